@@ -22,7 +22,7 @@ class Command(NamedTuple):
 
     module: str
     name: str
-    """Name of the function. Its docstring is the help text, with examples at the end."""
+    """Name of the function that runs the command. Its docstring contains the help text, the options and examples."""
     heading: str
     """Heading under which `zoo --help` lists the command."""
 
@@ -33,12 +33,12 @@ class Command(NamedTuple):
 
     @property
     def help(self) -> str:
-        """The help text, with one line per paragraph; typer wraps the lines to the terminal."""
+        """The help text, with each paragraph on one line, because typer wraps the lines to the terminal."""
         return "\n\n".join(" ".join(paragraph.split()) for paragraph in self._docstring[0].split("\n\n"))
 
     @property
     def options(self) -> str:
-        """The section of the docstring that describes the arguments and options, see `cli.options.describe`."""
+        """The `Options` section of the docstring, from which `cli.options.describe` takes the help texts of options."""
         return self._docstring[1]
 
     @property
@@ -96,9 +96,9 @@ _COMPLETION_VARIABLE = "_ZOO_COMPLETE"
 
 
 def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """Return an application with some of the commands. By default, it has all commands."""
+    """Build the command-line application with the commands in `names`. By default, include all commands."""
     app = typer.Typer(
-        help='The Transformers of "Attention Is All You Need": declare, compile, train, evaluate and publish them.',
+        help='Declare, compile, train, evaluate and publish the Transformers of "Attention Is All You Need".',
         epilog='zoo train tiny\n\necho "the old dog sees a small house" | zoo decode --spec tiny',
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
@@ -133,10 +133,10 @@ def _options(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line.
+    """Run a `zoo` command.
 
     Args:
-        arguments: The words after `zoo`.
+        arguments: The words that follow `zoo` on the command line, such as ["train", "tiny"].
 
     Returns:
         The exit status. If the command failed, its error has been printed to stderr.
@@ -160,7 +160,7 @@ def _invoke(arguments: Sequence[str], name: str | None) -> int | None:
 
 
 def main() -> int:
-    """Run the command line of this process, and return its exit status."""
+    """Run the command in `sys.argv`, and return its exit status."""
     prepare_standard_streams()
     if _COMPLETION_VARIABLE in os.environ:
         typer.main.get_command(build_app()).main(prog_name="zoo")

@@ -38,10 +38,10 @@ def attend(
 ) -> None:
     """Show what every head of every layer attends to.
 
-    Select a model with either --spec or --model. The page shows the encoder's and the decoder's self-attention, and the
-    cross-attention: as lines in the style of the paper's Figures 3 to 5, and as matrices. The weights are computed for
-    the model's own translation, or for the translation in --target. For a model that reads audio or images, the page
-    shows the spectrogram or the image above the matrices.
+    Select a model with either --spec or --model. The HTML page shows the self-attention of the encoder and decoder,
+    and the cross-attention, as lines in the style of the paper's Figures 3 to 5, and as matrices. The weights are
+    computed for the model's own translation, or for the translation in --target. For a model that reads audio or
+    images, the page shows the spectrogram or the image above the matrices.
 
     --backend selects the backend that translates. The attention weights are always computed by `eager`.
 
@@ -49,14 +49,14 @@ def attend(
         sentence SENTENCE|FILE: Sentence to translate or parse. For a model that reads audio or images, name a file.
         target TEXT: Show the attention weights for this translation (or tree), whether or not the model would choose
             it. [default: the model's own translation]
-        figure 3|4|5: Show the sentence of this figure of the paper, with the figure's layer, heads and word.
-        output FILE.html: Write interactive HTML to this file, which needs no other files and no network.
+        figure 3|4|5: Show the sentence in this figure of the paper, with the figure's layer, heads and word.
+        output FILE.html: Write a self-contained interactive HTML page to this file.
         svg FILE.svg: Write an SVG drawing to this file. It shows the attention, layer, heads and word that the options
             select, and the spectrogram or image, if the model reads audio or images.
         attention encoder|decoder|encoder-decoder: Attention to show: the encoder's or decoder's self-attention, or the
             cross-attention. [default: encoder, if the encoder has self-attention]
         layer N: Layer to show, counted from 1. [default: the second to last]
-        head N: Head to show, counted from 1. Repeat the option to show several. [default: all heads]
+        head N: Head to show, counted from 1. Repeat the option to show several heads. [default: all heads]
         word WORD: Show only the attention weights of this word. [default: all words]
 
     Examples:
@@ -111,7 +111,7 @@ def _initial_view(
     heads: Sequence[int],
     word: str | None,
 ) -> tuple[View, str]:
-    """Return the initial view of the page and its caption.
+    """Return the view that the attention page shows first, and its caption.
 
     If a figure of the paper is given, the view has the figure's layer, heads and word, unless the options select
     others.
@@ -136,12 +136,12 @@ def curves(
     """Draw the learning curves of one or more runs.
 
     The page shows loss and perplexity on the training set, the scores on the dev set, the learning rate and the speed,
-    by step and by training time. Several runs share each plot. Runs can still be in training: their logs are read once.
+    by step and by training time. Each plot shows all runs. Runs in training are shown up to their latest log entry.
 
     Options:
         run RUN: Runs: their folders, or the names of their specs (`tiny` stands for `runs/tiny`).
-        output FILE.html|FILE.svg: Write the curves to this file: SVG if the name ends in .svg, otherwise HTML. The
-            file needs no other files and no network.
+        output FILE.html|FILE.svg: Write the curves to this file: SVG if the name ends in .svg, otherwise
+            self-contained HTML.
 
     Examples:
         zoo curves tiny

@@ -1,4 +1,4 @@
-"""Input and output of the commands: lines from files or stdin; lines, tables and JSON on stdout; messages on stderr."""
+"""Read lines from files or stdin, print lines, tables and JSON to stdout, and print messages to stderr."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def prepare_standard_streams() -> None:
 
 
 class ClosedStream(io.TextIOBase):
-    """Stand-in for a closed standard stream. It raises ZooError when it is first used."""
+    """Replacement for a closed standard stream. Reading from it or writing to it raises ZooError."""
 
     def __init__(self, name: str, remedy: str) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ def _reserve_descriptors() -> None:
 
 
 def is_typed(path: Path | None) -> bool:
-    """Return whether a user types the input lines: there is no input file (`path`), and stdin is a terminal."""
+    """Return whether the user types the input: `path` is None (no input file), and stdin is a terminal."""
     return path is None and sys.stdin.isatty()
 
 
@@ -106,8 +106,8 @@ def open_output(
 ) -> Iterator[Callable[[str], None]]:
     """Open a file, or stdout if `path` is None, and yield a function that writes a line.
 
-    A regular file appears when the context ends without an error. After an error, the lines written so far are in a
-    file of the same name with the suffix `.partial`.
+    A regular file is created only if the context ends without an error. After an error, the lines written so far are
+    in a file of the same name with the suffix `.partial`.
 
     Args:
         path: The file to write.
@@ -115,7 +115,7 @@ def open_output(
         flush: Whether to write each line immediately, instead of buffering.
 
     Raises:
-        ZooError: The output is one of the inputs.
+        ZooError: The output file is also an input file.
     """
     from zoo.files.output import open_output, require_different_files
     from zoo.text.lines import descriptor_of
@@ -175,11 +175,11 @@ def report(*, yes: bool = False) -> Report:
 
 
 def confirm(question: str, otherwise: str, hint: str = "add `--yes` to skip the confirmation") -> bool:
-    """Ask a question that can be answered with yes or no.
+    """Ask the user a yes-or-no question.
 
     Args:
         question: The question, without its choices.
-        otherwise: Beginning of the error message if stdin is not a terminal, such as "nothing was removed".
+        otherwise: Beginning of the error message if stdin is not a terminal: "nothing was removed".
         hint: Hint of this error message, such as how to skip the question.
 
     Returns:
@@ -230,5 +230,5 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], tit
 
 
 def spread_cells(spread: Spread, factor: float = 1.0) -> tuple[str, str]:
-    """Return two table cells for a spread, multiplied by `factor`: the median, and the range "MIN to MAX"."""
+    """Format a spread, multiplied by `factor`, as two table cells: the median, and the range "MIN to MAX"."""
     return f"{factor * spread.median:,.2f}", f"{factor * spread.min:,.2f} to {factor * spread.max:,.2f}"

@@ -69,7 +69,7 @@ def run(
 
 
 class Conversation:
-    """Model with the languages and the number of results that the user has chosen. It answers typed lines."""
+    """Interactive session with a model. It keeps the languages and the number of results that the user chose."""
 
     def __init__(self, translator: Translator, source: str | None = None, target: str | None = None) -> None:
         """Choose the languages. If the user gave no language, use the model's first translation direction.
@@ -85,7 +85,7 @@ class Conversation:
 
     @property
     def prompt(self) -> str:
-        """The text before each line that the user types."""
+        """Prompt that is printed before each typed line, such as `en > de: `."""
         from zoo.text.language_codes import UNKNOWN
 
         return f"{'any language' if self._source == UNKNOWN else self._source} > {self._target}: "
@@ -105,7 +105,7 @@ class Conversation:
             yield from self._translate(text)
 
     def _files(self, path: Path) -> list[str]:
-        """Return the files that a typed line names, if the model reads files: one file, or the files in a folder."""
+        """Return the input files at a typed path: one file, or the files in a folder. Empty if the model reads text."""
         from zoo.features.modality import input_files
         from zoo.generation.recognizer import Recognizer
 

@@ -72,8 +72,8 @@ def decode(
     Options:
         prefix FILE: File with a beginning for each translation, one per line: the translation of input line n begins
             with line n of this file. The beginnings are normalised like other text.
-        part K/N: Translate only the K-th of N parts of the input file, for N processes that translate a file together.
-            The outputs of all parts, one after the other, equal the output of one process. [default: all lines]
+        part K/N: Translate only the K-th of N parts of the input file, so that N processes can share the work. The
+            concatenated outputs of all parts equal the output of one process. [default: all lines]
         no_split: Translate each line as a whole. By default, a model that was trained on single sentences translates
             the sentences of a line one by one.
         seed N: Random seed. The samples of a line do not depend on other lines. [default: the spec's training.seed]
@@ -168,7 +168,7 @@ class _Files(NamedTuple):
 
 
 def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
-    """Return K and N of a part of the input, such as 3 and 8 for "3/8".
+    """Parse the value K/N of `--part`, and return K and N: (3, 8) for "3/8".
 
     Raises:
         ZooError: The part is not valid, or there is no input file.
@@ -187,7 +187,7 @@ def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
 
 
 def _lines_of_part(fraction: tuple[int, int], translator: Translator, input: Path) -> range:
-    """Return the range of lines, or of files in a folder, in a part. The sizes of parts differ by at most one."""
+    """Return the indices of the input lines, or of the files in the input folder, that are in part K of N."""
     from zoo.features.modality import input_files
     from zoo.generation.recognizer import Recognizer
     from zoo.text.lines import count_lines
@@ -198,7 +198,7 @@ def _lines_of_part(fraction: tuple[int, int], translator: Translator, input: Pat
 
 
 def _require_text_name(translator: Translator, output: Path | None) -> None:
-    """Raise ZooError if the output has the suffix of an audio file or image, which the text could replace."""
+    """Raise ZooError if a recognizer would write text to a file with the suffix of its inputs, such as `.wav`."""
     from specs import ZooError
 
     if output is None or translator.spec.task.kind != "recognition":
@@ -207,15 +207,14 @@ def _require_text_name(translator: Translator, output: Path | None) -> None:
 
     modality = modality_of(translator.spec.task)
     if modality and output.suffix.lower() in modality.suffixes:
-        kind = {"audio": "an audio file", "image": "an image"}[translator.spec.task.streams["source"]]
-        hint = "the output is text: choose another name, such as `text.txt`"
-        raise ZooError(f"`{output}` is the name of {kind}", hint=hint)
+        problem = f"the output is text, but files that end in `{output.suffix}` are inputs of the model"
+        raise ZooError(f"`{output}` cannot be written: {problem}", hint="choose another name, such as `text.txt`")
 
 
 def _open_model(
     spec: str | None, names: list[str] | None, task: str, how: options.Execution, input: Path | None
 ) -> Translator:
-    """Load the model of a spec or with a name, or an ensemble of the models with several names.
+    """Load the model for a spec or a name. For several names, load an ensemble of the models.
 
     Raises:
         ZooError: A model has a task other than `task`, such as parsing instead of translation.
@@ -258,7 +257,7 @@ def _answer_lines(
         files: The input and output files.
         choice: Options for the search, such as the beam size.
         n_best: Number of results per line, or None for one result.
-        format_lines: Function that returns the output lines for an input line, from its number, text and results.
+        format_lines: Function that converts the number, text and results of an input line to output lines.
         prepare: Function that is applied to each line before the model reads it.
     """
     from cli.console import is_typed, open_lines, open_output, report

@@ -74,27 +74,27 @@ def to_zoo_error(error: Exception, command: str = "zoo") -> ZooError:
             "`training.source_tokens` and `training.target_tokens`"
         )
         return ZooError("not enough memory", hint=hint, exit_code=1)
-    action = "report it with the command and the traceback below"
+    action = "report this error with the command and the traceback below"
     if not _wants_traceback():
-        action = "set ZOO_TRACEBACK=1 to print a traceback, and report it with the command"
+        action = "set ZOO_TRACEBACK=1, run the command again, and report the traceback with the command"
     return ZooError(f"internal error in zoo: {type(error).__name__}: {error}", hint=action, exit_code=1)
 
 
 def unknown_command(word: str, commands: list[str]) -> ZooError:
-    """Return the error for a word that is not a command."""
+    """Return the error for a word that is not a zoo command, with a hint that names a similar command."""
     near = nearest(word, commands)
     hint = f"did you mean `zoo {near}`?" if near else f"the commands are {', '.join(commands)}"
     return ZooError(f"`{word}` is not a zoo command", hint=hint)
 
 
 _NUMBERS = {"integer": "a whole number", "number": "a number"}
-"""Types in typer's messages about invalid values, and descriptions of the valid values."""
+"""Type names in typer's error messages -> descriptions for users."""
 
 
 def _from_usage_error(error: Any, command: str) -> ZooError:
     """Convert typer's error about an option or argument to a ZooError."""
     context = error.ctx
-    hint = f"run `{command} --help` for its options"
+    hint = f"run `{command} --help` to list the options"
     kind, option = type(error).__name__, getattr(error, "option_name", None)
     known = [name for parameter in context.command.params for name in parameter.opts] if context else []
     if kind == "NoSuchOption":

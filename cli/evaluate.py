@@ -47,7 +47,7 @@ def evaluate(
     On the dev set of a translation model, the confidence in its translations is also calibrated. The set must have at
     least 100 sentences. The calibration error is printed with the scores.
 
-    Scores of a run that are computed in float32 are stored in its scores.json and published with the run.
+    If a run is scored in float32, the scores are stored in its scores.json and published with the run.
 
     With --hypotheses and --references, the translations in a text file are scored. With --transcripts, the files
     contain transcripts, which are scored by WER and CER. With --brackets, the trees in a file are scored as EVALB does,
@@ -116,15 +116,15 @@ def evaluate(
 
 
 def _show_brackets(scores: BracketScores, messages: Report) -> None:
-    """Print EVALB's table to stdout, and errors and the signature to stderr."""
+    """Print bracket scores as EVALB's table to stdout, and excluded sentences and the signature to stderr."""
     from zoo.evaluation.evalb import format_table
 
     print(format_table(scores))
     if failed := scores.failed:
         number, row = failed[0]
         messages.warn(
-            f"{len(failed):,} of {scores.sentences:,} sentences are excluded as errors; the first is sentence "
-            f"{number:,}: {row.problem} (words with deleted tags, such as punctuation, are not compared)"
+            f"{len(failed):,} of {scores.sentences:,} sentences have errors and are not scored; the first is "
+            f"sentence {number:,}: {row.problem} (words with deleted tags, such as punctuation, are not compared)"
         )
     messages.info(f"F1 {scores.f1:.2f} ({scores.signature})")
 

@@ -1,15 +1,14 @@
 """Arguments and options that several commands share.
 
 Options:
-    From CODE: Language of the input text, such as en, for a multilingual model. You can omit it if the model reads no
-        token for the source language. [default: the other language, if the model has two; otherwise guessed for each
-        text]
+    From CODE: Language of the input text, such as en, for a multilingual model. Optional if the model has no token for
+        the source language. [default: the other language, if the model has two; otherwise guessed for each text]
     To CODE: Target language, such as de, for a multilingual model. [default: the other language, if the model has two;
         otherwise required]
-    Reference SPEC: Spec: the name of a shipped spec (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints all
-        names), or a path ending in .yaml.
+    Reference SPEC: Name of a shipped spec (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints all names), or
+        a path ending in .yaml.
     Overrides KEY=VALUE: Fields of the spec to set, such as `training.steps=500`.
-    Run RUN: Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`).
+    Run RUN: Folder of the run, or name of its spec (`tiny` stands for `runs/tiny`).
     Name MODEL: Model to use: a published model or a run, as for --model.
     OfSpec SPEC: Use the newest trained run of this spec under runs/. If there is no such run, use the published model
         with the spec's name.
@@ -99,7 +98,7 @@ def complete_override(incomplete: str) -> list[str]:
 
 
 def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
-    """Return the names of models from the argument MODEL (`name`) and the options `--model` (`others`), or None.
+    """Join the argument MODEL (`name`) and the `--model` options (`others`) in one list. None if neither is given.
 
     Raises:
         ZooError: `name` is not a model's name, but KEY=VALUE, a text to translate, or a file.
@@ -116,7 +115,7 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
 
 
 def _check_name(kind: str) -> Callable[[str | None], str | None]:
-    """Return a callback that rejects an unknown precision or backend, before the model is searched for."""
+    """Return an option callback that rejects unknown precisions or backends before a model is loaded."""
 
     def check(name: str | None) -> str | None:
         from compiler.options import check_names
@@ -164,13 +163,13 @@ def _first_given(options: Mapping[str, object]) -> str | None:
 
 
 def option(*names: str, shown: str | bool = True, panel: str | None = None, complete: Any = None, **more: Any) -> Any:
-    """Return an option with a value. `describe` adds the placeholder and the help text of a command's own options.
+    """Declare a typer option that takes a value. `describe` later adds the placeholder and the help text.
 
     Args:
         names: Names such as "--output" and "-o". By default, the name of the parameter.
         shown: Description of the default in the help text. By default, the default itself.
-        panel: Heading in the help text.
-        complete: Function that returns the completions of a text.
+        panel: Heading under which the help text lists the option.
+        complete: Function that returns the shell completions of the text typed so far.
         more: Limits (`min` and `max`), and further parameters of `typer.Option`.
     """
     more = {"callback": _require_number, **more}
@@ -178,7 +177,7 @@ def option(*names: str, shown: str | bool = True, panel: str | None = None, comp
 
 
 def field_option(field: str, *names: str, shown: str = "", panel: str | None = None) -> Any:
-    """Return an option that replaces a field of the spec, such as "decoding.beam".
+    """Declare an option that overrides a field of the spec, such as "decoding.beam".
 
     The field determines the choices, limits and help text. They are read from the JSON Schema of specs, because
     importing pydantic takes longer than printing a help text.
@@ -200,23 +199,23 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
 
 
 def flag(*names: str, panel: str | None = None) -> Any:
-    """Return a switch. See `option` for the parameters."""
+    """Declare a Boolean option. See `option` for the parameters."""
     return typer.Option(*names, rich_help_panel=panel)
 
 
 def argument(*, complete: Any = None) -> Any:
-    """Return an argument. See `option` for the parameter."""
+    """Declare a positional argument. See `option` for the parameter."""
     return typer.Argument(autocompletion=complete)
 
 
 def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
-    """Add the texts in the `Options` section of a command's docstring to its parameters. Return the command.
+    """Add help texts from the `Options` section of a docstring to a command's parameters, and return the command.
 
-    An example of an item is `layer N: Layer to show. [default: the last]`: the parameter, the placeholder for its
-    value, the help text, and the description of the default. A parameter that is only in the docstring, without a call
-    of `option`, `flag` or `argument`, becomes a switch if it is Boolean, and an argument if it has no default.
+    An item such as `layer N: Layer to show. [default: the last]` contains the parameter, the placeholder for its value,
+    the help text, and the description of the default. A parameter without a call of `option`, `flag` or `argument`
+    becomes a switch if it is Boolean, an argument if it has no default, and otherwise an option.
 
-    A `**how` parameter stands for the options in the typed dictionary of its annotation, see `Execution`.
+    A `**how` parameter stands for all options in the `TypedDict` that annotates it, such as `Execution`.
     """
     signature = inspect.signature(command, eval_str=True)
     parameters = {each.name: each for parameter in signature.parameters.values() for each in _unpacked(parameter)}
@@ -232,7 +231,7 @@ def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
 
 
 def _unpacked(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """Yield the parameter or, if it is `**how`, one parameter for each of its options."""
+    """Yield the parameter itself or, for `**how`, one parameter for each option in its `TypedDict`."""
     if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
         yield parameter
         return
@@ -242,7 +241,7 @@ def _unpacked(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
 
 
 def _read_items(section: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name of each item of an `Options` section, and its texts, keyed by typer's attribute names."""
+    """Parse an `Options` section: yield the name of each item, and its texts, keyed by typer's attribute names."""
     for item in filter(None, re.split(r"(?:^|\n) {4}(?=\S)", section)):
         found = _ITEM.fullmatch(" ".join(item.split()))
         assert found is not None, item
@@ -294,7 +293,7 @@ class Execution(TypedDict, total=False):
 
 
 class Batching(Execution, total=False):
-    """Options for running a model that reads its texts in batches."""
+    """Options that select device, precision, backend and the maximum batch size."""
 
     max_batch_tokens: MaxBatchTokens
 

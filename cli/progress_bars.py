@@ -29,7 +29,7 @@ class BarReport(Report):
         self._running = 0
 
     def info(self, text: str) -> None:
-        """Print a line."""
+        """Print a message above the progress bars."""
         self._console.print(Text(escape_control_characters(text)), soft_wrap=True)
 
     def warn(self, text: str) -> None:
@@ -42,7 +42,7 @@ class BarReport(Report):
         return _Bar(self, label, total, unit)
 
     def start(self) -> RichProgress:
-        """Show progress bars, and return them. Nested tasks share one set of bars, because rich can show only one."""
+        """Begin a task, and return the rich display for its bar. All tasks share one display, as rich requires."""
         if self._bars is None:
             bar = BarColumn(bar_width=12 if self._console.width >= 80 else 6)
             columns = (TextColumn("{task.description}", markup=False), bar, _FiguresColumn())
@@ -108,7 +108,7 @@ class _FiguresColumn(ProgressColumn):
 
 
 class _FittingWords:
-    """Texts, most important first. The console shows as many of them as fit into its width."""
+    """Texts in order of importance. The console shows as many texts as fit into its width."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words

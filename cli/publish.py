@@ -32,8 +32,8 @@ def publish(
     concurrent uploads, and a revision never changes. Others pull the newest revision, or a revision that they name.
 
     Options:
-        run RUN|NAME: Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, it can also
-            be the NAME of a published model.
+        run RUN|NAME: Folder of the run, or name of its spec (`tiny` stands for `runs/tiny`). With --to, the NAME of a
+            published model is also permitted.
         name NAME: Name under which others load the published model. Letters, digits and the characters `-`, `_`, `.`
             and `,` are permitted. [default: the name in the spec]
         replace: Replace a published model of the same name.
@@ -46,7 +46,7 @@ def publish(
         zoo publish tiny
         zoo publish runs/second --name my-model
         zoo publish table3/a-h1 && zoo verify transformer-table3-a-h1-ende
-        zoo publish tiny --to s3://our-models/zoo
+        zoo publish transformer-tiny-ende --to s3://our-models/zoo
     """
     from cli.console import report
     from zoo.files.reading import read_bytes
@@ -107,7 +107,7 @@ def pull(names: Annotated[list[str], argument(complete=options.complete_model)],
             for folder in pull_model(name, messages):
                 print(folder)
         except KeyboardInterrupt:
-            messages.info("\nrun the same command again: it resumes a download that has begun")
+            messages.info("\nrun the same command again to resume the download")
             raise
 
 
@@ -123,7 +123,7 @@ def verify(
     With --backend, the model runs on a GPU if there is one.
 
     Options:
-        name NAME|DIR: Published model: its name (`zoo list` prints them) or folder.
+        name NAME|DIR: Name or folder of a published model. `zoo list` prints the names.
 
     Examples:
         zoo verify transformer-tiny-ende
@@ -289,7 +289,7 @@ def export_model(
     If a check fails, nothing is written. A model with features that the format cannot express is rejected.
 
     Options:
-        name NAME: Published model: its name or folder.
+        name NAME: Name or folder of a published model.
         to hf-marian|hf-multilingual|hf-t5|ctranslate2|onnx: Format to write.
         output FOLDER: New folder to write.
 

@@ -121,7 +121,7 @@ def align(
 def _score_pairs(
     score_tokens: Callable[..., list[TokenScores]], pairs: Sequence[tuple[str, ...]], first: int, files: Sequence[str]
 ) -> Iterator[TokenScores]:
-    """Yield the scores of all pairs. If a pair is invalid, raise ZooError after the scores of the pairs before it.
+    """Yield the scores of all pairs. If a pair is invalid, yield the scores of earlier pairs, and raise ZooError.
 
     Args:
         score_tokens: `Translator.score_tokens` with its options.
@@ -196,6 +196,6 @@ def _zip_pairs(
     for count, (source, target) in enumerate(zip_longest(sources, targets)):
         if source is None or target is None:
             shorter, longer = (source_file, target_file) if source is None else (target_file, source_file)
-            problem = f"`{shorter}` has {count:,} lines, but `{longer}` has more"
+            problem = f"`{shorter}` ends before line {count + 1:,}, but `{longer}` does not"
             raise ZooError(problem, hint="the files need the same number of lines: line n of each file forms a pair")
         yield source, target

@@ -22,7 +22,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def _require(pattern: str, example: str) -> Callable[[list[str] | None], list[str] | None]:
-    """Return a callback that rejects values that do not match this pattern, because no request could match them."""
+    """Return an option callback that rejects values that do not match `pattern`. The error shows `example`."""
 
     def check(values: list[str] | None) -> list[str] | None:
         for value in values or ():

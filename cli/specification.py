@@ -26,9 +26,9 @@ def list_models(
 ) -> None:
     """List runs, published models and shipped specs, with their scores.
 
-    With --available, list the catalogue of public models. A command or `zoo.load` downloads, imports and stores a
-    public model if you give its name. If you filter by a language pair, the most recommended model comes first: models
-    for only this pair precede multilingual models, and smaller models precede larger models.
+    With --available, list the catalogue of public models. If you give the name of a public model to a command or to
+    `zoo.load`, the model is downloaded, imported and stored. If you filter by a language pair, recommended models come
+    first: models for only this pair precede multilingual models, and smaller models precede larger models.
 
     Options:
         pattern PATTERN: List only names that contain this text, or match a pattern such as `*-ende`. With --available,
@@ -144,7 +144,7 @@ def _cells(*values: str | int | None) -> list[str]:
 
 
 def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:
-    """Return the columns for dev and test scores in a list of models: the headings, and the row of cells per model."""
+    """Return the columns with dev and test scores for a table of models: the headings, and the cells of each model."""
     from zoo.evaluation.metrics import METRICS
 
     used = {model.metric for model in models}
@@ -236,14 +236,14 @@ def plan(
 ) -> None:
     """Print the layers, parameters, FLOPs and memory of a model before anything runs.
 
-    FLOPs count matrix products only, and a multiply-add counts as two. All sizes in bytes assume float32 weights. Only
-    --passes assumes weights in the precision that the spec sets for translation.
+    FLOPs count matrix products only, and a multiply-add counts as two. Sizes in bytes assume float32 weights. With
+    --passes, weights have the precision that the spec sets for translation.
 
     Options:
-        passes: Print what each compiler pass changes, and nothing else.
-        code: Print the generated PyTorch code, and nothing else.
-        graph FILE.svg: Draw the network in the style of Figure 1, and the compiled program beside it, to this file, and
-            print no plan.
+        passes: Print only what each compiler pass changes.
+        code: Print only the generated PyTorch code.
+        graph FILE.svg: Instead of printing the plan, draw the network in the style of Figure 1, and the compiled
+            program beside it, to this file.
         length N: Number of tokens in each source and target sentence. FLOPs and memory depend on this length.
 
     Examples:
@@ -277,14 +277,14 @@ def plan(
     _warn_about_memory(costs)
     for name, part in chosen.corpus.named_parts:
         if isinstance(part, specs.Synthetic):
-            report().info(f"before training, `corpus.{name}` is written: {part.summary}")
+            report().info(f"before training, `corpus.{name}` is generated: {part.summary}")
     if warning := chosen.training.describe_short_training(chosen.training.steps):
         report().warn(warning)
     return None
 
 
 def _refuse_combinations(**options: bool) -> None:
-    """Raise ZooError if options that cannot be combined are given. `--json` allows `--passes`."""
+    """Raise ZooError if several of these options are given. Only `--json` and `--passes` can be combined."""
     given = [name for name, is_given in options.items() if is_given]
     if len(given) > 1 and (not options["json"] or options["code"] or options["graph"]):
         names = " and ".join(f"`--{name}`" for name in given)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def prepare(spec: options.Reference, overrides: options.Overrides = None) -> None:
     """Download the corpus, learn the vocabulary and write the tokenised training data.
 
-    Parts of the corpus that name `models` are translated first. Archives are verified by their hashes, and finished
-    work is not repeated. The environment variable ZOO_HOME sets where the data is stored. ZOO_MIRROR sets a folder or
-    URL from which archives are fetched instead of their original URLs, and ZOO_OFFLINE=1 prevents downloads.
+    Corpus parts that list `models` are first translated by these models. Archives are verified by their hashes, and
+    finished work is not repeated. The environment variable ZOO_HOME sets where the data is stored. ZOO_MIRROR sets a
+    folder or URL from which archives are fetched instead of their original URLs, and ZOO_OFFLINE=1 prevents downloads.
 
     Examples:
         zoo prepare tiny
@@ -102,7 +102,7 @@ def train(
 
 @contextmanager
 def _missing_files_located(spec: str, overrides: list[str] | None) -> Iterator[None]:
-    """If a corpus file is missing, add the line of the spec that names the file to the error."""
+    """Add the location in the spec (file and line) to an error about a missing corpus file."""
     import specs
     from zoo.data.corpus import MissingFileError
 
@@ -134,7 +134,7 @@ def average(
     last: Annotated[int | None, option(min=1, max=1_000)] = None,
     int8: bool = False,
 ) -> None:
-    """Average the last checkpoints of a run, and store the average as its weights.
+    """Average the last checkpoints of a run, and store the average as the run's weights.
 
     The scores of the earlier weights are removed. `zoo evaluate` computes new scores.
 
@@ -213,7 +213,7 @@ def sweep(
     from zoo.training.sweeps.trials import default_folder, make_rows, make_trials, parse_arguments, train_all
 
     if list and (table or json):
-        raise ZooError("`--list` only prints commands", hint="omit `--table` and `--json`")
+        raise ZooError("`--list` cannot be combined with `--table` or `--json`", hint="omit `--list`, or the others")
     rows = make_rows(*parse_arguments(specs))
     messages = report()
     _warn_about_head_sizes(rows, messages)
@@ -240,7 +240,7 @@ def _warn_about_head_sizes(rows: Sequence[SweepRow], messages: Report) -> None:
     found = [(row.name, specs.describe_head_sizes(row.spec, row.reference)) for row in rows]
     warnings = [f"{name}: {warning}" for name, warning in found if warning]
     if warnings:
-        messages.warn(warnings[0] + (f" (and {len(warnings) - 1} other specs)" if warnings[1:] else ""))
+        messages.warn(warnings[0] + (f" (other specs: {len(warnings) - 1})" if warnings[1:] else ""))
 
 
 def _show_results(results: SweepComparison, messages: Report) -> None:

@@ -99,14 +99,14 @@ def translate(
 
 
 def _no_model_error(documents: Sequence[Path], output: Path | None, source: str | None, target: str | None) -> ZooError:
-    """Return the error for a language pair that the included model lacks. Its hint names a public model."""
+    """Return the error for languages that the included model does not support. The hint names a public model."""
     from zoo.models.catalogue import EVERYDAY, recommended
 
     if not (source and target):
         hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
     elif card := recommended(source, target):
         command = _command(documents, output, (source, target), card)
-        hint = f"{card.summary} translates it: `{command}`; `zoo list --available {source}-{target}` lists all"
+        hint = f"{card.summary} translates it: `{command}`; `zoo list --available {source}-{target}` lists others"
     else:
         hint = (
             f"no public model translates from `{source}` to `{target}`: write language codes, such as `de`, or "
@@ -126,7 +126,7 @@ def _command(documents: Sequence[Path], output: Path | None, direction: Directio
 def _recommend(
     documents: Sequence[Path], output: Path | None, direction: Direction, sentences: Sequence[str], messages: Report
 ) -> None:
-    """If the included model is not made for a text, name a public model."""
+    """Recommend a public model if the included model is not suited to the translated sentences."""
     from zoo.models.catalogue import better_for
 
     if found := better_for(sentences, *direction):
@@ -135,7 +135,7 @@ def _recommend(
 
 
 def _confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
-    """Ask whether the files that exist may be replaced, unless `yes` is true. Return the answer."""
+    """Return whether existing files may be replaced: no file exists, `yes` is true, or the user agrees."""
     from cli.console import confirm
 
     existing = [] if yes else [file for file in files if file.exists()]
@@ -146,7 +146,7 @@ def _confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
 
 
 def _write_each(plan: Mapping[Path, Path], write: Callable[[Path, Path], None]) -> None:
-    """Write each target from its source. Continue after an error, and raise the first error at the end."""
+    """Call `write(source, target)` for each entry in `plan`. After all calls, raise the first error, if any."""
     from cli.errors import to_zoo_error
 
     errors = []
@@ -163,7 +163,7 @@ def _write_each(plan: Mapping[Path, Path], write: Callable[[Path, Path], None]) 
 def _find_files(
     given: Sequence[Path], output: Path | None, read: Sequence[str], written: Sequence[str], what: str
 ) -> Iterator[tuple[Path, Path]]:
-    """Yield each input file, and its path relative to `output`. If `output` is a file, the path is empty.
+    """Yield each input file, and its path relative to the output folder. The path is empty if `output` is a file.
 
     Args:
         given: Files and folders.
@@ -178,7 +178,7 @@ def _find_files(
     is_file = output is not None and output.suffix and not output.is_dir() and len(given) == 1 and not given[0].is_dir()
     is_folder = output is None or output.is_dir() or not (output.exists() or output.suffix.lower() in written)
     if not (is_file or is_folder):
-        hint = f"several {what}, or all {what} in a folder, are written to a folder: name one with `--output`"
+        hint = f"for several {what} or a folder of {what}, name an output folder with `--output`"
         raise ZooError(f"`{output}` is not a folder", hint=hint)
     excluded = None if output is None else output.resolve()
     for path in given:
@@ -197,7 +197,7 @@ def _find_files(
             and (excluded in (None, path.resolve()) or excluded not in each.resolve().parents)
         ]
         if not inside:
-            raise ZooError(f"`{path}` contains no {what}", hint=f"the formats are {', '.join(read)}")
+            raise ZooError(f"`{path}` contains no {what}", hint=f"the supported formats are {', '.join(read)}")
         yield from ((each, each.relative_to(path)) for each in inside)
 
 
@@ -245,7 +245,7 @@ def _require_other_file(target: Path, source: Path, what: str) -> None:
 
 
 class _DocumentReport(Report):
-    """Report whose warnings name a document."""
+    """Report that adds the name of a document to each warning."""
 
     def __init__(self, document: Path, messages: Report) -> None:
         self._document, self._messages = document, messages
@@ -368,7 +368,7 @@ def transcribe(
 
 
 def _transcript_suffix(chosen: str | None, output: Path | None) -> str:
-    """Return the suffix for transcripts: from `--format`, from the name of a single output file, or else `.txt`.
+    """Choose the suffix of transcripts: `--format`, else the suffix of a single output file, else `.txt`.
 
     Raises:
         ZooError: The format is unknown, or differs from the output file's format.

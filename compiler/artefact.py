@@ -1,4 +1,4 @@
-"""Cache for files that backends compile. A folder's name contains a hash of everything that its files depend on."""
+"""Cache for files that backends compile. Each folder's name contains a hash of everything that its files depend on."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Artefact:
             return False
 
     def use(self) -> bool:
-        """Return whether the artefact is complete. If it is, record that it was used now."""
+        """Return whether the artefact is complete. If it is, update the time of its last use."""
         if not self.is_complete():
             return False
         with suppress(OSError):
@@ -113,7 +113,7 @@ class Artefact:
 
 
 def is_disk_full(text: str) -> bool:
-    """Return whether an error message contains an operating system message about a file that cannot be stored.
+    """Return whether an error message reports that the operating system could not store a file.
 
     The causes are a full disk, an exceeded quota, a file that is too large, or a read-only file system.
     """
@@ -131,9 +131,9 @@ _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
 @cache
 def _temporary_root() -> Path:
-    """Return a temporary folder, which is created on the first call.
+    """Return the temporary folder of this process. Create the folder on the first call.
 
-    It is deleted when the process ends, except for files that are still open at that time.
+    The folder is deleted when the process ends, except for files that are still open at that time.
     """
     _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True))
     return Path(_TEMPORARY[-1].name)

@@ -37,7 +37,7 @@ class BuildOptions(TypedDict, total=False):
 
 
 def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack[BuildOptions]) -> Program:
-    """Build a program from a spec, and return it.
+    """Build a runnable program from a model spec, and return the program.
 
     If `auto` has chosen the backend and the backend fails, for example because the disk is full or the compiler is
     broken, warn and use the `eager` backend instead.
@@ -72,8 +72,8 @@ def build_module(
 ) -> EmittedProgram:
     """Build a program that can be trained: a torch module with a float32 copy of the weights.
 
-    The arguments have the same meaning as those of `build`. On a GPU, the program also has the UPDATE graph, unless
-    `update_refusal` returns a reason against it.
+    The arguments have the same meaning as those of `build`. On a GPU, the program also has the UPDATE graph, if a
+    training step can run as one CUDA graph (see `update_refusal`).
 
     Raises:
         ValueError: The purposes do not include TRAIN.
@@ -92,7 +92,7 @@ def build_module(
 
 
 def update_refusal(spec: Spec) -> str | None:
-    """Return the reason why a training step cannot be compiled to one graph on a GPU, or None if it can."""
+    """Return the reason why a training step cannot run as one CUDA graph on a GPU, or None if it can."""
     if spec.compilation.backend not in ("auto", "eager"):
         return f"`compilation.backend` is `{spec.compilation.backend}`"
     if "pack_rows" in spec.compilation.disabled_passes:

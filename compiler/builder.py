@@ -1,4 +1,4 @@
-"""Graph builder. The modules in `lowering/` use it to describe a model layer by layer, like the paper's figures."""
+"""Graph builder, with which the modules in `lowering/` describe a model layer by layer, as in the paper's figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Value:
 
     @property
     def width(self) -> int:
-        """The number of features: the size of the last dimension."""
+        """The number of features in the value: the size of its last dimension."""
         return self.type.shape[-1].constant
 
 
@@ -54,7 +54,7 @@ class GraphBuilder:
 
     @contextmanager
     def layer(self, name: str) -> Iterator[None]:
-        """Set the current layer. All nodes that are added in the `with` block belong to it."""
+        """Set the current layer. All nodes that are added in the `with` block belong to this layer."""
         self._layer, self._layer_start = name, len(self._nodes)
         yield
         self._layer = ""

@@ -27,7 +27,7 @@ from specs import DecoderSubLayer, EncoderSubLayer
 class Cost:
     """Costs of a graph or of one of its layers.
 
-    Costs that depend on the batch are polynomials. Byte counts assume float32 numbers, except for weights.
+    Costs that depend on the batch are polynomials in its sizes. Byte counts assume float32 numbers, except for weights.
     """
 
     parameters: int
@@ -66,7 +66,7 @@ def cost(graph: Graph, layer: str | None = None) -> Cost:
 
 
 def layers(graph: Graph) -> list[str]:
-    """Return the names of the layers in order, including "" for nodes outside layers."""
+    """Return the names of a graph's layers in order. The name "" stands for the nodes outside layers."""
     return list(dict.fromkeys(node.layer for node in graph.nodes))
 
 

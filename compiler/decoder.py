@@ -45,7 +45,7 @@ class State:
 
 
 class DecoderStates:
-    """Base class of programs: operations on decoder states, derived from the graph of a decoder step."""
+    """Base class that implements a program's operations on decoder states, given the graph of a decoder step."""
 
     graphs: Graphs
 
@@ -74,7 +74,7 @@ class DecoderStates:
         return State(memory, carried, position, (0,) * sentences)
 
     def _step_inputs(self, state: State, tokens: Int[Tensor, "rows k"]) -> dict[str, Tensor]:
-        """Return the inputs of the step that reads `tokens`, by name."""
+        """Return the inputs of the decoder step that reads `tokens`, keyed by name."""
         (rows, new), position, memory = tokens.shape, state.position, state.memory
         sentences, beams = position.shape
         end = max(state.read) + new
@@ -88,7 +88,7 @@ class DecoderStates:
         return {"token": tokens.reshape(shape), "position": position.reshape(shape), **memory, **carried}
 
     def _after(self, state: State, results: Mapping[str, Tensor], new: int) -> State:
-        """Return the state after a step.
+        """Return the decoder state after a step.
 
         Args:
             state: The state that the step read.
@@ -109,7 +109,7 @@ class DecoderStates:
         return replace(state, carried=carried, position=position, read=read)
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
-        """Return the state of the given sentences. New rows continue the hypotheses of old rows.
+        """Return the state with only the given sentences. `parents` selects and reorders their hypotheses.
 
         See `StepwiseDecoder.select`.
 
@@ -154,7 +154,7 @@ class DecoderStates:
         return self._graph.inputs[name].shape[self._graph.states[name].length_axis]
 
     def _input_positions(self, name: str, value: Tensor, end: int) -> Tensor:
-        """Return the part of a state that the step reads. Enlarge a preallocated cache to at least `end` positions."""
+        """Return the part of a state that a step reads. Enlarge a preallocated cache to at least `end` positions."""
         axis, length = self._graph.states[name].length_axis, self._length(name)
         if length == CAPACITY:
             return value if end <= value.shape[axis] else _pad(value, axis, _in_blocks(end))

@@ -16,7 +16,7 @@ from compiler.operations.operation import Node, ValueKind, ValueType
 
 @dataclass(eq=False)
 class Box:
-    """Box of an operation in a drawing.
+    """Box for an operation in a model drawing.
 
     Dropout, activations, and a norm after an addition have no separate box. Their names are added to the title of
     the box whose result they read.
@@ -34,7 +34,7 @@ class Box:
 
 @dataclass
 class Block:
-    """Boxes of a layer that the model repeats `times` times. Without a label, the boxes are outside layers."""
+    """Boxes of a layer that the model repeats `times` times. If the label is empty, the boxes belong to no layer."""
 
     label: str
     times: int = 1
@@ -53,7 +53,7 @@ class Block:
 
 @dataclass
 class Column:
-    """Column of a drawing, for the encoder or the decoder."""
+    """Column of a model drawing, for the encoder or the decoder."""
 
     blocks: list[Block] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Column:
 
 
 def columns(graphs: Sequence[Graph]) -> tuple[Column, Column]:
-    """Return the encoder's column and the decoder's column of a drawing.
+    """Return the columns of a model drawing: one for the encoder, and one for the decoder.
 
     Args:
         graphs: One graph that contains encoder and decoder (for training or scoring), or a separate graph for each.

@@ -44,7 +44,7 @@ class EmittedCode:
         return "\n".join([*imports, "\n", text])
 
     def layer_function(self, kind: str, body: str) -> str:
-        """Return the name of the layer function with this body. If necessary, add it with a name similar to `kind`."""
+        """Return the name of the function with this body. If there is no such function, add it, named after `kind`."""
         for number in range(1, len(self.layers) + 2):
             name = kind if number == 1 else f"{kind}_{number}"
             text = f"def {name}{body}"
@@ -62,11 +62,11 @@ def emit(graphs: Iterable[Graph]) -> EmittedCode:
 
 
 _SUFFIXES = {(Purpose.DECODE_STEP, "decoder"): "_step", (Purpose.ENCODE, "decoder"): "_memory"}
-"""Name suffixes of functions that compute only part of a layer in the paper."""
+"""Name suffixes of functions that compute only a part of the paper's decoder layer."""
 
 
 class _Names:
-    """Unique names of the variables in one emitted function, keyed by the names of their values in the graph."""
+    """Unique variable names in one emitted function, keyed by the names of the graph's values."""
 
     def __init__(self, code: EmittedCode) -> None:
         self.values: dict[str, str] = {}
@@ -95,7 +95,7 @@ class _Names:
 
 
 class _MainFunction:
-    """Emits the function of one graph: nodes outside layers line by line, each layer as a call."""
+    """Generates the main function for a graph. Each layer becomes a call, and every other node a line of code."""
 
     def __init__(self, graph: Graph, code: EmittedCode) -> None:
         self.graph, self.code, self.names = graph, code, _Names(code)
@@ -133,7 +133,7 @@ class _MainFunction:
 
 
 class _LayerFunction:
-    """Emits the function of a layer. Its code omits the layer's index, so identical layers have identical code."""
+    """Generates the function for a layer. The code omits the layer's index, so identical layers have identical code."""
 
     def __init__(self, graph: Graph, code: EmittedCode, layer: str, nodes: list[Node], results: list[str]) -> None:
         self.prefix, self.names, types = f"{layer}.", _Names(code), graph.types
@@ -202,7 +202,7 @@ def _body(
     Args:
         graph: The graph.
         nodes: The nodes to emit.
-        names: Names of the function's values.
+        names: Names of the function's variables.
         wanted: Function that returns the preferred variable name of a value.
         path: Function that returns the expression of a parameter.
     """

@@ -1,4 +1,4 @@
-"""Functions that emitted code for updates and decoder steps calls on a GPU. Most functions run one Triton kernel.
+"""GPU functions for the generated code of training updates and decoder steps. Most functions run one Triton kernel.
 
 `tests/compiler/kernels_in_pytorch.py` implements most of these functions in plain PyTorch.
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _RESIDUAL_COPY = "_residual_copy"
 """Attribute of a norm's result that contains a second copy of the result. The next residual connection reads the copy.
-So the backward pass of the norm receives two gradients, and adds them while it reads them."""
+So the norm's backward pass receives two gradients, and adds them in its own kernel."""
 
 
 def seeded_dropout(
@@ -70,7 +70,7 @@ def step_linear(
     bias: Float[Tensor, " outer"] | None = None,
     relu: bool = False,
 ) -> Float[Tensor, "rows 1 outer"]:
-    """Return x W, x W + b or max(0, x W + b) in a decoder step. Products of a few rows have a separate kernel."""
+    """Return x W, x W + b or max(0, x W + b) in a decoder step. A separate kernel handles inputs with few rows."""
     if _is_narrow(x):
         return cuda.products.product(x, cuda.products.Product(matrix, bias, relu))
     if relu and bias is not None:
@@ -130,7 +130,7 @@ def packed_attention(
 def packed_ssru(
     gate: Float[Tensor, "1 n d"], value: Float[Tensor, "1 n d"], spans: Int[Tensor, "2 n"]
 ) -> Float[Tensor, "1 n d"]:
-    """Return the states of `compiler.sublayers.ssru`. The state before the first token of each sentence is 0.
+    """Return the states of an SSRU (see `compiler.sublayers.ssru`) that starts at 0 in each of the packed sentences.
 
     Args:
         gate: The forget gate before the sigmoid.
@@ -159,7 +159,7 @@ def whole_loss(
     """Return the same loss as `compiler.runtime.chunked_loss`, with all logits in memory at once.
 
     The amount of work does not depend on the number of PAD labels, so a CUDA graph can compute the loss. The kernel
-    overwrites the logits with their gradients. The shared buffer has the data type of x.
+    overwrites the logits with their gradients. This buffer has the data type of x.
     """
     return _apply(_WholeLoss, x, table, bias, labels, smoothing, wrong_classes, classes)
 

@@ -74,12 +74,12 @@ class Graph:
 
     @property
     def types(self) -> dict[str, ValueType]:
-        """The type of every value."""
+        """The type of each value, keyed by name."""
         return {**self.inputs, **{node.name: node.type for node in self.nodes}}
 
     @property
     def results(self) -> dict[str, str]:
-        """Maps each output to its value, and each state to the value that becomes the state in the next step."""
+        """The value of each output, and the value that each state takes in the next step, keyed by name."""
         return {**self.outputs, **{name: state.value for name, state in self.states.items()}}
 
     def shapes(self, node: Node) -> tuple[tuple[Size, ...], ...]:
@@ -110,7 +110,7 @@ def verify(graph: Graph) -> None:
 
     Raises:
         GraphError: A value is computed twice, used before it is computed or after it is overwritten, or does not have
-            the type that its node declares. Or an output or a state is invalid, or a parameter is unused.
+            the type that its node declares; an output or a state is invalid; or a parameter is unused.
     """
     known, overwritten, base = dict(graph.inputs), set[str](), {name: name for name in graph.inputs}
     for node in graph.nodes:
@@ -162,7 +162,7 @@ def unique_name(name: str, *taken: Container[str]) -> str:
 
 
 def infer_types(graph: Graph) -> Graph:
-    """Infer the types of all nodes again, and return the graph. Call this after the types of inputs have changed."""
+    """Infer the types of all nodes again, and return a new graph. Call this after the types of inputs have changed."""
     types = dict(graph.inputs)
     nodes = []
     for node in graph.nodes:

@@ -137,6 +137,6 @@ def tune_process() -> None:
 def use_one_thread_after_fork() -> None:
     """Make forked child processes of this process compute on one thread.
 
-    A forked process has none of OpenMP's threads, and would wait for them forever.
+    A forked process does not inherit OpenMP's threads, and would otherwise wait for them forever.
     """
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Opcode(IntEnum):
-    """Operation of an instruction. The memory is the encoder's output. The cache contains earlier decoder positions."""
+    """Operation of a native instruction. MEMORY is the encoder's output, and CACHE holds earlier decoder positions."""
 
     EMBED = 0
     POSITION = 1
@@ -55,7 +55,7 @@ class Status(IntEnum):
     OUT_OF_RANGE = 2
     """A token, position, row or sentence does not exist."""
     TOO_LARGE = 3
-    """A matrix has too many rows for exact sums of 8-bit products in 32 bits, or its sizes are impossible."""
+    """A matrix has too many rows for exact sums of 8-bit products in 32 bits, or its sizes are invalid."""
     UNKNOWN = 4
     """The kernels do not implement an instruction."""
 
@@ -79,7 +79,7 @@ MAX_INT8_ROWS = 1 << 16
 
 
 class UnsupportedGraph(ValueError):
-    """Error for a graph that these instructions cannot express. The message gives the reason."""
+    """Error for a graph that native instructions cannot express. The message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Instruction:
     rows: int = 0
     """The number of rows in `table`. In attention, the largest distance that has a bias."""
     constants: tuple[float, ...] = ()
-    """Constants of the attention biases: the slope of each head or, with a `table`, the row of each distance."""
+    """Constants of the attention biases: the slope of each head or, with a `table`, its row for each distance."""
     table: str | None = None
     gain: str | None = None
     bias: str | None = None

@@ -34,7 +34,7 @@ torch = LazyModule("torch")
 
 
 def no_grad(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Make a function run under `torch.no_grad()`. torch is imported by the first call."""
+    """Decorate a function to run under `torch.no_grad()`. The first call imports torch."""
 
     @wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:

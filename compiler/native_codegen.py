@@ -93,7 +93,7 @@ class NativeCodeGenerator:
         """The unused buffers, by row length."""
 
     def generate(self) -> None:
-        """Generate the instructions of all nodes, and reuse a buffer after its last reader."""
+        """Generate the instructions of all nodes. Each buffer is reused after its last reader."""
         self._count_readers()
         for node in self.graph.nodes:
             node.operation.native(self, node)

@@ -47,7 +47,7 @@ def compile_options(
 
 
 def check_names(*, precision: str | None = None, backend: str | None = None) -> None:
-    """Raise ZooError if a precision or a backend is unknown. The backend may be unavailable on this machine."""
+    """Raise ZooError if the name of a precision or backend is unknown. A known backend may still be unavailable."""
     names = {"precision": (precision, PRECISIONS), "backend": (backend, ("auto", *BACKEND_NAMES))}
     for kind, (name, known) in names.items():
         if name not in (None, *known):

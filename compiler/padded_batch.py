@@ -1,4 +1,4 @@
-"""The input of an encoder: sequences of different lengths in one tensor."""
+"""Padded batches, the input of an encoder: sequences of different lengths in one tensor."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PaddedBatch(NamedTuple):
 
     @property
     def inputs(self) -> dict[str, Tensor]:
-        """The batch as inputs of a graph by name: `source` and `source_length`."""
+        """The batch as named inputs of a graph: `source` and `source_length`."""
         return {"source": self.values, "source_length": self.lengths}
 
     def to(self, device: torch.device | str | None) -> PaddedBatch:

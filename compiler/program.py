@@ -84,7 +84,7 @@ class StepwiseDecoder(Protocol[State]):
         """
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"], /) -> State:
-        """Return the state with only the given sentences. New rows continue the hypotheses of old rows.
+        """Return the state with only the given sentences. `parents` selects and reorders their hypotheses.
 
         Args:
             state: The state to select from.
@@ -132,7 +132,7 @@ class TreeLimits(NamedTuple):
     constituents: int
     """Maximum number of constituents."""
     word_tokens: Sequence[int]
-    """Token of each word. PAD permits any word token. An empty sequence permits any word token for all words."""
+    """Required token for each word. PAD permits any word token, as does an empty sequence for all words."""
     prefix: Sequence[int]
     """Tokens that the tree starts with. They must be valid. All prefixes have the same length."""
 
@@ -141,7 +141,7 @@ class TreeRules(NamedTuple):
     """Rules for trees that a `SearchingDecoder` may generate (see `zoo.generation.constraints.BracketConstraint`)."""
 
     kinds: Int32[np.ndarray, " V"]
-    """Kind of each token: 1 is a word, 2 n + 2 and 2 n + 3 are the brackets of label n, and 0 is any other token."""
+    """Kind of each token: 1 is a word, 2 n + 2 and 2 n + 3 are label n's brackets, and 0 is any other token."""
     max_opening_run: int
     """Maximum number of consecutive opening brackets."""
     sentences: Sequence[TreeLimits]
@@ -159,7 +159,7 @@ class BeamResult(NamedTuple):
 
 @runtime_checkable
 class SearchingDecoder(Protocol[State]):
-    """Interface of a program that can run many beam search steps in one call, with arrays and lists, not tensors."""
+    """Interface of a program that runs many beam search steps in one call. It uses arrays and lists, not tensors."""
 
     def start_search(
         self,
@@ -181,12 +181,14 @@ class SearchingDecoder(Protocol[State]):
         """
 
     def constrain(self, state: State, rules: TreeRules, /) -> State:
-        """Restrict a search that has not begun to well-formed trees, and return its state."""
+        """Restrict a search to well-formed trees, and return its state. The search must not have begun."""
 
     def search(
         self, state: State, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None, /
     ) -> tuple[list[BeamResult], State]:
-        """Run steps until a quarter of the sentences are done. Return their results, and the state without them.
+        """Run search steps until a quarter of the sentences are done, or until the time is over.
+
+        Return the results of the finished sentences, and the state of the other sentences.
 
         Args:
             state: The state.

@@ -144,7 +144,7 @@ def sinusoids(
 
 
 def sinusoids_2d(x: Float[Tensor, "batch length d_model"], *, rows: int) -> Float[Tensor, "length d_model"]:
-    """Return the encodings of the columns (first half of the features) and rows (second half) of patches.
+    """Return positional encodings of patches. The first half of the features encodes the column, the second the row.
 
     Args:
         x: The patches. The encodings have the same length, d_model, type and device.
@@ -156,7 +156,7 @@ def sinusoids_2d(x: Float[Tensor, "batch length d_model"], *, rows: int) -> Floa
 
 
 def sinusoid_table(length: int, like: Tensor, halves: bool, first: int) -> Float[Tensor, "length d_model"]:
-    """Return the positional encodings of the positions below `length`, with the type and device of a tensor [_, d]."""
+    """Return the encodings of `length` positions, starting at `first`, with the width, type and device of `like`."""
     rounded = max(256, 2 ** math.ceil(math.log2(length + first)))
     return _sinusoid_table(rounded, like.shape[1], halves, like.device, like.dtype)[first : first + length]
 
@@ -229,8 +229,7 @@ def _exact_int8_product(
 def sums_int8_exactly() -> bool:
     """Return whether torch's int8 matrix products are exact. Without VNNI, oneDNN adds pairs of products in 16 bits.
 
-    Backends that compile must tell torch that the result is constant. This is not done here, because it would import
-    torch's compiler.
+    Backends that compile must tell torch that the result is constant. Doing so here would import torch's compiler.
     """
     return _probe_int8_product()
 
@@ -436,7 +435,7 @@ def _logits_to_probabilities(logits: Tensor, labels: Tensor, possible: Tensor | 
 def _probabilities_to_gradient(
     probabilities: Tensor, labels: Tensor, smoothing: _Smoothing, classes: Tensor | int, possible: Tensor | None
 ) -> None:
-    """Overwrite probabilities with the gradients of the logits, which are the probabilities minus smoothed labels."""
+    """Overwrite probabilities with the gradients of the logits, the probabilities minus the smoothed labels."""
     own, other = smoothing.labels(classes)
     if smoothing.probability:
         probabilities -= other if possible is None else other * possible

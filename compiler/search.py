@@ -38,7 +38,7 @@ MIN_POSITIONS, MIN_TOKENS = 64, 32
 
 @dataclass(eq=False)
 class _Sentence:
-    """Sentence of a search, and its slot if it has one."""
+    """Sentence in a beam search, with its options, and its slot (-1 if it has no slot)."""
 
     source: Sequence[int]
     prefix: Sequence[int]
@@ -59,7 +59,7 @@ class SearchState:
 
 
 class Searcher:
-    """Beam search on a GPU. It implements `SearchingDecoder`, but does not support trees and shortlists."""
+    """Beam search on a GPU. It implements `SearchingDecoder`, but does not support parse trees or shortlists."""
 
     def __init__(self, program: EmittedProgram, graphs: Graphs, functions: Mapping[Purpose, Function]) -> None:
         """Prepare a search, without allocating memory.
@@ -104,14 +104,14 @@ class Searcher:
         penalties: Sequence[Sequence[float]],
         shortlists: object = None,
     ) -> SearchState:
-        """Return a search that has not begun (see `SearchingDecoder.start_search`). Sources are encoded later."""
+        """Return a search that has not begun (see `SearchingDecoder.start_search`). `search` encodes the sources."""
         sentences = [_Sentence(*each) for each in zip(sources, prefixes, options, penalties, strict=True)]
         return SearchState(sentences, waiting=list(sentences))
 
     def search(
         self, state: SearchState, microseconds: int, allowed: npt.NDArray[np.bool_] | None
     ) -> tuple[list[BeamResult], SearchState]:
-        """Run steps until a quarter of the sentences are done (see `SearchingDecoder.search`)."""
+        """Run search steps until a quarter of the sentences are done (see `SearchingDecoder.search`)."""
         with self._lock, torch.inference_mode(False), torch.no_grad():
             try:
                 return self._search(state, microseconds, allowed) if state.sentences else [], state
@@ -164,7 +164,7 @@ class Searcher:
         return first
 
     def run(self, purpose: Purpose, inputs: Mapping[str, Any]) -> Tensor:
-        """Run a graph of the search. Return the output of the encoder, or the logits."""
+        """Run the encoder or a decoder step. Return the encoder's output, or the step's logits."""
         outputs = self._functions[purpose](self._program, inputs)
         return outputs[MEMORY if purpose is Purpose.ENCODE else LOGITS]
 
@@ -261,7 +261,7 @@ class _Pool:
         self._events.clear()
 
     def allow(self, allowed: npt.NDArray[np.bool_] | None) -> None:
-        """Set the tokens that may be chosen."""
+        """Set the mask of permitted tokens. None permits all tokens."""
         if allowed is not self._allowed:
             self._allowed = allowed
             self.slots.allowed.copy_(
@@ -287,7 +287,7 @@ class _Pool:
         self.slots.table.index_copy_(0, self._sent(slots), self._sent(rows))
 
     def take(self, other: _Pool, sentences: Sequence[_Sentence]) -> None:
-        """Move sentences from another pool, whose slots are at most as large as the slots of this pool."""
+        """Move sentences from another pool to this pool. The slots of this pool must be at least as large."""
         if not sentences:
             return
         old = self._sent(np.array([each.slot for each in sentences]))
@@ -333,7 +333,7 @@ class _Pool:
             self._events.append(event)
 
     def states_before(self) -> list[int]:
-        """Return the states of all slots before the last step that was started, or later states."""
+        """Return the latest states of all slots that the host knows, without waiting for the running step."""
         if not self._on_gpu:
             self.known_step = self.steps
         elif len(self._events) > 1:
@@ -342,7 +342,7 @@ class _Pool:
         return self._host.tolist()
 
     def read(self, slots: Sequence[int]) -> npt.NDArray[np.int32]:
-        """Wait for the device, and return the scalars and results of some slots."""
+        """Wait for the device. Return the fields and finished hypotheses of the given slots."""
         table = self.slots.table[:, : self.layout.sequences]
         chosen = table if len(slots) == self.slots.count == 1 else table[self._sent(np.array(slots))]
         rows: npt.NDArray[np.int32] = chosen.cpu().numpy()
@@ -354,14 +354,14 @@ class _Pool:
         self._host.copy_(self.slots.states, non_blocking=True)
 
     def _sent(self, array: npt.NDArray[Any]) -> Tensor:
-        """Return an array as a tensor on the device."""
+        """Copy an array to the device, and return the tensor."""
         host = torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, pin_memory=self._on_gpu)
         host.numpy()[...] = array  # torch would divide the copy between threads, which can take longer than the copy
         return host.to(self.slots.table.device, non_blocking=True)
 
 
 def _layout(sentences: Sequence[_Sentence]) -> SlotLayout:
-    """Return the layout of slots for sentences, with rounded sizes."""
+    """Return a slot layout that is large enough for the given sentences. Sizes are rounded up."""
     options = [each.options for each in sentences]
     return SlotLayout(
         rows=_rounded(max(each.size for each in options), 1),

@@ -1,7 +1,7 @@
-"""Graphs of a search that runs on a GPU: the encoder on packed rows, and a decoder step on slots.
+"""Graphs of a beam search that runs on a GPU: an encoder on packed rows, and a decoder step on slots.
 
-Both graphs are made from the graphs of the encoder and the decoder step. They therefore have the same parameters, in
-the same form, and a program needs its weights only once.
+The graphs are derived from a program's own encoder and decoder step graphs, and have the same parameters in the same
+form. A program therefore needs its weights only once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PARENTS = "slot_parents"
 
 
 def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Graphs:
-    """Return the graphs of a search for the purposes ENCODE and DECODE_STEP.
+    """Return the graphs of a beam search on a GPU, for the purposes ENCODE and DECODE_STEP.
 
     Args:
         spec: The spec.
@@ -85,7 +85,7 @@ def _fuse_products(graph: Graph) -> Graph:
 def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
     """Convert a decoder step to operations on slots.
 
-    Also return the name of the memory's keys and values in the encoder.
+    Also return the name of the encoder value that contains the memory's keys and values.
     """
     by_name, encoded = ({node.name: node for node in graph.nodes} for graph in (step, encode))
     slots = {SLOTS: ValueType((ONE,), ValueKind.INTEGER)}
@@ -135,7 +135,7 @@ def _is_constant(step: Graph, name: str) -> bool:
 
 
 def _reader(step: Graph, node: Node) -> Node | None:
-    """Return the node that adds positions to an embedding, or None."""
+    """Return the node that adds positions to the result of an embedding node, or None if there is none."""
     readers = (each for each in step.nodes if node.name in each.inputs)
     return next((each for each in readers if each.operation.adds_positions), None)
 
@@ -179,7 +179,7 @@ def _self_attention(
 def _cross_attention(
     by_name: Mapping[str, Node], encode: Graph, encoded: Mapping[str, Node], merged: Node, attention: Node
 ) -> tuple[Node, str]:
-    """Fuse attention to the memory into one operation. Also return the name of its keys and values in the encoder."""
+    """Fuse cross-attention into one operation. Also return the encoder value that contains its keys and values."""
     query, (_, key_name, value_name, _) = by_name[attention.inputs[0]], attention.inputs
     if not {key_name, value_name} <= encode.outputs.keys():
         raise Unpackable("its decoder projects the memory in each step: enable the `hoist_memory` pass")

@@ -128,7 +128,7 @@ def _value(symbol: str, values: Mapping[str, int]) -> int:
 
 
 def rounded_up(size: Size, multiple: int) -> Size:
-    """Return the size, rounded up to a multiple of `multiple`, such as the cost of work that is done in blocks."""
+    """Round a size up to a multiple of `multiple`, for example because the work is done in blocks."""
     if not size.symbols:
         return Size.of(-(-size.constant // multiple) * multiple)
     symbol = _RoundedUp(f"⌈{size}⌉{str(multiple).translate(_SUBSCRIPT)}")

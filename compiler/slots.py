@@ -3,7 +3,7 @@
 A slot contains the options of a sentence, its live hypotheses, and its finished hypotheses. Step by step, `advance`
 selects the best continuations, exactly as `zoo.generation.beam_search` does. Keys and values of earlier tokens are not
 moved when hypotheses are reordered. Instead, for each hypothesis and position, the slot stores the index of the row
-that computed them.
+that computed these keys and values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Field(IntEnum):
 
     STATE = 0
     LENGTH = 1
-    """Number of tokens so far, with the prefix. It is the position of the next token that the decoder reads."""
+    """Number of tokens so far, including the prefix. This is the position of the next token that the decoder reads."""
     FINISHED = 2
     """Number of finished hypotheses, including dropped hypotheses."""
     KEPT = 3
@@ -110,12 +110,12 @@ class SlotLayout:
 
     @property
     def sequences(self) -> int:
-        """First column of the tokens of live hypotheses without prefix, [rows, capacity]."""
+        """First column of an array [rows, capacity]: the tokens of live hypotheses, without the prefix."""
         return self.results + self.n_best * self.result_width
 
     @property
     def ancestors(self) -> int:
-        """First column of the cache row indices of live hypotheses' keys and values, [rows, capacity]."""
+        """First column of an array [rows, capacity]: the cache row with the keys and values for each token."""
         return self.sequences + self.rows * self.capacity
 
     @property
@@ -124,7 +124,7 @@ class SlotLayout:
         return self.ancestors + self.rows * self.capacity
 
     def arrays(self, slots: Tensor) -> list[Tensor]:
-        """Return all parts of slots [n, width] as views with the shapes that the layout defines."""
+        """Split slots [n, width] into the arrays that the layout defines. Return views with the arrays' shapes."""
         ends = (0, self.tokens, self.totals, self.forced, self.penalties, self.results, self.sequences, self.ancestors)
         parts = [slots[:, start:end] for start, end in pairwise((*ends, self.width))]
         rows, results = (self.rows, self.capacity), (self.n_best, self.result_width)

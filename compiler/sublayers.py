@@ -151,7 +151,7 @@ def _scan(factor: Float[Tensor, "batch n d"], new: Float[Tensor, "batch n d"]) -
 def top_k_gates(
     x: Float[Tensor, "batch n d"], gate: Float[Tensor, "d experts"], k: int
 ) -> Float[Tensor, "batch n experts"]:
-    """Return the weights of the experts at each position: the softmax of the largest k scores, and 0 for the others.
+    """Return the weights of the experts at each position: the softmax of the k largest scores, and 0 elsewhere.
 
     The computation runs in float32. The result is rounded to the type of `x` at the end.
 

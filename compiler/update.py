@@ -1,4 +1,4 @@
-"""Gradients of a training update, on static buffers: copy the weights, then run the forward and the backward pass.
+"""Gradients of a training update, computed by a forward and backward pass on buffers with constant addresses.
 
 The sentences of a batch are concatenated into one row of source tokens and one row of target tokens. Both rows have a
 constant length. All positions after the last sentence are padding: they attend to nothing, nothing attends to them, and
@@ -60,7 +60,7 @@ class PackedRows:
     def host(
         self, sources: Tensor, source_lengths: Tensor, targets: Tensor, target_lengths: Tensor, **scalars: float
     ) -> Tensor:
-        """Return the contents of the buffer for a batch, in pinned memory if the device is a GPU.
+        """Return the buffer's contents for a batch, as a CPU tensor. If the device is a GPU, the tensor is pinned.
 
         Args:
             sources: Padded sources that end with EOS, [batch, source].
@@ -94,7 +94,7 @@ class PackedRows:
         return host
 
     def host_sources(self, sources: Sequence[Sequence[int]]) -> Tensor:
-        """Return the contents of the buffer for sources without targets, as `host` does."""
+        """Return the buffer's contents for sources without targets, as a CPU tensor (see `host`)."""
         host, views = self._empty()
         lengths = np.array([len(source) for source in sources])
         views["source"][0, : lengths.sum()] = np.fromiter(chain.from_iterable(sources), np.int32)
@@ -113,7 +113,7 @@ class PackedRows:
 
 
 def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[str, Indices]) -> None:
-    """Write the positions of all tokens of a row, and for each token the spans of its sentence in other rows.
+    """Write each token's position in its sentence, and the spans of its sentence in this or the other row.
 
     Args:
         views: The inputs.
@@ -129,7 +129,7 @@ def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[st
 
 
 class GradientProgram:
-    """Gradients of a batch in packed rows. Its inputs, gradients and losses are always at the same addresses."""
+    """Computes the gradients for a batch in packed rows. Inputs, gradients and losses have constant addresses."""
 
     def __init__(self, program: EmittedProgram, rows: PackedRows, *, bfloat16: bool) -> None:
         """Allocate the gradients and, if necessary, the copies of the matrices in bfloat16.
@@ -143,7 +143,7 @@ class GradientProgram:
         parameters = dict(program.named_parameters())
         device = program.device
         self.gradient = torch.zeros(sum(p.numel() for p in parameters.values()), device=device)
-        """Gradients of the smoothed loss for all parameters, one after the other. They are sums over target tokens."""
+        """Gradients of the smoothed loss for all parameters, concatenated. They are sums over target tokens."""
         parts = torch.split(self.gradient, [p.numel() for p in parameters.values()])
         self._gradients = [part.view(p.shape) for part, p in zip(parts, parameters.values(), strict=True)]
         for parameter, gradient in zip(parameters.values(), self._gradients, strict=True):

@@ -45,7 +45,7 @@ class Initializer(StrEnum):
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Origin of a parameter that is equal to one tensor of the weights file."""
+    """Origin of a parameter: one tensor of the weights file, unchanged."""
 
     name: str
     shape: tuple[int, ...]
@@ -66,7 +66,7 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class Concatenated:
-    """Origin of a parameter that consists of several parts, concatenated along their last dimension."""
+    """Origin of a parameter: several other parameters (`parts`), concatenated along their last dimension."""
 
     parts: tuple[ParameterOrigin, ...]
 
@@ -93,7 +93,7 @@ class Concatenated:
 
 @dataclass(frozen=True)
 class _Derived:
-    """Base class of origins that transform another origin, which is called the part."""
+    """Base class of origins that transform another parameter, whose origin is `part`."""
 
     part: ParameterOrigin
 
@@ -107,7 +107,7 @@ class _Derived:
 
 @dataclass(frozen=True)
 class Padded(_Derived):
-    """Origin of a parameter that is the part with rows of zeros appended. The parameter has `rows` rows."""
+    """Origin of a parameter: another parameter (`part`), padded with zeros to `rows` rows."""
 
     rows: int
 
@@ -117,60 +117,60 @@ class Padded(_Derived):
         return (self.rows, *self.part.shape[1:])
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part from the tensors of a weights file, and append rows of zeros."""
+        """Make `part` from the tensors of a weights file, and return it padded with rows of zeros."""
         part = self.part.make(file)
         result = part.new_zeros(self.shape)
         result[: part.shape[0]] = part
         return result
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Remove the appended rows, convert the part back, and yield tensors of a weights file."""
+        """Remove the padding of a parameter, and yield the tensors that a weights file contains for `part`."""
         return self.part.undo(parameter[: self.part.shape[0]])
 
 
 @dataclass(frozen=True)
 class Scaled(_Derived):
-    """Origin of a parameter that is the part multiplied by a factor."""
+    """Origin of a parameter: another parameter (`part`), multiplied by a factor."""
 
     factor: float
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part from a weights file, and return it multiplied by the factor."""
+        """Make `part` from the tensors of a weights file, and return it multiplied by the factor."""
         return self.part.make(file) * self.factor
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Divide the parameter by the factor, convert the part back, and yield tensors of a weights file."""
+        """Divide the parameter by the factor, convert `part` back, and yield tensors of a weights file."""
         return self.part.undo(parameter / self.factor)
 
 
 @dataclass(frozen=True)
 class Rounded(_Derived):
-    """Origin of a parameter that is the part rounded to bfloat16."""
+    """Origin of a parameter: another parameter (`part`), rounded to bfloat16."""
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part from a weights file, and return it rounded to bfloat16."""
+        """Make `part` from the tensors of a weights file, and return it rounded to bfloat16."""
         return self.part.make(file).bfloat16()
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Convert the parameter to float32, convert the part back, and yield tensors of a weights file."""
+        """Convert the parameter to float32, convert `part` back, and yield tensors of a weights file."""
         return self.part.undo(parameter.float())
 
 
 @dataclass(frozen=True)
 class Quantised(_Derived):
-    """Origin of an int8 matrix: the part divided by its scales, rounded to integers.
+    """Origin of an int8 matrix: another parameter (`part`), divided by its scales and rounded to integers.
 
-    There is one scale per row if `dimension` is 0, and one per column if it is 1.
+    There is one scale per row if `dimension` is 0, and one scale per column if `dimension` is 1.
     """
 
     dimension: int
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part from a weights file, and return it in int8."""
+        """Make `part` from the tensors of a weights file, and return it in int8."""
         return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[0]
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Raise TypeError: quantisation cannot be undone."""
+        """Raise TypeError, because quantisation cannot be undone."""
         raise TypeError("int8 weights cannot be converted back to float32: use the weights file")
 
 
@@ -184,7 +184,7 @@ class Scales(Quantised):
         return (self.part.shape[self.dimension],)
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part from a weights file, and return its scales."""
+        """Make `part` from the tensors of a weights file, and return its int8 scales."""
         return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[1].flatten()
 
 
@@ -210,22 +210,22 @@ class Parameter:
 
     @cached_property
     def shape(self) -> tuple[Size, ...]:
-        """The shape as symbolic sizes."""
+        """The shape of the parameter, as symbolic sizes."""
         return tuple(map(Size.of, self.origin.shape))
 
     @property
     def type(self) -> str:
-        """The data type of the tensor: float32, bfloat16 or int8."""
+        """The data type of the parameter: float32, bfloat16 or int8."""
         return {Rounded: "bfloat16", Quantised: "int8"}.get(type(self.origin), "float32")
 
     @property
     def bytes(self) -> int:
-        """The size in memory, in bytes."""
+        """The size of the parameter in memory, in bytes."""
         return self.count * {"float32": 4, "bfloat16": 2, "int8": 1}[self.type]
 
     @property
     def count(self) -> int:
-        """The number of elements."""
+        """The number of elements in the parameter."""
         return prod(self.origin.shape)
 
 
@@ -245,10 +245,10 @@ def check_weights(file: Mapping[str, Tensor], expected: Mapping[str, StoredTenso
         if name not in file:
             raise ZooError(f"the weights have no tensor `{name}`", hint=hint)
         if tuple(file[name].shape) != tensor.shape:
-            problem = f"the weights' tensor `{name}` has the shape {list(file[name].shape)}, not {list(tensor.shape)}"
+            problem = f"the tensor `{name}` has the shape {list(file[name].shape)}; the spec needs {list(tensor.shape)}"
             raise ZooError(problem, hint=hint)
     for name in file:
         if name not in expected:
             near = nearest(name, list(expected))
-            problem = f"the weights have a tensor `{name}` that the spec does not have"
-            raise ZooError(problem + (f" (the most similar name is `{near}`)" if near else ""), hint=hint)
+            problem = f"the weights have a tensor `{name}`, but the spec has no such tensor"
+            raise ZooError(problem + (f" (the spec's most similar tensor is `{near}`)" if near else ""), hint=hint)

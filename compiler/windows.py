@@ -106,7 +106,7 @@ def window_mask(position: Int[Tensor, "rows new"], radius: int) -> Bool[Tensor, 
 def align(
     memory: Float[Tensor, "batch m d"], hidden: Bool[Tensor, "batch 1 1 m"], position: Int[Tensor, "#batch n"]
 ) -> Float[Tensor, "batch n d"]:
-    """Return the features of the source at the given positions. They are 0 after the end of the source.
+    """Return the source features at the given positions. Positions after the end of the source give 0.
 
     Args:
         memory: Features of the source.

@@ -1,4 +1,4 @@
-"""Declarations of models as frozen, validated data that is read from YAML. This package never imports torch.
+"""Specs: declarations of models as frozen, validated data, read from YAML. This package never imports torch.
 
 The modules are imported when one of their names is first used, because importing pydantic takes longer than running a
 short command.

@@ -112,7 +112,7 @@ class Architecture(Section):
         return self.positions.rows if isinstance(self.positions, Learned) else None
 
     def option(self, sublayer: Sublayer, name: str) -> Any:
-        """Return an option of a sub-layer. If it is null, return the value of the architecture's `name` field."""
+        """Return the option `name` of a sub-layer. If it is null, return the architecture's field of the same name."""
         value = getattr(sublayer, name)
         return getattr(self, name) if value is None else value
 
@@ -196,7 +196,7 @@ class Architecture(Section):
             reject(
                 ("d_model", "positions"),
                 f"`architecture.d_model` is {self.d_model}, but `{self.positions.kind}` needs a multiple of {step}",
-                f"write `d_model: {self.d_model // step * step + step}`, or other `positions`",
+                f"write `d_model: {self.d_model // step * step + step}`, or choose other `positions`",
             )
         if isinstance(self.positions, Sinusoidal2d) and (isinstance(self.source, Tokens) or self.source.subsampling):
             problem = "positions of kind `sinusoidal_2d` need a source of image patches without `subsampling`"
@@ -206,7 +206,7 @@ class Architecture(Section):
         if self.positions.score_bias and (restricted or self.attention_score == "additive"):
             other = "`restricted_attention`" if restricted else "`attention_score: additive`"
             problem = f"{other} does not support positions of kind `{self.positions.kind}`"
-            hint = "write other `positions`, or another kind of attention"
+            hint = "choose other `positions`, or another kind of attention"
             reject(("positions", "attention_score", "encoder", "decoder"), problem, hint)
         if self.positions.score_bias == "learned":
             self._require_equal_heads()
@@ -219,5 +219,5 @@ class Architecture(Section):
                     (side, "positions"),
                     f"self-attention sub-layers in `architecture.{side}` have different numbers of heads "
                     f"({', '.join(map(str, sorted(heads)))}), but share the biases of relative positions",
-                    "write the same `h` in all these sub-layers, or other `positions`",
+                    "write the same `h` in all these sub-layers, or choose other `positions`",
                 )

@@ -39,7 +39,7 @@ class SpecFile:
                 content = stream.read(_MAX_BYTES + 1)
         except OSError as error:
             problem = f"cannot read `{self.file}`: {error.strerror or error}"
-            raise ZooError(problem, hint="check its permissions and the disk", exit_code=1) from None
+            raise ZooError(problem, hint="check the file's permissions and the disk", exit_code=1) from None
         if len(content) > _MAX_BYTES:
             hint = "check that the path is right: a spec file usually has a few thousand bytes"
             raise ZooError(f"`{self.file}` is too large for a spec: more than {_MAX_BYTES:,} bytes", hint=hint)
@@ -123,6 +123,6 @@ def _source(file: str, where: str | None) -> SpecFile:
         return SpecFile(path, file, path.relative_to(FOLDER).with_suffix("").as_posix())
     stem = Path(file).stem
     if not stem.strip("."):
-        hint = "rename it, for example to `mine.yaml`"
+        hint = "rename the file, for example to `mine.yaml`"
         raise ZooError(f"`{file}` is not a valid name for a spec", where=where, hint=hint)
     return SpecFile(path, file, stem)

@@ -167,7 +167,7 @@ class Synthetic(Directed):
 
     @property
     def summary(self) -> str:
-        """Description for messages: the models, the text that they translate, and the side that they generate."""
+        """Description for messages: the names of the models, the text to translate, and the side that is generated."""
         names = " and ".join(f"`{name}`" for name in self.models)
         verb = "translates" if len(self.models) == 1 else "translate"
         return f"{names} {verb} `{self.text}` into the {'target' if self.source else 'source'} sentences"
@@ -206,7 +206,7 @@ class HeldOut(Section):
 
 
 def _kind_of_part(part: Any) -> str | None:
-    """Return the name of the class for a corpus part, such as "Files". None if its keys match no class or several."""
+    """Return the class name of a corpus part, such as "Files". None if its keys match no class or several classes."""
     if isinstance(part, Section):
         return type(part).__name__
     if not isinstance(part, Mapping):

@@ -109,7 +109,7 @@ def language_suffix(path: Path | str) -> str:
 
 
 def _rebased(part: LocatedValue, base: str, user_files: Collection[str], shipped: str) -> LocatedValue:
-    """Return a corpus part with paths relative to `base`, instead of to the folder that `_start_of` returns."""
+    """Rewrite the paths of a corpus part to be relative to the folder `base`, and return the changed part."""
     start = _start_of(part, user_files, shipped)
     if start == base or not _has_paths(part.value):
         return part
@@ -129,7 +129,7 @@ def _parts(corpus: Mapping[str, LocatedValue], split: str) -> list[LocatedValue]
 
 
 def _start_of(part: LocatedValue, user_files: Collection[str], shipped: str) -> str:
-    """Return the folder that a part's paths are relative to: the folder of the user's file, or else `shipped`."""
+    """Return the base folder for the paths in a corpus part: the folder of the user's file, or else `shipped`."""
     return os.path.dirname(part.file) if part.file in user_files else shipped
 
 

@@ -1,4 +1,4 @@
-"""Version of the file format of specs. Files in a newer format are rejected.
+"""Version of the spec file format. Files in a newer format are rejected.
 
 A new field has a default in its section, so that older files stay readable.
 """
@@ -18,11 +18,11 @@ _WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
 
 
 class NewerFormatError(ZooError):
-    """Error for an undamaged spec file that a newer version of zoo wrote."""
+    """Error for a spec file in a newer format, which a newer version of zoo wrote."""
 
 
 def writer_version(text: str) -> str | None:
-    """Return the version of zoo that wrote the text of a spec. None if the text does not contain it."""
+    """Return the version of zoo in the comment on the first line of a spec. None if there is no such comment."""
     match = _WRITER.match(text)
     return match[1] if match else None
 

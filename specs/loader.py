@@ -20,7 +20,7 @@ Overrides = Sequence[str] | Mapping[str, object]
 _MAX_DOTS = 8
 _SCIENTIFIC = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 _KEYS_OF_FILES = {
-    "extends": "load that spec itself, and override its fields",
+    "extends": "load the spec that you want to extend, and override its fields",
     "format": "overrides are always in the current format",
 }
 """Keys of a file that are not fields of a spec, each with the hint for an override of this key."""
@@ -44,12 +44,12 @@ def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
     try:
         return _merged(_chain(find(os.fspath(reference))), overrides)
     except RecursionError:  # only an override from Python can be nested so deeply
-        problem, hint = "the values are nested too deeply", "use at most four levels, as every spec does"
+        problem, hint = "the values are nested too deeply", "use at most four levels, as the shipped specs do"
         raise ZooError(problem, where="override", hint=hint) from None
 
 
 def where_written(reference: str | os.PathLike[str], overrides: Overrides, path: str) -> str | None:
-    """Return the place where the user wrote the path of a corpus file, for error messages.
+    """Return the file and line, or the override, in which the user wrote the path of a corpus file.
 
     Args:
         reference: The spec's path or name.
@@ -137,7 +137,7 @@ def _chain(source: SpecFile) -> list[tuple[SpecFile, LocatedValue]]:
 
 
 def _merge(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Sequence[LocatedValue]) -> LocatedValue:
-    """Merge the values of files and overrides."""
+    """Merge the values in a chain of spec files with overrides, and resolve the corpus folder."""
     merged = chain[-1][1]
     for _, upper in reversed(chain[:-1]):
         merged = merged.overlaid(upper)
@@ -166,7 +166,7 @@ def _merged(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Overrides
 
 
 def _located_overrides(overrides: Overrides) -> list[LocatedValue]:
-    """Return one mapping per override, in the same order. Raise ZooError for a string that is not KEY=VALUE."""
+    """Convert each override to a nested mapping, in order. Raise ZooError for a string that is not KEY=VALUE."""
     if isinstance(overrides, Mapping):
         return [_nested(key, locate(value, f"override: `{key}`")) for key, value in _flat(overrides).items()]
     return [_parse_override(text) for text in ([overrides] if isinstance(overrides, str) else overrides)]
@@ -198,7 +198,7 @@ def _nested(key: str, value: LocatedValue) -> LocatedValue:
     if (first := key.partition(".")[0]) in _KEYS_OF_FILES:
         raise ZooError(f"`{first}` cannot be overridden", where=value.where, hint=_KEYS_OF_FILES[first])
     if key.count(".") > _MAX_DOTS:
-        hint = "join the names of a field with dots, for example `architecture.N.encoder`"
+        hint = "write the path of a field with dots, for example `architecture.N.encoder`"
         raise ZooError(f"{quote(key)} is not a field of this spec", where=value.where, hint=hint)
     for step in reversed(key.split(".")):
         value = LocatedValue({step: value}, value.file)

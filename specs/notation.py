@@ -34,7 +34,7 @@ def format_number(value: float) -> str:
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number that a person means by `text` ("1e-9", "300_000"), or None if it is not a finite number."""
+    """Convert text such as "1e-9" or "300_000" to a number. Return None if it is not a finite number."""
     plain = text.strip().replace("_", "")
     for kind in (int, float):
         try:

@@ -59,7 +59,7 @@ PictureSize = Annotated[int, Field(ge=1, le=1_024)]
 
 
 class Masks(Section):
-    """Options of masks that hide ranges of features in training (SpecAugment; Park et al. 2019)."""
+    """Random masks that hide ranges of frames or features in training (SpecAugment; Park et al. 2019)."""
 
     number: Count = Field(default=0, le=1_000)
     """Number of masks in each example (Park et al. 2019: 1 or 2). Each mask has a new random width and place in every
@@ -72,7 +72,7 @@ Warp = Annotated[float, Field(ge=0, le=1)]
 
 
 class FeatureSource(Section):
-    """Base class of the kinds of files that a model reads as features."""
+    """Base class of the file types that a model reads as features, such as `Audio` and `Image`."""
 
     augmentation: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that only control random changes to training examples."""
@@ -84,7 +84,7 @@ class FeatureSource(Section):
 
     @property
     def rows(self) -> int:
-        """Number of consecutive frames that form a column, if the frames are patches of an image."""
+        """Number of frames in each column of an image. 1 if the frames are not patches of an image."""
         return 1
 
     @property

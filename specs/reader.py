@@ -41,7 +41,7 @@ class LocatedValue:
         return self.value
 
     def overlaid(self, upper: "LocatedValue") -> "LocatedValue":
-        """Return this value overridden by `upper`: mappings are merged, and everything else is replaced.
+        """Return this value overridden by `upper`. Mappings are merged, and all other values are replaced.
 
         The mappings in `KIND_MAPPINGS` are merged only if `upper` has the same `kind` or no `kind`. Otherwise they are
         replaced, because each kind has different options.
@@ -88,7 +88,7 @@ def locate(value: object, file: str, line: int | None = None) -> LocatedValue:
 
 @lru_cache(maxsize=64)
 def read(text: str, file: str, start: str = "extends: base") -> LocatedValue:
-    """Return the mapping that the YAML `text` of a spec or another file contains. Callers must not change the result.
+    """Parse the YAML text of a spec or another file, and return its mapping, which callers must not change.
 
     Args:
         text: The whole text of the file.
@@ -108,7 +108,7 @@ def read(text: str, file: str, start: str = "extends: base") -> LocatedValue:
 
 
 def read_value(text: str, origin: str) -> LocatedValue:
-    """Return the value of YAML text that is not in a file, such as the value of an override.
+    """Parse YAML text that is not in a file, such as the value of an override.
 
     Args:
         text: The YAML text.
@@ -227,7 +227,7 @@ class _Loader(yaml.SafeLoader):
             hint = "check that this is the right file; each use of a YAML alias counts"
             self._fail(f"the file contains more than {_MAX_VALUES:,} values", node, hint)
         if level >= _MAX_LEVELS:
-            self._fail("the values are nested too deeply", node, "use at most four levels, as every spec does")
+            self._fail("the values are nested too deeply", node, "use at most four levels, as the shipped specs do")
 
     def _fail_tag(self, node: yaml.Node) -> NoReturn:
         self._fail(f"the YAML tag `{node.tag}` is not supported", node, "write the value without a tag")

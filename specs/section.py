@@ -40,7 +40,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     def _check(self) -> None:
-        """Call `reject` if fields contradict each other. Pydantic has already validated each field by itself."""
+        """Call `reject` if fields contradict each other. This runs after pydantic has validated each field."""
 
     @model_validator(mode="after")
     def _run_check(self) -> Self:
@@ -71,7 +71,7 @@ class Sparse(Section):
 
 @cache
 def _docstrings(section: type[BaseModel]) -> dict[str, str]:
-    """Return the docstrings of a section's fields. Python does not store them, so parse its source."""
+    """Return the docstrings below the fields of a section. Python does not store them, so parse the source code."""
     found: dict[str, str] = {}
     for base in reversed(section.__mro__[: section.__mro__.index(Section)]):
         with suppress(OSError, TypeError):  # a class that was typed at a prompt has no source
@@ -84,7 +84,7 @@ def _docstrings(section: type[BaseModel]) -> dict[str, str]:
 
 
 def reject(fields: str | tuple[str, ...], problem: str, hint: str) -> NoReturn:
-    """Raise an error about a field, or about fields that contradict each other. `Section._check` calls it.
+    """Raise an error about a field, or about fields that contradict each other. For use in `Section._check`.
 
     Args:
         fields: Names of the fields, such as `train[0].weight`, relative to the section that is validated. The error

@@ -80,7 +80,7 @@ class Languages(Section):
     language token. Default: null."""
 
     def listed(self, maximum: int) -> str:
-        """Return the first codes, separated by commas, and the number of other codes."""
+        """Return at most `maximum` language codes, separated by commas, and the number of omitted codes."""
         more = len(self.codes) - maximum
         return ", ".join(self.codes[:maximum]) + (f" and {more} more" if more > 0 else "")
 
@@ -109,23 +109,23 @@ def suggest_language(code: str, languages: Languages) -> str:
 
 
 OUTPUT = "target"
-"""Name of the stream that a model writes."""
+"""Name of the stream that a model generates. All other streams are inputs of the encoder."""
 MODALITY_CLASSES: Mapping[str, str] = {
     "text": "zoo.text.tokenizer:Tokenizer",
     "trees": "zoo.text.trees.tokenizer:TreeTokenizer",
 }
-"""The class of each modality of tokens."""
+"""Token modality -> its tokenizer class."""
 
 
 class BaseTask(Section):
     """Base class of the tasks that a model can learn. Functions and classes are written as `module:name`."""
 
     loss: ClassVar[str] = "compiler.lowering.transformer:cross_entropy"
-    """The function that adds the loss to a graph. In training, it adds the output `loss` [2], the sums with and without
-    label smoothing. For other purposes, it adds the output `log_probabilities`. The cross entropy of tokens needs a
-    decoder. Other losses do not."""
+    """The function that adds the loss to a graph. For training, this is the output `loss`, of shape [2]: the sums with
+    and without label smoothing. For other purposes, it is the output `log_probabilities`. Only the default loss, the
+    cross entropy of tokens, needs a decoder."""
     translator: ClassVar[str] = "zoo.generation.translator:Translator"
-    """The class that opens models: `Translator` or a subclass."""
+    """The class that runs models of this task: `Translator` or a subclass."""
     command: ClassVar[str] = "decode"
     """Name of the zoo command that runs a model of this task."""
     action: ClassVar[str]
@@ -140,13 +140,13 @@ class BaseTask(Section):
     redirections: ClassVar[str]
     """Redirections in the shell example of the model card."""
     examples: ClassVar[str]
-    """Name of the training examples in the model card, in the plural."""
+    """Plural noun for training examples in the model card, such as "sentence pairs"."""
     scores: ClassVar[tuple[str, ...]]
     """Metrics that rate models of this task. The main metric comes first. See `Spec.scores`."""
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """The streams of an example, with their modalities. The encoder reads all streams except OUTPUT, the last."""
+        """Names of the streams of an example -> modalities. The encoder reads all streams except the last, OUTPUT."""
         return {"source": "text", OUTPUT: "text"}
 
     @property
@@ -203,7 +203,7 @@ class Parsing(BaseTask):
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """The streams of an example: a source of text and a target of trees."""
+        """The streams of an example: the source is text, and the target is trees."""
         return {"source": "text", OUTPUT: "trees"}
 
 
@@ -223,7 +223,7 @@ class LanguageModelling(BaseTask):
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """The streams of an example: only a target of text."""
+        """The streams of an example: only a target, which is text."""
         return {OUTPUT: "text"}
 
 
@@ -234,7 +234,7 @@ class Recognition(BaseTask):
     action = "reads the file that is named in"
     summary = "It reads {1} files in {2}, and writes their text in {3}."
     variable = "recognizer"
-    method = "transcribe"
+    method = "translate"
     redirections = "names-of-files.txt > texts.txt"
     examples = "files"
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")
@@ -245,7 +245,7 @@ class Recognition(BaseTask):
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """The streams of an example: a source of features and a target of text."""
+        """The streams of an example: the source is audio or images, and the target is text."""
         return {"source": self.source.kind, OUTPUT: "text"}
 
     @property
@@ -345,7 +345,7 @@ class Training(Section):
     """Number of steps between lines with training metrics in the run's log.jsonl (not in the paper). Unit: steps."""
 
     def describe_short_training(self, steps: int) -> str | None:
-        """Return a warning if a training run of `steps` steps ends before its warm-up. None otherwise."""
+        """Return a warning if training for `steps` steps ends before the learning rate's warm-up. None otherwise."""
         if steps >= self.warmup_steps:
             return None
         return (

@@ -96,7 +96,7 @@ class Spec(Section):
     def default_direction(self) -> Direction:
         """Source and target language of sentences that zoo itself translates, for example to verify a bundle.
 
-        These are the languages of `corpus`. If `languages.codes` does not contain both, they are its first two codes.
+        These are the languages of `corpus` or, if `languages.codes` does not contain both, its first two codes.
         """
         source, target = self.corpus.source, self.corpus.target
         if self.languages is None or {source, target} <= set(self.languages.codes):
@@ -158,7 +158,7 @@ class Spec(Section):
                     reject((field, "languages.codes"), problem, suggest_language(code, self.languages))
 
     def _check_languages_of_files(self, languages: Languages) -> None:
-        """Check the languages of a recogniser, whose default languages are the languages of the corpus."""
+        """Check `languages` for a model that reads files. The corpus languages are defaults, and must be included."""
         if languages.source_token is not None:
             problem = "a language token precedes the source, but the source does not consist of tokens"
             hint = "write `source_token: null` and `target_token: target` in `languages`"
@@ -318,7 +318,7 @@ class Spec(Section):
             problem = f"`decoding.suppressed_tokens` contains {EOS} (EOS), without which no translation ends"
             reject("decoding.suppressed_tokens", problem, f"remove {EOS} from the list")
         if suppressed and max(suppressed) >= size:
-            problem = f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the last token is {size - 1:,}"
+            problem = f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the last ID is {size - 1:,}"
             hint = f"remove {max(suppressed):,} from the list"
             reject(("decoding.suppressed_tokens", "vocabulary.size"), problem, hint)
 
@@ -342,7 +342,7 @@ class Spec(Section):
 
 
 def add_sublayer_kind(sublayer: type[Sublayer]) -> None:
-    """Allow a new kind of sub-layer in encoder and decoder layers, in this process."""
+    """Register a sub-layer class, so that specs in this process can use its `kind` in encoder and decoder layers."""
     for stack in ("encoder", "decoder"):
         field = Architecture.model_fields[stack]
         kinds = get_args(get_args(get_args(field.annotation)[0])[0])

@@ -65,7 +65,7 @@ def accepts_fractions(path: Sequence[str | int]) -> bool:
 
 
 class _Field(NamedTuple):
-    """Field that one of pydantic's errors refers to."""
+    """Field of a spec (or of another file) that a pydantic error refers to."""
 
     root: type[Section]
     """Class of the whole file: `Spec`, or another section."""
@@ -110,7 +110,7 @@ def _combined_error(
     first, *additional = (error for _, error in sorted(found, key=lambda item: item[0]))
     if unlisted := additional[_MAX_ERRORS:]:
         hint = "correct the errors above first: they often have a common cause"
-        additional[_MAX_ERRORS:] = [ZooError(f"{len(unlisted):,} more errors are not listed", hint=hint)]
+        additional[_MAX_ERRORS:] = [ZooError(f"errors that are not listed: {len(unlisted):,}", hint=hint)]
     first.additional = tuple(additional)
     return first
 
@@ -196,7 +196,7 @@ def _missing(field: _Field, others: Sequence[str], files: Sequence[str]) -> tupl
 
 
 def _explain(field: _Field, key: str) -> str | None:
-    """Return a hint that describes a field or, if its value can be of several kinds, lists the kinds."""
+    """Return a hint for a field: its description or, if the field permits several kinds, a list of the kinds."""
     kinds = list(_members(field.annotation))
     if kinds and key.startswith("corpus."):
         return _PARTS

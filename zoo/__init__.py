@@ -6,7 +6,7 @@
     translator.translate("the old dog sees a small house")
 
 Importing `zoo` does not import torch. Functions that need torch import it when they are called. They raise ImportError
-if Python would import a package named `specs` or `compiler` that does not belong to zoo.
+if Python finds a package named `specs` or `compiler` that does not belong to zoo.
 """
 
 from __future__ import annotations
@@ -210,11 +210,11 @@ def register_sublayer(sublayer: type[Sublayer], lower: Callable[[Any, Any, Any],
     fields = sublayer.model_fields if isinstance(sublayer, type) and issubclass(sublayer, specs.Sublayer) else {}
     kinds = get_args(fields["kind"].annotation) if "kind" in fields else ()
     if len(kinds) != 1:
-        problem = f"`{getattr(sublayer, '__name__', sublayer)}` is not a subclass of `specs.Sublayer` with one kind"
+        problem = f"`{getattr(sublayer, '__name__', sublayer)}` is not a subclass of `specs.Sublayer` with one `kind`"
         raise specs.ZooError(problem, hint='pass a subclass with a field such as `kind: Literal["my_kind"]`')
     if kinds[0] in lowering.SUBLAYERS:
-        hint = "choose another name, or restart Python to replace your own kind"
-        raise specs.ZooError(f"there is already a kind of sub-layer named `{kinds[0]}`", hint=hint)
+        hint = "choose another name; to replace a kind that you registered, restart Python"
+        raise specs.ZooError(f"a kind of sub-layer named `{kinds[0]}` already exists", hint=hint)
     _import("specs.spec").add_sublayer_kind(sublayer)
     lowering.SUBLAYERS[kinds[0]] = lower
 

@@ -1,4 +1,4 @@
-"""Run the command line by `python -m zoo`, which does the same as the `zoo` command."""
+"""Let `python -m zoo` run the same command line as the `zoo` command."""
 
 from zoo.entry_point import main
 

@@ -39,7 +39,7 @@ class Progress:
 
 
 class Report:
-    """Receiver of messages. This base class discards them. Subclasses override its methods."""
+    """Interface for messages, warnings and progress. This base class shows nothing. Subclasses override its methods."""
 
     ask: Callable[[str, str, str], bool] | None = None
     """Function that asks the user a yes-no question, such as `cli.console.confirm`. None: the answer is always yes."""
@@ -65,11 +65,11 @@ class PlainReport(Report):
     """Report that prints lines of plain text to stderr, for logs, pipes and simple terminals."""
 
     def info(self, text: str) -> None:
-        """Print a line."""
+        """Print a message to stderr."""
         print(escape_control_characters(text), file=sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
-        """Print a line that begins with "warning:"."""
+        """Print a warning to stderr, after the word "warning:"."""
         self.info(f"warning: {text}")
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
@@ -90,7 +90,7 @@ class LibraryReport(WarningsReport, PlainReport):
 
 
 def _caller_stack_level() -> int:
-    """Return the stack level of the first frame outside this package."""
+    """Return the `stacklevel` with which `warnings.warn` points to the first caller outside this package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(_PACKAGE):
         level, frame = level + 1, frame.f_back

@@ -23,7 +23,7 @@ assert tuple(BACKENDS) == BACKEND_NAMES
 
 
 def choose_backend(name: str, request: BuildRequest) -> Backend:
-    """Return the backend with this name. For `auto`, return the fastest backend that can build the request here.
+    """Return the backend with this name. For `auto`, return the fastest backend that can build the request.
 
     If the request is for training and the named backend can only translate, the choice is the same as for `auto`.
 

@@ -54,7 +54,7 @@ class _Package:
         self.loader = torch._C._aoti.AOTIModelPackageLoader(str(file), "model", False, 1, -1)
 
     def use_weights(self, program: EmittedProgram) -> None:
-        """Bind the package to the program's parameters, without a copy."""
+        """Make the package use the program's parameters, without copying them."""
         weights = {name: parameter.detach() for name, parameter in program.named_parameters()}
         self.constants: dict[str, Any] = {
             name: weights[name.removeprefix("program.")] for name in self.loader.get_constant_fqns()

@@ -28,7 +28,7 @@ class BuildRequest:
     graphs: Graphs
     """The graphs after all passes."""
     weights: Mapping[str, Tensor]
-    """The tensors of a weights file, in its layout."""
+    """The tensors of a weights file by name."""
     device: str = "cpu"
     precision: str = "float32"
     folder: Path | None = None
@@ -54,19 +54,19 @@ class Backend:
     name: str
     summary: str
     unavailable_reason: Callable[[], str | None]
-    """Returns why the backend cannot run on this machine, and what to install. None if it can run."""
+    """Function that returns why the backend cannot run on this machine, and what to install, or None if it can run."""
     build: Callable[[BuildRequest], Program]
     device: str | None = None
-    """The only kind of device that the backend supports: cpu or cuda. None: it supports both."""
+    """The only kind of device that the backend supports: cpu or cuda. None: the backend supports both."""
     precisions: tuple[str, ...] = PRECISIONS
     can_train: bool = False
     """Whether the backend builds modules that can be trained. Otherwise its programs can only translate."""
     refuse: Callable[[BuildRequest], str | None] = lambda request: None
-    """Returns a reason why the backend cannot build a request, apart from device, precision and training. None if it
-    can build the request."""
+    """Function that returns why the backend cannot build a request, or None if it can. It does not need to check the
+    device, the precision, or whether the backend can train."""
 
     def unsupported_reason(self, request: BuildRequest) -> str | None:
-        """Return the reason why the backend cannot build a request. None if it can build the request."""
+        """Return the reason why the backend cannot build a request, or None if it can."""
         if self.device and request.device.partition(":")[0] != self.device:
             return f"it runs on {_DEVICES[self.device]}, not on `{request.device}`: use another device or backend"
         if not self.can_train and Purpose.TRAIN in request.graphs:
@@ -83,7 +83,7 @@ _DEVICES = {"cpu": "a CPU", "cuda": "an NVIDIA GPU"}
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:
-    """Return a SHA-256 digest of weights in hexadecimal, for the key of an artefact that contains the weights."""
+    """Return a hexadecimal SHA-256 digest of weights, for the cache key of compiled files that contain the weights."""
     digest = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

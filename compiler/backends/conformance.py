@@ -21,9 +21,9 @@ ROWS, SOURCE_LENGTH, TARGET_LENGTH = 4, 9, 7
 def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] | None = None) -> dict[Purpose, float]:
     """Return the largest difference between results of a program and the interpreter, relative to the largest value.
 
-    Both run on random sentences of different lengths. The interpreter runs the graph before any pass. The decoder reads
-    one to four tokens per step, rewinds by a random number of tokens, and drops and adds sentences, until all targets
-    end.
+    The program and the interpreter run on the same random sentences. The interpreter runs the graph before any pass.
+    The program's decoder reads one to four tokens per step, rewinds by a random number of tokens, and drops and adds
+    sentences, until all targets end.
 
     Args:
         program: The program to check. If it can be trained, it is set to evaluation mode.
@@ -114,7 +114,7 @@ def _decode(program: Program, source: PaddedBatch, target: Tensor) -> Tensor:
 def _expected(
     spec: Spec, purpose: Purpose, source: PaddedBatch, target: Tensor, weights: Mapping[str, Tensor]
 ) -> Tensor:
-    """Return the values that `_run` should return. The interpreter computes them on the whole target at once."""
+    """Return the values that `_run` should return, as the interpreter computes them for the whole target at once."""
     purpose, output = (Purpose.TRAIN, "loss") if purpose is Purpose.TRAIN else (Purpose.SCORE, "log_probabilities")
     inputs = {**source.inputs, "target": target}
     return interpret(lower(spec, purpose), weights, inputs)[output]

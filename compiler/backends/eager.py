@@ -36,7 +36,7 @@ def program(request: BuildRequest, functions: Mapping[Purpose, Function], backen
 
 
 def search_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram:
-    """Return the program, with beam search in CUDA graphs if it translates on a GPU and all its parts have kernels."""
+    """Add beam search in CUDA graphs to a program that translates on a GPU. Warn if that is impossible."""
     purposes = request.graphs.keys()
     searches = {Purpose.ENCODE, Purpose.DECODE_STEP} <= purposes and Purpose.TRAIN not in purposes
     if request.device.startswith("cuda") and searches:
@@ -61,16 +61,16 @@ def search_refusal(request: BuildRequest) -> str | None:
 
 
 def functions(code: EmittedCode) -> dict[Purpose, Function]:
-    """Return the emitted function for each purpose, without compiling it."""
+    """Execute emitted code without compiling it, and return the function for each purpose."""
     return functions_from(code, execute(code))
 
 
 def functions_from(code: EmittedCode, namespace: dict[str, Any]) -> dict[Purpose, Function]:
-    """Return the emitted function for each purpose. It calls each layer through its module, so that hooks run.
+    """Return the emitted function for each purpose. Layers are called through their modules, so that hooks run.
 
     Args:
         code: The emitted code.
-        namespace: The names that the executed code defined.
+        namespace: The global names of the executed code.
     """
     for name in code.layers:
         namespace[name] = partial(_call_through_module, namespace[name])
@@ -97,7 +97,7 @@ def build_eager(request: BuildRequest) -> EmittedProgram:
 
 
 def refuse(request: BuildRequest) -> str | None:
-    """Return the reason why torch cannot run a request. None if it can run the request."""
+    """Return the reason why PyTorch cannot run the requested program, or None if it can."""
     if request.precision == "int8" and request.device.startswith("cuda"):
         return "torch has no int8 products for small batches on a GPU: use `--precision bfloat16`"
     return None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 EXAMPLE_SIZES: Mapping[str, int] = {"batch": 3, "source": 7, "beams": 2, "capacity": 16, "new": 5}
-"""Sizes of the example inputs for tracing. All differ, because torch.export treats equal sizes, 0 and 1 as fixed."""
+"""Sizes of the example inputs for tracing. They differ and exceed 1, so that torch.export keeps each size dynamic."""
 MAX_SIZES: Mapping[str, int] = {"batch": 4096, "source": 4096, "beams": 64, "capacity": 4096, "new": 64}
 
 TRANSLATING = (Purpose.ENCODE, Purpose.DECODE_STEP)
@@ -43,7 +43,7 @@ class _ExportableModule(nn.Module):
 
 
 def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
-    """Return the encoder and the decoder step by purpose, exported with torch.export for dynamic sizes."""
+    """Export the encoder and the decoder step with torch.export for dynamic sizes. Return them keyed by purpose."""
     from torch.export import export  # slow to import, and needed only to compile
 
     run = functions(emit(request.graphs.values()))
@@ -59,7 +59,7 @@ def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
 
 
 def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
-    """Return the argument `dynamic_shapes` for torch.export. Torch infers products such as batch × beams."""
+    """Return the `dynamic_shapes` argument for torch.export. Torch infers products such as batch × beams."""
     from torch.export import Dim
 
     limits = dict(MAX_SIZES)
@@ -82,8 +82,8 @@ def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
 def fixed_sizes(graph: Graph) -> Mapping[str, int]:
     """Return the symbolic sizes that are exported as constants, with their values.
 
-    In a decoder step with recurrences, `new` is 1, because recurrences loop over new tokens. For other
-    graphs, the mapping is empty.
+    In a decoder step with recurrences, `new` is 1, because recurrences loop over new tokens. For other graphs, the
+    mapping is empty.
     """
     fields = [node.operation.receptive_field() for node in graph.nodes]
     is_step = graph.purpose is Purpose.DECODE_STEP
@@ -102,7 +102,7 @@ def _example(made: EmittedProgram, name: str, purpose: Purpose) -> Tensor:
 def assemble_program(
     request: BuildRequest, compiled: Mapping[Purpose, Callable[[list[Tensor]], Sequence[Tensor]]], backend: str
 ) -> EmittedProgram:
-    """Return a program that runs compiled functions for some purposes, and emitted PyTorch for the others.
+    """Return a program that runs compiled functions for some purposes, and PyTorch code for the other purposes.
 
     Args:
         request: The request.
@@ -149,7 +149,7 @@ def _one_by_one(graph: Graph, step: Function) -> Function:
 
 
 def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
-    """Return the part of an artefact's key that is common to all backends that export.
+    """Return the part of the cache key that all backends with exported programs have in common.
 
     The key contains the emitted code, the inputs, and the text of our source files.
     """
@@ -164,7 +164,7 @@ def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
 
 
 def refuse(request: BuildRequest) -> str | None:
-    """Return the reason why a request to translate cannot be exported. None if it can be exported."""
+    """Return the reason why torch.export cannot export the encoder or decoder step, or None if it can."""
     if "plan_cache" in request.spec.compilation.disabled_passes:
         return "it needs the `plan_cache` pass: remove it from `compilation.disabled_passes`"
     for purpose in TRANSLATING:

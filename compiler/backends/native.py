@@ -94,7 +94,7 @@ class NativeProgram(KernelProgram):
     def select(
         self, state: KernelState, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]
     ) -> KernelState:
-        """Return the state of the given sentences. New rows continue the hypotheses of old rows.
+        """Return the state with only the given sentences. `parents` selects and reorders their hypotheses.
 
         See `StepwiseDecoder.select`.
         """
@@ -113,9 +113,9 @@ class NativeProgram(KernelProgram):
         return build_eager(BuildRequest(self.spec, score, self.request.weights, precision=self.precision))
 
     def score(self, source: PaddedBatch | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
-        """Return the log-probability of each token in target[:, 1:], given the tokens before it.
+        """Return the log-probability, in nats, of each token in target[:, 1:], given the tokens before it.
 
-        Unit: nats. The value is 0 at PAD.
+        The value is 0 at PAD.
         """
         return self.scorer.score(source, target)
 
@@ -136,7 +136,7 @@ class _Packer:
         """For each tensor, its offset and the function that writes it to an address."""
 
     def pack(self) -> PackedModel:
-        """Generate the instructions, and pack the weights on all processors: the kernels release the GIL."""
+        """Generate the instructions, and pack the weights in several threads. The kernels release the GIL."""
         code = self._request.native_code
         parts = {"encode": [*map(self._fields, code.encode)], "step": [*map(self._fields, code.step)]}
         memory = Memory(self._size)
@@ -145,7 +145,7 @@ class _Packer:
         return PackedModel({**vars(code), **parts}, memory)
 
     def _fields(self, i: Instruction) -> dict[str, Any]:
-        """Return the fields of the kernels' struct, with offsets in place of parameter names."""
+        """Return an instruction as fields of the kernels' struct, with weight offsets in place of parameter names."""
         fields: dict[str, Any] = dict.fromkeys(POINTERS)
         for name, value in vars(i).items():
             if isinstance(value, Operand):
@@ -208,7 +208,7 @@ class _Packer:
 
 
 def _as_int64(tensor: Tensor) -> Int64[np.ndarray, ...]:
-    """Return a contiguous int64 array, the layout that the kernels read."""
+    """Convert a tensor to a contiguous int64 array, as the kernels require."""
     return tensor.to("cpu", torch.long).contiguous().numpy()
 
 

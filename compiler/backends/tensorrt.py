@@ -134,7 +134,7 @@ class _Engine:
 
 
 def check_shapes(profiles: Mapping[str, Profile], inputs: Sequence[Tensor]) -> None:
-    """Raise ZooError if an input is larger than the engine was built for."""
+    """Raise ZooError if an input is larger than the largest shape for which the engine was built."""
     for (name, profile), tensor in zip(profiles.items(), inputs, strict=True):
         if any(size > limit for size, limit in zip(tensor.shape, profile.max, strict=True)):
             raise ZooError(

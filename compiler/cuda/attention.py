@@ -18,7 +18,7 @@ from torch import Tensor
 from compiler.operations.attention import HeadColumns
 
 FORWARD, QUERIES, KEYS = {"block": 64, "num_stages": 2}, {"block": 64, "num_stages": 1}, {"block": 32, "num_stages": 2}
-"""Block sizes and stages of the three kernels: the fastest on an H100 for d_k = 64 and sentences of 27 tokens."""
+"""Block sizes and pipeline stages of the three kernels, tuned on an H100 for d_k = 64 and sentences of 27 tokens."""
 
 
 @triton.jit
@@ -169,7 +169,7 @@ class PackedAttention(NamedTuple):
 
     @property
     def sizes(self) -> tuple[float, ...]:
-        """The columns and widths of heads, and the scale, in the order of the kernels' parameters."""
+        """First columns and widths of the heads, and the factor of the scores, in the order that the kernels expect."""
         heads = self.heads
         return heads.query, heads.key, heads.value, heads.d_k, heads.d_v, self.scale
 
@@ -186,7 +186,7 @@ class PackedAttention(NamedTuple):
 
 
 def packed_attention(given: PackedAttention) -> tuple[Tensor, Tensor]:
-    """Return the attention of all heads [n, h·d_v], and the log-sum-exp of each softmax [h, n]."""
+    """Return the attention output of all heads [n, h·d_v], and the log-sum-exp of each softmax [h, n]."""
     q, kv, heads, count = given.q, given.kv, given.heads, len(given.q)
     out = q.new_empty(count, heads.count * heads.d_v)
     logs = torch.empty((heads.count, count), dtype=torch.float32, device=q.device)
@@ -200,7 +200,7 @@ def packed_attention(given: PackedAttention) -> tuple[Tensor, Tensor]:
 def packed_attention_backward(
     gradient: Tensor, given: PackedAttention, out: Tensor, logs: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of q and kv. If q and kv are the same tensor, the gradients are the same tensor, too.
+    """Return the gradients of q and kv. If q and kv are the same tensor, return its gradient twice.
 
     Args:
         gradient: The gradient of the result.

@@ -92,8 +92,8 @@ def cross_entropy(
         logits: The logits. Their rows are contiguous. The columns after the first `classes` are padding.
         labels: The labels, [n]. If a label is PAD, its loss and gradients are 0.
         classes: Size of the vocabulary.
-        smoothing: The probability that is spread over other classes.
-        wrong_classes: Whether this probability is spread over the wrong classes only.
+        smoothing: The label smoothing probability.
+        wrong_classes: Whether `smoothing` is spread over the wrong classes only, instead of over all classes.
         suppresses: Whether some classes may be suppressed. Otherwise the kernel is faster.
     """
     (count, width), alignment = logits.shape, math.gcd(logits.shape[1], 8)

@@ -1,4 +1,4 @@
-"""Kernels for LayerNorm(x + Dropout(y + c)) and dropout, forward and backward, and for ReLU backward (3.1, 5.4)."""
+"""Forward and backward kernels for LayerNorm(x + Dropout(y + c)) and dropout, and a backward kernel for ReLU."""
 
 # ruff: noqa: D103 - Triton functions are described by comments
 
@@ -13,11 +13,11 @@ import triton.language as tl
 from torch import Tensor
 
 ELEMENTS, WARPS = 1024, 2
-"""Elements that a program processes at a time, and warps per program: fastest on an H100 for rows of 512 elements."""
+"""Elements per step and warps of a program. These values are the fastest on an H100 for rows of 512 elements."""
 RELU_BLOCK, RELU_ROWS = (32, 128), 256
 """Rows and columns that a program of the ReLU backward pass processes at a time, and its total number of rows."""
 BACKWARD_PROGRAMS = 1056
-"""Number of programs in the backward pass. Each sums the gradients of gain and bias over its rows."""
+"""Maximum number of programs in the backward pass. Each program sums the gradients of gain and bias over its rows."""
 
 
 @triton.jit
@@ -149,7 +149,7 @@ class Norm(NamedTuple):
 
 
 def residual_norm(norm: Norm) -> tuple[Tensor, Tensor, Tensor]:
-    """Return LayerNorm(x + Dropout(y + c)), and mean and 1 / standard deviation of each row, for the backward pass."""
+    """Return LayerNorm(x + Dropout(y + c)) and, for the backward pass, mean and 1 / standard deviation of each row."""
     width = norm.x.shape[-1]
     count, (block_rows, block_width) = norm.x.numel() // width, _blocks(width)
     out, means, deviations = torch.empty_like(norm.x), *norm.x.new_empty((2, count), dtype=torch.float32)
@@ -165,7 +165,7 @@ def residual_norm(norm: Norm) -> tuple[Tensor, Tensor, Tensor]:
 def residual_norm_backward(
     gradients: Sequence[Tensor], norm: Norm, means: Tensor, deviations: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor]:
-    """Return the gradients of x, y, c, gain and bias, given one or two gradients of the result, which are added."""
+    """Return the gradients of x, y, c, gain and bias. If there are two gradients of the result, use their sum."""
     width, has_y, has_c = norm.x.shape[-1], norm.y is not None, norm.c is not None
     count, (block_rows, block_width) = norm.x.numel() // width, _blocks(width)
     programs = min(BACKWARD_PROGRAMS, triton.cdiv(count, block_rows))

@@ -1,8 +1,8 @@
 """Matrix products with few rows, and optionally a norm before them, for decoder steps with few sentences.
 
 Such a product takes as long as reading its matrix. Therefore the matrix is divided between many programs, and each
-program computes the norm of all rows again. A kernel is launched before the previous kernel has finished. It waits for
-the previous kernel only after it has read its part of the matrix (programmatic dependent launch).
+program computes the norm of all rows again. A kernel is launched before the previous kernel has finished. After each
+program has read its part of the matrix, it waits for the previous kernel (programmatic dependent launch).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from compiler.cuda.norms import Norm
 
 MAX_ROWS = 4
-"""Largest number of rows for which the kernel was measured and is faster than cuBLAS."""
+"""Largest number of rows for which the kernel was measured to be faster than cuBLAS."""
 WIDTH = 2048
 """Maximum number of matrix rows that a program reads at a time, and maximum width of a norm."""
 
@@ -70,7 +70,7 @@ def _product(
 def early(x: Tensor) -> dict[str, bool]:
     """Return the options for programmatic dependent launch, in which a kernel starts before its predecessor has ended.
 
-    Return no options for GPUs below compute capability 9.0, which do not support it.
+    Return no options for GPUs below compute capability 9.0, which do not support this kind of launch.
     """
     return {"launch_pdl": True} if x.is_cuda and _capability(x.device) >= (9, 0) else {}
 

@@ -1,4 +1,4 @@
-"""The SSRU on packed rows (Kim et al. 2019), forward and backward. The first token of a sentence starts from zero."""
+"""Simpler simple recurrent unit (SSRU; Kim et al. 2019) on packed rows, with state 0 at the start of each sentence."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ BLOCK, WARPS = 128, 2
 def _sentence(spans, count, first):
     """Return the index after the last token of the sentence that begins at `first`.
 
-    If no sentence begins there, return `first`.
-
-    Padding is in no sentence. Each of its tokens is computed as a sentence, so that its results are finite.
+    If no sentence begins there, return `first`. Each padding token counts as a sentence, so that results are finite.
     """
     start, end = tl.load(spans + first), tl.load(spans + count + first)
     return tl.where(end == 0, first + 1, tl.where(start == first, end, first))
@@ -57,7 +55,7 @@ def _backward(gate, z, spans, out, gradient, gate_gradient, z_gradient, count, w
 
 
 def ssru(gate: Tensor, value: Tensor, spans: Tensor) -> Tensor:
-    """Return the states of an SSRU, as `compiler.fused.packed_ssru` does, but with gates and values [n, d]."""
+    """Return the states of an SSRU on packed rows [n, d], given gates and values [n, d] and sentence spans [2, n]."""
     (count, width), out = value.shape, torch.empty_like(value)
     _forward[(count, triton.cdiv(width, BLOCK))](gate, value, spans, out, count, width, BLOCK, num_warps=WARPS)
     return out

@@ -1,6 +1,7 @@
-"""Kernels of a beam search in slots: embedding, attention to caches and to the memory, and the selection of tokens.
+"""Beam search kernels: embedding, attention to caches and to the memory, and the selection of tokens.
 
-`compiler.slots` describes the slots, and contains a PyTorch version of each function.
+The search state of each sentence is in a slot. `compiler.slots` describes slots, and has a PyTorch version of each
+function.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ KEYS = 16
 VOCABULARY_BLOCK = 1024
 """Number of logits that a program of the selection kernel reads at a time. Each program has one warp."""
 PROGRAMS = 2048
-"""Number of programs between which the logits of all rows are divided, if there are enough logits."""
+"""Number of programs that share the logits of all rows. There are fewer programs if there are few logits."""
 COLUMNS = 64
 """Number of positions that are copied at a time when hypotheses are reordered."""
 
@@ -62,7 +63,7 @@ def _attend_block(
     q, read, k_first, v_first, inside, k_columns, v_columns, highest, sums, result,
     d_k: tl.constexpr, d_v: tl.constexpr,
 ):  # fmt: skip
-    """Update a running softmax over keys and its weighted sum of values with one block. Its rows start at `read`."""
+    """Update a running softmax and the weighted sum of values with a block of keys in the rows at `read`."""
     k_valid, v_valid = inside[:, None] & (k_columns < d_k)[None, :], inside[:, None] & (v_columns < d_v)[None, :]
     keys = tl.load(read[:, None] + k_first + k_columns[None, :], k_valid, other=0.0)
     scores = tl.where(inside, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
@@ -325,7 +326,7 @@ def _select(
 
 
 def embed(slots: Slots, table: Tensor, scale: float, positions: Tensor | None) -> Tensor:
-    """Return the embeddings of all hypotheses (see `compiler.slots.slot_embedding`)."""
+    """Return the embedded last token of each hypothesis (see `compiler.slots.slot_embedding`)."""
     d, layout, count = table.shape[1], slots.layout, 0 if positions is None else len(positions)
     out = table.new_empty(slots.rows, 1, d)
     _embed[(slots.rows,)](
@@ -348,7 +349,7 @@ def attend_cache(features: Tensor, cache: Tensor, slots: Slots, heads: HeadColum
 
 
 def attend_memory(features: Tensor, slots: Slots, heads: HeadColumns, scale: float) -> Tensor:
-    """Return the attention to the memory (see `compiler.slots.slot_cross_attention`)."""
+    """Return the cross-attention of a decoder step (see `compiler.slots.slot_cross_attention`)."""
     layout = slots.layout
     out = features.new_empty(slots.rows, 1, heads.count * heads.d_v)
     _attend_memory[(slots.rows, heads.count)](

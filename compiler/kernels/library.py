@@ -39,7 +39,7 @@ _C_TYPES: Mapping[str, CType] = {
     **dict.fromkeys(("str | None", "tuple[str, ...]", "tuple[float, ...]"), ctypes.c_void_p),
     "float": ctypes.c_float,
 }
-"""The C type of a field of the struct Instruction, by its annotation in `Instruction`."""
+"""The C type for each type annotation of a field in `Instruction`."""
 
 
 def struct_fields() -> Iterator[tuple[str, CType]]:
@@ -61,7 +61,7 @@ class InstructionStruct(ctypes.Structure):
 
 
 def header() -> str:
-    """Return the text of `abi.hpp`, which the kernels include."""
+    """Return the text of the generated C++ header `abi.hpp`, which the kernels include."""
     enums = "\n".join(map(_c_enum, (Opcode, ActivationKind, MatrixType, Status, SentenceState)))
     struct = "".join(f"    {_C_NAMES[type_]} {name};\n" for name, type_ in struct_fields())
     return f"""// Written by compiler/kernels/library.py.
@@ -98,7 +98,7 @@ def load_kernels(folder: Path | None) -> Any:
 
 @cache
 def kernels_artefact(folder: Path | None) -> Artefact:
-    """Return the artefact in a folder that contains the kernels compiled for this processor."""
+    """Return the cache entry for the kernels compiled for this processor. `folder` contains all cache entries."""
     key = {
         "kernels": header() + _sources(),
         "flags": " ".join(FLAGS),
@@ -159,7 +159,7 @@ def _compile(folder: Path) -> None:
         hint = "install another compiler (c++, g++ or clang++)"
         if is_disk_full(message):
             problem = "the disk is full, so the native backend's kernels cannot be compiled"
-            hint = "free some space, or set ZOO_HOME (folder for artefacts) or TMPDIR (folder for the compiler's "
+            hint = "free some space, or set ZOO_HOME (data folder) or TMPDIR (folder for the compiler's "
             hint += "temporary files) to a folder on another disk"
         problem, hint = f"{problem}; the compiler printed: {message[-500:]}", f"{hint}, or run with `--backend eager`"
         raise ZooError(problem, hint=hint, exit_code=1)

@@ -47,7 +47,7 @@ class Memory:
 
     @property
     def content(self) -> memoryview:
-        """The bytes of the block."""
+        """The contents of the memory block."""
         return memoryview(self._map)[: self.size]
 
 
@@ -76,7 +76,7 @@ class PackedModel:
 
 
 class KernelState:
-    """Decoder state in the kernels.
+    """Decoder state in the memory of the C++ kernels.
 
     All sentences have the same number of rows, `beams`. During a search, the numbers may differ between sentences, and
     `beams` is 0.
@@ -185,7 +185,7 @@ class KernelProgram:
     def search(
         self, state: KernelState, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None
     ) -> tuple[list[BeamResult], KernelState]:
-        """Run steps until a quarter of the sentences are done (see `SearchingDecoder.search`)."""
+        """Run search steps until a quarter of the sentences are done (see `SearchingDecoder.search`)."""
         if allowed is not None and allowed.shape != (2, self.vocabulary):
             raise ValueError(f"`allowed` has the shape {allowed.shape}; it should be (2, {self.vocabulary})")
         numbers, count, scores = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_void_p()
@@ -301,7 +301,7 @@ def raise_for(status: int, subject: str = "this batch") -> None:
 
     Args:
         status: The status that the call returned.
-        subject: What the call processed, for the message.
+        subject: What the call processed, with which the error message starts.
     """
     if status != Status.DONE:
         error, problem = _ERRORS[status]

@@ -90,7 +90,7 @@ class MultiHeadAttention:
         return query, key, value
 
     def rotate(self, query: Value, key: Value) -> tuple[Value, Value]:
-        """Rotate the queries and keys of self-attention if the spec has rotary positions. Return both."""
+        """Return the queries and keys of self-attention, rotated if the spec has rotary positions."""
         positions, position = self.context.positions, self.context.position
         return positions.rotate("query", query, position), positions.rotate("key", key, position)
 

@@ -64,7 +64,7 @@ class LayerContext:
         return self.padding is None
 
     def recent(self, name: str, new: Value, count: int | Size) -> RecentPositions:
-        """Add a state to the decoder step. It contains the last `count` positions of a value.
+        """Add a decoder step state that contains the last `count` positions of a value.
 
         Args:
             name: Name of the state.
@@ -82,8 +82,8 @@ class LayerContext:
 
 
 Recurrence = Callable[[Value, int, LayerContext, str, tuple[Value, ...]], Value]
-"""Adds a recurrent layer to the graph. Arguments: input, number of output features, context, prefix of names, and a
-tuple with the lengths if the layer runs from the last position to the first."""
+"""Function that adds a recurrent layer to the graph. Arguments: input, number of output features, context, prefix of
+names, and a tuple, which contains the lengths if the layer runs from the last position to the first."""
 
 
 def bidirectional(x: Value, context: LayerContext, recurrence: Recurrence) -> Value:

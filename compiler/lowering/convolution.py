@@ -37,8 +37,8 @@ def convolve(
     Args:
         x: Input: [batch, length, d_model].
         operation: Class of the operation.
-        k: Number of positions in the kernel.
-        dilation: Distance between two positions of the kernel.
+        k: Kernel size.
+        dilation: Distance between adjacent positions of the kernel.
         context: Context of the sub-layer.
         parameters: Kernel and bias.
     """

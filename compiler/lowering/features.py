@@ -30,7 +30,7 @@ def features(b: GraphBuilder, options: Features, d_model: int) -> tuple[Value, V
 
     Args:
         b: The builder of the graph, which gets the inputs `source` [batch, frames, width] and `source_length` [batch].
-        options: The options of the features.
+        options: The spec of the source features.
         d_model: The width of the result.
     """
     x = b.input("source", BATCH, SOURCE * options.total_stride, options.width)
@@ -54,7 +54,7 @@ def features(b: GraphBuilder, options: Features, d_model: int) -> tuple[Value, V
 
 
 class SubsampledLength(Operation):
-    """Number of positions after a convolution with a stride: ⌈length / stride⌉, [batch] -> [batch]."""
+    """Compute the number of positions after a strided convolution, ⌈length / stride⌉: [batch] -> [batch]."""
 
     stride: int
 

@@ -64,8 +64,8 @@ def feed_forward(x: Value, sublayer: FeedForward, context: LayerContext) -> Valu
 def mixture_of_experts(x: Value, sublayer: MixtureOfExperts, context: LayerContext) -> Value:
     """Compute the sum over experts e of G(x)_e · E_e(x), with feed-forward networks E_e and sparse gates G(x).
 
-    The gate matrix W_g is initialised at random. The paper (appendix A) initialises it to 0, but then all scores would
-    be equal, and backends could select different experts.
+    The gate matrix W_g is initialised at random. Shazeer et al. (2017, appendix A) initialise it to 0, but then all
+    scores would be equal, and backends could select different experts.
     """
     b, experts, d_model = context.builder, sublayer.experts, context.architecture.d_model
     d_ff = context.architecture.option(sublayer, "d_ff")
@@ -83,11 +83,11 @@ def mixture_of_experts(x: Value, sublayer: MixtureOfExperts, context: LayerConte
 
 
 class TopKGates(Operation):
-    """Weights of experts: the softmax of the largest k scores x W_g, and 0 for all others (equations 3 to 5).
+    """Expert weights: the softmax of the k largest scores x W_g, otherwise 0 (Shazeer et al. 2017, equations 3 to 5).
 
     Input: x [batch, n, d]. Parameters: W_g and W_noise [d, experts]. Result: [batch, n, experts]. If `noisy`, training
     adds noise with the standard deviation softplus(x W_noise) to the scores, and a balance loss with the weight
-    `balance`. Other purposes ignore W_noise. They have the parameter because all purposes share one weights file.
+    `balance`. Outside training, W_noise is ignored, but remains a parameter so that all graphs share one weights file.
     """
 
     k: int
@@ -123,7 +123,7 @@ class TopKGates(Operation):
 
 
 class Experts(Operation):
-    """The sum over experts e of gate_e · (max(0, x W1_e + b1_e) W2_e + b2_e) (equation 1; Vaswani et al. 2017, 3.3).
+    """Compute Σ_e gate_e · (max(0, x W1_e + b1_e) W2_e + b2_e) (3.3; Shazeer et al. 2017, equation 1).
 
     Inputs: x [batch, n, d], gates [batch, n, experts]. Parameters: W1 [experts, d, f], b1 [experts, f],
     W2 [experts, f, d], b2 [experts, d]. Result: [batch, n, d]. Every expert runs at every position, even if its gate

@@ -1,6 +1,6 @@
 """Lowering of norms (3.1), and their operations.
 
-To add a kind, add its name to `specs.parts`. Then add an operation and a line in `NORMS` here.
+To add a kind of norm, add its name to `specs.parts`. Then add an operation and a line in `NORMS` here.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 
 ROUNDING = 1e-9
-"""Number that is added to a bucket index before the index is rounded down, to tolerate rounding errors."""
+"""Number that is added to a bucket index before rounding down, to tolerate rounding errors."""
 
 
 class StackPositions:
-    """Base class for the kinds of positional encoding of a stack of layers. This class itself ignores positions."""
+    """Positional encoding of a stack: the encoder or the decoder. This base class ignores positions."""
 
     def __init__(self, builder: GraphBuilder, architecture: Architecture, stack: str, causal: bool) -> None:
         """Store the builder, the architecture and the properties of the stack.
@@ -343,7 +343,7 @@ class PositionBias(Operation):
 
 
 class RelativeBias(PositionBias):
-    """Learned bias for each range of distances, a table [buckets, heads] (T5; Raffel et al. 2020, section 2.1)."""
+    """Bias from a learned table [buckets, heads], with a bucket per range of distances (T5; Raffel et al. 2020)."""
 
     _: KW_ONLY
     max_distance: int
@@ -367,7 +367,7 @@ class RelativeBias(PositionBias):
 
 
 class AlibiBias(PositionBias):
-    """Constant slope per head times the distance (ALiBi; Press et al. 2022, section 3)."""
+    """Bias that decreases with the distance, by a constant slope per head (ALiBi; Press et al. 2022, section 3)."""
 
     def value(self, head: int, distance: int, parameters: Tensors) -> float:
         return -abs(distance) * alibi_slope(head, self.heads)

@@ -9,12 +9,12 @@ are [batch, frames, width]. Convolutions shorten `frames` to `source` positions.
 | `train`       | source [batch, source], source_length [b],   | loss [2]: sums with and without label smoothing  |
 |               | target [batch, target+1]; with guided        |                                                  |
 |               | alignment, alignment [batch, target, source] |                                                  |
-| `score`       | the same                                     | log_probabilities [batch, target]                |
+| `score`       | source, source_length, target                | log_probabilities [batch, target]                |
 | `encode`      | source, source_length                        | memory [batch, source, d_model], source_padding  |
 | `decode_step` | token and position [batch, new], memory,     | log_probabilities [batch, new, V]                |
 |               | source_padding, the state of the step before | and the new positions of the state               |
-| `attend`      | those of `score`                             | the same, and the weights of each attention,     |
-|               |                                              | [batch, h, queries, keys], under its name        |
+| `attend`      | source, source_length, target                | log_probabilities, and for each attention, named |
+|               |                                              | after it, weights [batch, h, queries, keys]      |
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
 }
 """The lowering function for each kind of sub-layer. To add a kind, add a function, a line here, and its spec class."""
 UNPREFIXED = ("self_attention", "feed_forward", "ssru", "lstm", "convolution")
-"""Kinds without a prefix in their value names. For all other kinds, the prefix is the first word of the kind.
+"""Sub-layer kinds whose value names have no prefix. For all other kinds, the prefix is the first word of the kind.
 
-The prefixes ensure that no two sub-layers in a layer have equal value names."""
+With these prefixes, no two sub-layers in a layer have equal value names."""
 
 
 def lower(spec: Spec, purpose: Purpose) -> Graph:
@@ -94,13 +94,13 @@ class Transformer:
     # Outputs of a program that encodes and decodes
 
     def encode(self) -> None:
-        """Add the outputs of the encoder."""
+        """Add the encoder and its outputs to the graph."""
         memory, padding = self.encoder()
         self.b.output("memory", memory)
         self.b.output("source_padding", padding)
 
     def decode_step(self) -> None:
-        """Add the output of a decoder step."""
+        """Add a decoder step and its output to the graph."""
         token, position = self.tokens("token", NEW), self.tokens("position", NEW)
         memory = None
         if self.a.encoder:
@@ -110,10 +110,10 @@ class Transformer:
         self.b.output("log_probabilities", self.b.node("log_softmax", LogSoftmax(), (logits,)))
 
     def teacher_forced(self) -> tuple[Value, Value, Memory | None]:
-        """Return logits, labels and memory. The decoder reads target[:, :-1], and the labels are target[:, 1:].
+        """Add the model with teacher forcing, and return logits, labels and memory.
 
-        In an update, the tokens that the decoder reads and the labels are separate inputs, because packed rows contain
-        several sentences.
+        The decoder reads target[:, :-1], and the labels are target[:, 1:]. For the purpose `update`, both sequences are
+        separate inputs, because packed rows contain several sentences.
         """
         memory = self.encoder() if self.a.encoder else None
         if self.b.purpose is Purpose.UPDATE:
@@ -131,7 +131,7 @@ class Transformer:
     # Figure 1, left: the encoder (3.1)
 
     def encoder(self) -> Memory:
-        """Return the output of the encoder."""
+        """Add the encoder to the graph, and return its output."""
         if isinstance(self.a.source, Features):
             x, length = features(self.b, self.a.source, self.a.d_model)
             stream = x
@@ -152,7 +152,7 @@ class Transformer:
     # Figure 1, right: the decoder (3.1)
 
     def decoder(self, target: Value, memory: Memory | None, position: Value | None = None) -> Value:
-        """Return the output of the decoder [batch, target, d_model]."""
+        """Add the decoder to the graph, and return its output [batch, target, d_model]."""
         y = self.with_positions("decoder", self.look_up("target", target), position)
         positions = self.positions("decoder")
         context = LayerContext(self.b, self.a, positions, target, position=position, memory=memory, embedded=y)
@@ -165,8 +165,8 @@ class Transformer:
     def layer(self, x: Value, sublayers: Sequence[EncoderSubLayer | DecoderSubLayer], context: LayerContext) -> Value:
         """Apply the sub-layers of a layer in order, and return the result.
 
-        A sub-layer is named after its kind. If a layer has several sub-layers of one kind, `_2`, `_3` and so on are
-        appended.
+        A sub-layer is named after its kind. If a layer has several sub-layers of one kind, the second sub-layer
+        gets the suffix `_2`, the third `_3`, and so on.
         """
         kinds = Counter[str]()
         for sublayer in sublayers:
@@ -186,8 +186,8 @@ class Transformer:
         y = SUBLAYERS[sublayer.kind](x if norm.placement == "post" else normalised(x, norm), sublayer, context)
         if not isinstance(y, Value) or y.type != x.type:
             found = y.type if isinstance(y, Value) else repr(y)
-            problem = f"the function of the sub-layer `{sublayer.kind}` returns {found} for an input {x.type}"
-            raise ZooError(problem, hint="it must return a `Value` with the shape of its input")
+            problem = f"the lowering function of the sub-layer `{sublayer.kind}` returns {found} for an input {x.type}"
+            raise ZooError(problem, hint="change the function to return a `Value` with the type of its input")
         if norm.placement == "post":
             return normalised(x + self.dropout(y, dropout), norm)
         if norm.placement == "both":
@@ -195,11 +195,11 @@ class Transformer:
         return x + self.dropout(y, dropout)
 
     def dropout(self, x: Value, probability: float) -> Value:
-        """Return a value after dropout."""
+        """Apply dropout to a value."""
         return self.b.node("dropped", Dropout(probability), (x,))
 
     def final_norm(self, stack: str, x: Value) -> Value:
-        """Return the output of the last layer of a stack, normalised unless the placement of norms is `post`."""
+        """Normalise the output of a stack's last layer. If norm placement is `post`, return it unchanged."""
         if self.a.norm.placement == "post":
             return x
         with self.b.sublayer(stack):
@@ -213,7 +213,7 @@ class Transformer:
         return self.b.node("embedded", Embedding(scale), (tokens,), self.table(side))
 
     def with_positions(self, stack: str, x: Value, position: Value | None = None) -> Value:
-        """Return embeddings after adding positional encodings and applying dropout (5.4)."""
+        """Add positional encodings to embeddings, and apply dropout (5.4)."""
         x = self.positions(stack).add(x, position)
         if self.a.norm.embeddings:
             with self.b.sublayer(stack):

@@ -1,4 +1,4 @@
-"""Multi-head attention (3.2) and self-attention restricted to a neighbourhood (4), after the split into heads."""
+"""Attention on split heads: multi-head attention (3.2) and self-attention restricted to a neighbourhood (4)."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -48,7 +48,7 @@ class HeadColumns:
     value: int
 
     def parts(self, q: Tensor, kv: Tensor) -> tuple[tuple[Tensor, int], ...]:
-        """Return queries, keys and values [..., heads · width], each with the width of a head."""
+        """Slice queries, keys and values [..., heads · width] from the projections. Return each with its head width."""
         queries = q[..., self.query : self.query + self.count * self.d_k], self.d_k
         keys = kv[..., self.key : self.key + self.kv_count * self.d_k], self.d_k
         return queries, keys, (kv[..., self.value : self.value + self.kv_count * self.d_v], self.d_v)
@@ -61,7 +61,7 @@ class _ScoredAttention(Operation):
     groups: int = field(default=1, kw_only=True)
     """Number of consecutive query heads that share one key-value head (Ainslie et al. 2023)."""
     biased: bool = field(default=False, kw_only=True)
-    """Whether the last input is a bias of the scores: [batch or 1, h, n or 1, m]."""
+    """Whether the last input is a bias that is added to the scores: [batch or 1, h, n or 1, m]."""
 
     def _check_scores(self, query: ValueType, key: ValueType, added: ValueTypes, parameters: Sequence[Shape]) -> None:
         heads = (query.shape[0], key.shape[1] * self.groups)
@@ -106,7 +106,7 @@ class Attention(_ScoredAttention):
 
     dropout: float = 0.0
     one_kernel: bool = False
-    """Whether PyTorch calls scaled_dot_product_attention, which never stores all attention weights."""
+    """Whether the emitted code calls scaled_dot_product_attention, which never stores all attention weights."""
 
     is_attention = True
     has_scale = True
@@ -242,7 +242,7 @@ class RestrictedAttention(Operation):
     Inputs: Q [batch, h, n, d], K and V [batch, h / groups, n, d], and an optional padding mask [batch, 1, 1, n].
     Parameters: an optional vector v [h, d] of additive scores. A query always sees itself, because a query in the
     padding might see no other key. Each block of queries is multiplied by one window of keys, which contains all keys
-    that the block may see. The costs are for sequences longer than the radius. Shorter sequences compute full
+    that the block may see. Costs are computed for sequences longer than the radius. Shorter sequences get full
     attention, which costs no more.
     """
 
@@ -263,7 +263,7 @@ class RestrictedAttention(Operation):
 
     @property
     def window(self) -> int:
-        """Number of keys in a window."""
+        """Number of keys that a block of queries reads."""
         return self.block + self.radius * (1 if self.causal else 2)
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 class Convolution(Operation):
     """Convolution with a kernel of k positions, `dilation` apart: y_t = b + Σ_i x_(t + (i - before) · dilation) W_i.
 
-    Inputs: x [batch, n, i]. Parameters: kernel [k, i, o], bias [o]. Result: [batch, n, o]. `before` of the kernel's
-    positions are before the position of the result, and `after` of them are after it. x is padded with zeros. If
-    `before` and `after` are 0, x already contains the (k - 1) · dilation positions before the first position of the
-    result. With a `stride` of s, the result has only every s-th position.
+    Inputs: x [batch, n, i]. Parameters: kernel [k, i, o], bias [o]. Result: [batch, n, o]. The kernel has
+    `before` positions before the position of the result, and `after` positions after that position. x is padded with
+    zeros. If `before` and `after` are 0, x already contains the (k - 1) · dilation positions before the first position
+    of the result. With a `stride` of s, the result has only every s-th position.
     """
 
     before: int
@@ -90,7 +90,7 @@ class Convolution(Operation):
 class DepthwiseConvolution(Convolution):
     """Convolution of each feature separately: x [batch, n, d], kernel [k, d], bias [d] -> [batch, n, d].
 
-    It is the first half of a separable convolution.
+    This is the first half of a separable convolution.
     """
 
     caption = ("linear", "Depthwise convolution")

@@ -48,16 +48,16 @@ class Add(BinaryOperation):
 
 
 class ActivationOperation(Operation):
-    """Base class of activation functions, which apply to each number separately (3.3)."""
+    """Base class of elementwise activation functions (3.3)."""
 
     activation: ClassVar[ActivationKind]
-    """The same function in the native instruction set."""
+    """Value that selects this function in native instructions."""
 
     is_activation = True
     joins_boxes = ("linear", "int8")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Add an instruction for the activation, which also computes the projection before it if that is fused."""
+        """Add a native instruction for the activation. It also computes the projection before it if that is fused."""
         (x,) = node.inputs
         projection = codegen.nodes[x] if x in codegen.fused else None
         if projection:
@@ -162,7 +162,7 @@ class Scale(Operation):
 
 
 class Dropout(Operation):
-    """Set elements to zero with the probability `dropout`, and scale the others up, in training only (5.4)."""
+    """In training, set elements to zero with probability `dropout`, and scale the others up (5.4)."""
 
     dropout: float
 
@@ -171,7 +171,7 @@ class Dropout(Operation):
     joins_boxes = None
 
     def without_dropout(self) -> None:
-        """Return None, because dropout outside training only copies its input."""
+        """Return None, because without dropout this operation only copies its input."""
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0]

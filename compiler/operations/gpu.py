@@ -1,8 +1,7 @@
-"""Operations with fused kernels for GPUs, for an update and for a step of a beam search.
+"""Operations with fused GPU kernels, for training updates and beam search steps.
 
-An update trains on packed rows (see `compiler.fused`). The functions that its operations call take the seed of the
-step. `site` distinguishes the dropout operations in one layer. A step of a beam search works on slots (see
-`compiler.slots`).
+An update trains on packed rows (see `compiler.fused`). Its operations draw dropout masks from the seed of the step, and
+`site` distinguishes the dropout operations in one layer. A beam search step works on slots (see `compiler.slots`).
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class KernelOperation:
-    """Base class of operations with a kernel for GPUs, but without a reference implementation for the interpreter.
+    """Base class of operations that have a GPU kernel, but no reference implementation for the interpreter.
 
     Tests compare programs that contain such operations with programs on padded batches.
     """
@@ -52,8 +51,8 @@ class PackedAttention(KernelOperation, Operation):
 
     Inputs: features with the queries [batch, n, ...], and features with keys and values [batch, m, ...]. The batch has
     one row. Further inputs: the span of keys that each query sees [2, n], and the span of queries that see each key
-    [2, m]. A span is the first index, and the index after the last. If `causal`, a query sees no key after its own
-    index. Result: [batch, n, h·d_v]. The costs are not counted, because they depend on the lengths of the sentences.
+    [2, m]. A span is a first index and an exclusive end index. If `causal`, a query sees no key after its own index.
+    Result: [batch, n, h·d_v]. The costs are not counted, because they depend on the lengths of the sentences.
     """
 
     heads: HeadColumns
@@ -71,10 +70,10 @@ class PackedAttention(KernelOperation, Operation):
 
 
 class PackedSsru(KernelOperation, Operation):
-    """SSRU whose state is 0 before the first token of each sentence (Kim et al. 2019).
+    """Simpler simple recurrent unit (Kim et al. 2019) whose state is 0 before the first token of each sentence.
 
-    Inputs: gate and z [batch, n, d], where the batch has one row, and for each token the span of its sentence [2, n].
-    Result: c at all positions, [batch, n, d].
+    Inputs: gate and z [batch, n, d], where the batch has one row, and the span of each token's sentence [2, n].
+    Result: the states c at all positions, [batch, n, d].
     """
 
     code = "fused.packed_ssru({all})"
@@ -89,7 +88,7 @@ class PackedSsru(KernelOperation, Operation):
 class ResidualNorm(KernelOperation, LayerNorm):
     """LayerNorm(x + Dropout(y + c)) (3.1, 5.4). Inputs: x, y if `residual`, and the seed if there is dropout.
 
-    Parameters: gain, bias, and the vector c if y is a matrix product whose bias this operation adds.
+    Parameters: gain, bias, and optionally c, the bias of the matrix product that computes y.
     """
 
     residual: bool = True
@@ -103,7 +102,7 @@ class ResidualNorm(KernelOperation, LayerNorm):
         return super().infer([x], parameters[:2])
 
     def arguments(self, inputs: Expressions, parameters: Expressions) -> str:
-        """Return the arguments of a call, except the dropout arguments."""
+        """Return the arguments of the kernel call in emitted code, except the dropout arguments."""
         y = inputs[1] if self.residual else None
         gain, bias, *c = parameters
         return f"{inputs[0]}, {y}, {c[0] if c else None}, {gain}, {bias}, {self.epsilon!r}"
@@ -124,7 +123,7 @@ class SeededDropout(Dropout):
 
 
 class LinearRelu(KernelOperation, Linear):
-    """max(0, x W + b): x [..., i], W [i, o], b [o] -> [..., o] (3.3)."""
+    """Linear map with ReLU, max(0, x W + b): x [..., i], W [i, o], b [o] -> [..., o] (3.3)."""
 
     is_relu = True
     code = "fused.linear_relu({0}, {1}, {2})"
@@ -132,7 +131,7 @@ class LinearRelu(KernelOperation, Linear):
 
 
 class PackedPositions(PositionalEncoding):
-    """Add sinusoids (3.5) from a table: x [batch, n, d], positions below n [batch, n] -> [batch, n, d]."""
+    """Add sinusoidal encodings (3.5) from a table: x [batch, n, d], positions below n [batch, n] -> [batch, n, d]."""
 
     code = "{0} + fused.packed_sinusoids({all}, {self.halves}, {self.first})"
     emit = Operation.emit
@@ -141,7 +140,7 @@ class PackedPositions(PositionalEncoding):
 class WholeCrossEntropy(ChunkedCrossEntropy):
     """Pre-softmax projection and cross entropy in one operation, with all logits in memory (5.4).
 
-    Inputs and result are those of `ChunkedCrossEntropy`.
+    Its inputs and result are the same as in `ChunkedCrossEntropy`.
     """
 
     caption = ("softmax", "Cross entropy,")
@@ -156,7 +155,7 @@ class WholeCrossEntropy(ChunkedCrossEntropy):
 class SlotEmbedding(KernelOperation, Operation):
     """Embed the last token of each hypothesis, and add the encoding of its position (3.4, 3.5).
 
-    Input: the slots. Parameters: table [V, d], and the learned positions if there are any. Result: [rows, 1, d].
+    Input: the beam search slots. Parameters: table [V, d], and optionally learned positions. Result: [rows, 1, d].
     `kind` is "sinusoids", "halves" (see `PositionalEncoding`), "learned" or "none".
     """
 
@@ -176,7 +175,7 @@ class SlotEmbedding(KernelOperation, Operation):
 
 
 class SlotSelfAttention(KernelOperation, Operation):
-    """Self-attention of a decoder step. Its keys and values are written to the cache, an input that changes in place.
+    """Self-attention in a decoder step, which also writes the new keys and values to the cache in place.
 
     Inputs: features with queries, keys and values [rows, 1, ...], the cache, and the slots. Result: [rows, 1, h·d_v].
     """
@@ -191,7 +190,7 @@ class SlotSelfAttention(KernelOperation, Operation):
 
 
 class SlotCrossAttention(SlotSelfAttention):
-    """Attention to the memory in a decoder step. The memory is in the slots, projected to keys and values.
+    """Cross-attention in a decoder step. The slots contain the keys and values that are projected from the memory.
 
     Inputs: features with queries [rows, 1, ...], and the slots. Result: [rows, 1, h·d_v].
     """
@@ -200,7 +199,7 @@ class SlotCrossAttention(SlotSelfAttention):
 
 
 class StepLinear(KernelOperation, Linear):
-    """Product x W [+ b] of all hypotheses in a decoder step, or max(0, x W + b): x [rows, 1, i] -> [rows, 1, o]."""
+    """Linear map x W [+ b] in a decoder step, or max(0, x W + b) if `relu`: x [rows, 1, i] -> [rows, 1, o]."""
 
     relu: bool = False
 
@@ -213,8 +212,8 @@ class NormLinear(KernelOperation, Operation):
     """Norm in a decoder step, and the matrix product that follows it.
 
     The inputs are the inputs of `norm`. The parameters are those of `norm`, followed by those of `product`. The result
-    is the norm and the product, concatenated: [rows, 1, i + o]. In emitted code, it is a tuple, from which `Part`
-    selects.
+    is the norm and the product, concatenated: [rows, 1, i + o]. In emitted code, the result is a tuple, and
+    `Part` selects from it.
     """
 
     norm: ResidualNorm
@@ -238,14 +237,14 @@ class Part(Slice):
     index: int = 0
 
     def sliced_range(self) -> None:  # type: ignore[override]
-        """Return None, because the emitted value is a tuple, which nothing may slice or split."""
+        """Return None, because the input is a tuple in emitted code, not a tensor that can be sliced."""
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         return f"{inputs[0]}[{self.index}]"
 
 
 class SlotParents(KernelOperation, Operation):
-    """For each hypothesis, the row of the previous step that it continues. Input: the slots. Result: [rows]."""
+    """Return the row of the previous step that each hypothesis continues. Input: the slots. Result: [rows]."""
 
     rows: Size
 
@@ -256,7 +255,7 @@ class SlotParents(KernelOperation, Operation):
 
 
 class ReadState(KernelOperation, Operation):
-    """Read the state that each hypothesis continues, such as a recurrent state. Inputs: the state buffer, the parents.
+    """Read the previous state of each hypothesis, such as a recurrent state. Inputs: the state buffer, row indices.
 
     The buffer has one more row than there are hypotheses. This last row is zero: the state before the first token.
     """
@@ -265,6 +264,6 @@ class ReadState(KernelOperation, Operation):
 
 
 class WriteState(KernelOperation, Operation):
-    """Write the state of each hypothesis to its buffer. Inputs: the buffer, which changes in place, and the state."""
+    """Write the state of each hypothesis to a buffer. Inputs: the buffer, modified in place, and the state."""
 
     code = "{0}[:-1].copy_({1})"

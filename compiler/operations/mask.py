@@ -81,8 +81,8 @@ class CausalMask(Mask):
 class DistanceMask(Mask):
     """Hide keys that are more than `before` positions before the query, or more than `after` positions after it.
 
-    Full attention with this mask has the same weights as restricted attention. It is used by programs that return
-    attention weights to the caller.
+    Full attention with this mask has the same weights as restricted attention. Programs that return attention weights
+    to the caller use this mask.
 
     Inputs: a value [batch, length, ...], of which only the shape is used, and optionally a padding mask [batch, 1, 1,
     length]. Padding is also hidden, but every query sees its own position. Result: [batch, 1, length, length].
@@ -147,7 +147,7 @@ class WindowMask(Mask):
 
 
 class UnwrittenMask(Mask):
-    """Hide the slots of a cache that contain no key, or the key of a position after the query.
+    """Hide cache slots that are empty, or that contain the key of a position after the query.
 
     Inputs: the positions of the queries [rows, new], and the cache [rows, h, n, d] before the new keys are appended.
     Result: [rows, 1, new, slots]. Rows may be at different positions. In a `planned` cache, which is preallocated, the

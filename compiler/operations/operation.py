@@ -28,14 +28,14 @@ class GraphError(ValueError):
 
 
 class ValueKind(StrEnum):
-    """Kind of the elements of a value: integers (such as token IDs), floats, masks, or biases of attention scores."""
+    """Kind of the elements in a value: integers (such as token IDs), floats, masks, or biases of attention scores."""
 
     INTEGER = "integer"
     FLOAT = "float"
     MASK = "mask"
     """True hides a key from a query."""
     BIAS = "bias"
-    """Added to the score of a query and a key."""
+    """A bias is added to the score of a query and a key."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def require(condition: bool, operation: object, *types: ValueType) -> None:
 
 @dataclass(frozen=True)
 class ReceptiveField:
-    """Positions of the inputs that an operation reads to compute one position of the result."""
+    """Input positions that an operation reads to compute one position of the result."""
 
     before: int | None
     """Number of positions that the operation reads before the position of the result. None: all earlier positions."""
@@ -92,7 +92,7 @@ class ReceptiveField:
 
 @dataclass
 class EmitContext:
-    """Everything that an operation needs to emit the code of its result, apart from the input expressions."""
+    """Everything that an operation needs to emit its code, apart from the expressions of inputs and parameters."""
 
     type: ValueType
     """Type of the result."""
@@ -110,7 +110,7 @@ class MaskRole(StrEnum):
     CAUSAL = "causal"
     """The mask hides keys after the query."""
     UNWRITTEN = "unwritten"
-    """The mask hides slots of a key/value cache without a key that the query may see."""
+    """The mask hides key/value cache slots that are empty or contain later positions."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -122,7 +122,7 @@ class Operation(ABC):
     """
 
     def __init_subclass__(cls) -> None:
-        """Make the subclass a frozen dataclass. It must not have the decorator `dataclass` itself."""
+        """Make the subclass a frozen dataclass. Subclasses must not use the `dataclass` decorator themselves."""
         dataclass(frozen=True)(cls)
 
     # Traits
@@ -144,7 +144,7 @@ class Operation(ABC):
     is_activation: ClassVar[bool] = False
     """Whether the operation is an activation function."""
     is_relu: ClassVar[bool] = False
-    """Whether the operation is ReLU, which a product on a GPU can apply to its result."""
+    """Whether the operation is ReLU, which GPU kernels can fuse with the matrix product before it."""
     is_layer_norm: ClassVar[bool] = False
     """Whether the operation is layer normalisation, which has a fused kernel for GPUs."""
     is_sum: ClassVar[bool] = False
@@ -162,20 +162,21 @@ class Operation(ABC):
     appends_to_cache: ClassVar[bool] = False
     """Whether the operation appends new positions (input 1) to a cache (input 0)."""
     has_scale: ClassVar[bool] = False
-    """Whether its `scale` field multiplies the attention query or, in other operations, the parameters."""
+    """Whether the operation has a `scale` that multiplies the attention query or, in embeddings, the parameters."""
     mask_role: ClassVar[MaskRole | None] = None
     """The role of a mask that passes or backends treat specially. None for all other operations."""
 
     # Code and drawing
 
     code: ClassVar[str] = ""
-    """Format string of the result's expression. {0}, {1} ... are the inputs and parameters, {all} lists all of
-    them, and {self.x} is an attribute. It can use the modules in `compiler.emission.IMPORTS`."""
+    """Format string for the Python expression of the result. {0}, {1} ... are the inputs and parameters, {all} lists
+    all inputs and parameters, and {self.x} is an attribute. The expression can use the modules in
+    `compiler.emission.IMPORTS`."""
     caption: ClassVar[tuple[str, str] | None] = None
-    """Box of the operation in a drawing: its kind, which selects the colour, and its name. None: no box."""
+    """Kind and title of the operation's box in a drawing. The kind selects the colour. None: no box."""
     joins_boxes: ClassVar[tuple[str, ...] | None] = ()
-    """Kinds of boxes in a drawing. If its input is in such a box, and nothing else reads the input, the operation is
-    drawn in that box, too. None: boxes of any kind."""
+    """Kinds of boxes in a drawing that the operation can join. It joins its input's box if no other operation reads
+    the input. None: boxes of any kind."""
     details: ClassVar[str] = ""
     """Format string of the details that a drawing shows below the name. {self.x} is an attribute."""
 
@@ -208,7 +209,7 @@ class Operation(ABC):
         codegen.alias_input(node)
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
-        """Return the fields that define this bias of the scores in the native attention instruction, by name.
+        """Return the fields of the native attention instruction that define this score bias, by name.
 
         Raises:
             UnsupportedGraph: The native backend cannot compute the bias.
@@ -218,13 +219,13 @@ class Operation(ABC):
     # Variants, for passes
 
     scale: float
-    """Factor of the attention query or the parameters. Operations with `has_scale` define it as a field."""
+    """Factor that multiplies the attention query or the parameters. Operations with `has_scale` define this field."""
 
     dropout: float = 0.0
     """Probability of dropout in training. Operations with dropout define it as a field."""
 
     def without_dropout(self) -> Operation | None:
-        """Return the operation with dropout removed, or None if it then only copies its input."""
+        """Return the operation without dropout, or None if the operation would then only copy its input."""
         return replace(cast("Any", self), dropout=0.0) if self.dropout else self
 
     def fused(self, has_parameters: bool) -> Operation:
@@ -232,7 +233,7 @@ class Operation(ABC):
         return self
 
     def for_planned_cache(self) -> Operation:
-        """Return the variant for preallocated caches, which are written in place, or else this operation."""
+        """Return the variant for preallocated caches, or this operation if there is no such variant."""
         return self
 
     def quantised(self) -> tuple[Operation, int] | None:
@@ -243,7 +244,7 @@ class Operation(ABC):
         return None
 
     def chunked(self, classes: Size) -> Operation | None:
-        """Return the variant of this loss that also computes the logits, in chunks. None for other operations.
+        """Return the variant of this loss that also computes the logits, in chunks, or None if there is no variant.
 
         Args:
             classes: Size of the vocabulary.
@@ -251,7 +252,7 @@ class Operation(ABC):
         return None
 
     def sliced_range(self) -> tuple[int, int, int | None] | None:
-        """Return the dimension, start and stop of a slice. None for other operations."""
+        """Return the dimension, start and stop if the operation is a slice, otherwise None."""
         return None
 
     # Costs
@@ -278,7 +279,7 @@ class Operation(ABC):
         return sum((each.bytes(float_bytes) for each in inputs), Size()) + weight_bytes + result.bytes(float_bytes)
 
     def receptive_field(self) -> ReceptiveField | None:
-        """Return the receptive field of the operation. None if it computes each position separately."""
+        """Return the receptive field, or None if the operation computes each position separately."""
         return None
 
     def loops_in_python(self, inputs: ValueTypes) -> bool:

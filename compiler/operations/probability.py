@@ -76,7 +76,7 @@ class CrossEntropy(Operation):
 
     Inputs: logits [..., V], labels [...]. The result [2] contains the smoothed loss, which training minimises, and the
     loss without smoothing, which gives the perplexity. `smoothing` is the probability that is spread over all V classes
-    or, with `wrong_classes`, over the V - 1 wrong classes. Suppressed tokens (see SUPPRESSED_LOGIT) get none of it.
+    or, with `wrong_classes`, over the V - 1 wrong classes. Smoothing ignores suppressed tokens (see SUPPRESSED_LOGIT).
     """
 
     smoothing: float
@@ -141,8 +141,8 @@ class CtcLoss(Operation):
     symbol per position of the encoder. PAD is the blank. To read the labels from a path, merge repeated
     symbols, then remove the blanks. EOS is not part of these labels.
     Inputs: a loss [2], logits [batch, source, V] at the encoder's positions, the mask of their padding
-    [batch, 1, 1, source], and labels [batch, target]. The result is the loss [2]. If the labels do not fit in the
-    positions, the example adds nothing.
+    [batch, 1, 1, source], and labels [batch, target]. The result is the loss [2]. If an example has too
+    few positions for its labels, the example adds nothing.
     """
 
     weight: float

@@ -123,7 +123,7 @@ class Linear(_Projection):
     caption = ("linear", "Linear")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Add a LINEAR instruction. If only an activation reads the result, its instruction computes both instead."""
+        """Add a LINEAR instruction, unless an activation's instruction computes the projection, too."""
         reader = codegen.sole_reader(node)
         if reader and reader.operation.is_activation:
             codegen.fused.add(node.name)
@@ -145,7 +145,7 @@ class Logits(_Projection):
     caption = ("logits", "Linear")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Add the instruction LOGITS, without the padding rows of the vocabulary, which the next slice would remove."""
+        """Add a LOGITS instruction. It skips the vocabulary's padding rows, which the following slice would remove."""
         reader = codegen.sole_reader(node)
         part = reader.operation.sliced_range() if reader else None
         width = codegen.row_length(reader.name if reader and part else node.name)

@@ -1,4 +1,4 @@
-"""Recurrent layers, which compute each position from the one before it (Table 1)."""
+"""Recurrent layers (Table 1), which compute each position from the previous position."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class Recurrence(Operation):
     """Base class of recurrent layers. They run from the first position to the last or, if `backwards`, in reverse.
 
-    At most one input has no value per position. It is the last input: the initial state or, if the layer runs
-    backwards, the length [batch] of each row without padding.
+    Inputs have a value per position. One further input can follow: the initial state or, if `backwards`, the length
+    [batch] of each row without padding.
     """
 
     backwards: bool = False

@@ -1,4 +1,4 @@
-"""Changes of shape: slices, attention heads, concatenation, caches, and the hypotheses of a sentence."""
+"""Operations that change shapes: slices, attention heads, concatenation, caches, and the hypotheses of a sentence."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -193,7 +193,7 @@ class QueriesToRows(View):
 class AppendToCache(Operation):
     """Append new positions to a cache: cache [rows, h, n, d], new [rows, h, k, d] -> [rows, h, n + k, d].
 
-    Both inputs may lack the head axis. Positions are the second-to-last axis.
+    The head axis is optional. Positions are the second-to-last axis.
     """
 
     appends_to_cache = True

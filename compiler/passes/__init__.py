@@ -58,13 +58,13 @@ PASSES = (
     Pass(int8, exact=False),
 )
 TRANSLATE = (Purpose.ENCODE, Purpose.DECODE_STEP, Purpose.SCORE)
-"""The purposes of a program that translates."""
+"""Purposes of the graphs that a translation program needs."""
 
 
 def graphs(
     spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, device: str = "cpu", precision: str | None = None
 ) -> Graphs:
-    """Return the graphs of a spec after all passes.
+    """Lower a spec to graphs, and run all passes on these graphs.
 
     Args:
         spec: The spec.
@@ -101,7 +101,7 @@ def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def _verify(graphs: Graphs, name: str, before: Graphs) -> None:
-    """Check the graphs after a pass: each changed graph is valid, and parameters with the same name are equal.
+    """Check that the graphs that a pass changed are valid, and that parameters with the same name are equal.
 
     Args:
         graphs: The graphs after the pass.

@@ -62,7 +62,7 @@ def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Gra
 
 
 def _one_memory_per_sentence(graph: Graph) -> Graph:
-    """Return the graph with a beam axis in its inputs.
+    """Add a beam axis to the inputs of a decoder step, so that all hypotheses of a sentence share one memory.
 
     Nodes that read the memory and hypotheses have one row per sentence. Other nodes have one row per hypothesis.
 
@@ -78,7 +78,7 @@ def _one_memory_per_sentence(graph: Graph) -> Graph:
     rows = {name: name for name in types}
     """For each value, the name of its variant with one row per hypothesis."""
     queries: dict[str, str] = {}
-    """For some values, the name of their variant with one row per sentence."""
+    """For each converted value, the name of its variant with one row per sentence."""
 
     def convert(names: dict[str, str], value: str, operation: Operation, layer: str) -> str:
         read = rows[value] if names is queries else value
@@ -207,7 +207,7 @@ def _plan(graph: Graph) -> Graph:
 def _growing_caches(graph: Graph) -> dict[str, str]:
     """Return a mapping from the result of each append operation to the cache that the operation extends.
 
-    Caches are omitted if other operations read them directly, except for masks and biases.
+    Omit a cache that other operations read directly, unless these operations compute masks or biases.
     """
     caches = {}
     for node in graph.nodes:

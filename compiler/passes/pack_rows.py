@@ -40,12 +40,13 @@ _INPUTS = {
     "memory_spans": ValueType((Size.of(2), TARGET), ValueKind.INTEGER),
     "reader_spans": ValueType((Size.of(2), SOURCE), ValueKind.INTEGER),
 }
-"""Inputs of an update. A span is the index of the first token of a sentence, and the index after its last token. Each
-token has its position in its sentence, the span of this sentence, and the span of the sentence's source or target."""
+"""Inputs of an update. A span is the index of the first token of a sentence, and the index after its last token. For
+each token, the inputs contain its position, the span of its sentence, and the span of the sentence's source or target.
+"""
 
 
 class Unpackable(ZooError):
-    """Error for a model that cannot be trained on packed rows. The message gives the reason."""
+    """Error for a model that the kernels for training or beam search do not support. The message gives the reason."""
 
 
 def pack_rows(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
@@ -109,7 +110,7 @@ def _packed_attention(graph: Graph, by_name: dict[str, Node], merged: Node) -> N
 
 
 def require_plain_attention(node: Node) -> None:
-    """Raise Unpackable unless a node is dot-product attention with one mask, the only kind with kernels for GPUs."""
+    """Raise Unpackable unless a node is dot-product attention with one mask. Other attention has no GPU kernels."""
     operation: Any = node.operation
     if not operation.is_attention:
         raise Unpackable(f"it has {type(operation).__name__}, which has no kernel for GPUs")
@@ -118,7 +119,7 @@ def require_plain_attention(node: Node) -> None:
 
 
 def head_columns(query: ValueType, value: ValueType, *columns: int) -> HeadColumns:
-    """Return the columns of heads, given the types of queries and values, [batch, heads, n, width]."""
+    """Combine the first columns with the head counts and widths of queries and values, [batch, heads, n, width]."""
     (_, count, _, d_k), (_, kv_count, _, d_v) = query.shape, value.shape
     if max(d_k.constant, d_v.constant) > MAX_HEAD_WIDTH:
         raise Unpackable(f"its attention heads have more than {MAX_HEAD_WIDTH} features")
@@ -144,7 +145,7 @@ def columns(by_name: Mapping[str, Node], heads: Node, *, whole: bool = False) ->
 
 
 def fuse_kernels(graph: Graph) -> Graph:
-    """Fuse consecutive operations into operations with one kernel each."""
+    """Fuse groups of operations, such as a projection and ReLU, into operations with one GPU kernel each."""
     by_name = {node.name: node for node in graph.nodes}
     readers = Counter(name for node in graph.nodes for name in node.inputs)
     sites = Counter[str]()

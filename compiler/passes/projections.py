@@ -58,7 +58,7 @@ def fold_scales(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def _scales(graph: Graph) -> Iterator[tuple[str, _Scale]]:
-    """Yield the name and the `_Scale` of each node that has a factor which could be multiplied into parameters.
+    """Yield the name and the `_Scale` of each node whose constant factor could be multiplied into parameters.
 
     For attention, these are the parameters of the query projection.
     """
@@ -116,7 +116,7 @@ def _fuse(graph: Graph) -> Graph:
 def fuse_group(
     group: list[Node], name: str, names: list[str], parameters: dict[str, Parameter], layer: str
 ) -> list[Node]:
-    """Return the fused projection, and a slice of it for each original projection, with the original's name.
+    """Fuse projections. Return the fused node, and for each projection a slice of the result that keeps its name.
 
     Args:
         group: The projections.
@@ -143,7 +143,7 @@ def fuse_group(
 
 
 def _join(names: list[str]) -> str:
-    """Join names: a.query and a.key become a.query_key. A name with another path than the first is kept in full."""
+    """Join names: a.query and a.key become a.query_key. Names outside the first name's path are kept in full."""
     stem = names[0].rpartition(".")[0]
     others = (n.removeprefix(f"{stem}.") if n.rpartition(".")[0] == stem else n.replace(".", "_") for n in names[1:])
     return "_".join([names[0], *others])

@@ -12,7 +12,7 @@ from specs import Spec
 
 
 def drop_dropout(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Remove dropout from all graphs except those for training. In training, remove only dropout of probability 0."""
+    """Remove dropout from all graphs except those for training. In training, remove only dropout with probability 0."""
     return {purpose: _drop(graph) for purpose, graph in graphs.items()}
 
 

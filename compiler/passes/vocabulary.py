@@ -65,7 +65,7 @@ def chunk_loss(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def join_loss(graph: Graph, by_name: Mapping[str, Node], node: Node) -> Node | None:
-    """Join a loss with the pre-softmax projection before it. Return None if the node is not such a loss."""
+    """Merge a loss node with the pre-softmax projection that it reads. Return None for all other nodes."""
     classes = graph.types[node.inputs[0]].shape[-1]
     loss, logits = node.operation.chunked(classes), by_name.get(node.inputs[0])
     if loss and logits and logits.operation.sliced_range() == (-1, 0, classes.constant):

@@ -25,7 +25,7 @@ _BYTES_PER_ORDERED_EXAMPLE = 64  # index, lengths and sort keys
 _LENGTH_NOISE = 0.05
 """Relative random noise that is added to lengths before examples are sorted by length.
 
-The noise adds one percent of padding, but halves the number of examples that share a batch again in the next epoch.
+The noise adds one percent of padding, but halves the number of examples that are in one batch again in the next epoch.
 """
 _BANDS_PER_SQRT_BATCHES = 1.5
 """Number of bands (groups of similar source lengths), divided by the square root of the number of batches.
@@ -47,7 +47,7 @@ class BatchSize(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Mapping[str, Sequence[int] | Lengths]) -> Self:
-        """Return the size of a batch, given the length of each row of each stream, with EOS and without BOS."""
+        """Return the size of a batch, given the row lengths of each stream, with EOS and without BOS."""
         rows = len(lengths[OUTPUT])
         tokens = {name: int(np.sum(each, dtype=np.int64)) for name, each in lengths.items()}
         padded = rows * sum(int(np.max(each, initial=0)) for each in lengths.values())
@@ -116,12 +116,12 @@ class Batch:
         return Batch({name: stream.to(device) for name, stream in self.streams.items()}, self.size)
 
     def split_packed(self, budgets: Mapping[str, int]) -> list[Batch]:
-        """Split the batch into parts with at most these numbers of tokens. Each example must fit into a part."""
+        """Split the batch into parts with at most `budgets[stream]` tokens. Each example must fit into a part."""
         limits = [budgets[name] for name in self.streams]
         return self._parts(packed_bounds(list(_lengths(self.streams).values()), limits).tolist())
 
     def split(self, parts: int) -> list[Batch]:
-        """Split the batch into at most `parts` batches of nearly equal numbers of rows, without unnecessary padding."""
+        """Split the batch into at most `parts` batches with nearly equal row counts, without unnecessary padding."""
         rows = [len(part) for part in np.array_split(np.arange(len(self)), parts) if len(part)]
         return self._parts(list(pairwise([0, *np.cumsum(rows).tolist()])))
 
@@ -163,7 +163,7 @@ class Examples(dict[str, Sequence[Values]]):
 
     @property
     def lengths(self) -> dict[str, Lengths]:
-        """Length of each row of each stream, with EOS. Features have no EOS."""
+        """Row lengths of each stream, with EOS. Features have no EOS."""
         return {
             name: np.array([len(row) + (row.dtype.kind != "f") for row in rows], np.int32)
             for name, rows in self.items()
@@ -279,7 +279,7 @@ def _draw(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indi
         indices.append(start + random.permutation(count)[: round((weight - whole) * count)])
         start += count
     if not sum(map(len, indices)):
-        hint = "raise the weights: an epoch contains the weight of a part times its number of examples"
+        hint = "raise the weights: an epoch contains each part's number of examples times the part's weight"
         raise ZooError("the weights of `corpus.train` are so small that an epoch has no example", hint=hint)
     return np.concatenate(indices)
 
@@ -363,7 +363,7 @@ def _total_size(lengths: Mapping[str, Lengths], bounds: Indices) -> BatchSize:
 
 
 def _lengths(streams: Mapping[str, PaddedBatch]) -> dict[str, Lengths]:
-    """Return the length of each row of each stream, with EOS and without BOS. Features have no EOS or BOS."""
+    """Return the row lengths of each stream, with EOS and without BOS. Features have no EOS or BOS."""
     return {name: x.lengths.numpy() - (name == OUTPUT and x.values.dtype == torch.long) for name, x in streams.items()}
 
 

@@ -20,6 +20,7 @@ from specs.corpus import Filter
 from zoo.data.corpus import Example, cleaned_example
 from zoo.data.store import Rows
 from zoo.system.memory import machine_memory, require_memory
+from zoo.text.language_codes import base_language
 from zoo.text.lines import clean
 
 Statuses = npt.NDArray[np.uint8]
@@ -154,7 +155,7 @@ def classify(
 
 
 def apply_filters(example: Example, filters: Iterable[Filter], languages: Mapping[str, str]) -> Status:
-    """Return the status that the first matching filter of `corpus.filters` gives an example, or KEPT.
+    """Return the status from the first filter in `corpus.filters` that matches an example. KEPT if no filter matches.
 
     Args:
         example: The example.
@@ -248,7 +249,7 @@ def other_language(lines: Iterable[str], language: str) -> str | None:
         The code of another language, if most of the long lines are in that language, and at most a fifth as many are
         in `language`. Otherwise None, for example if there is too little text or py3langid does not know `language`.
     """
-    expected = language.partition("-")[0]
+    expected = base_language(language)
     long_lines = [line[:_MAX_CHARACTERS] for line in lines if sum(map(str.isalpha, line)) >= _MIN_LETTERS]
     if len(long_lines) < _MIN_LINES or expected not in {code for code, _ in rank(long_lines[0])}:
         return None
@@ -262,5 +263,5 @@ def is_other_language(line: str, language: str) -> bool:
     if sum(map(str.isalpha, line)) < _MIN_LETTERS:
         return False
     scores = dict(rank(line[:_MAX_CHARACTERS]))
-    own = scores.get(language.partition("-")[0])
+    own = scores.get(base_language(language))
     return own is not None and max(scores.values()) - own > _MIN_MARGIN

@@ -55,7 +55,7 @@ class CorpusReader:
             report: Receives warnings and the progress of downloads.
 
         Raises:
-            ZooError: A part has the same file or column for both sides, or more pairs than the built-in corpus.
+            ZooError: A part has the same file or column for both sides, or the built-in corpus has too few pairs.
         """
         self.corpus = spec.corpus
         self._streams, self._token_streams = spec.task.streams, spec.task.token_streams
@@ -121,7 +121,7 @@ class CorpusReader:
                 examples.append((cleaned_example(example), self.corpus.direction(part)))
                 memory += sum(map(len, example.values())) + _EXAMPLE_OVERHEAD
                 if memory > _MAX_SCORED_TEXT:
-                    hint = "use a few thousand pairs: all of them are translated and scored"
+                    hint = "use a few thousand pairs, because every pair is translated and scored"
                     raise ZooError(f"`corpus.{split}` has more than {size(_MAX_SCORED_TEXT)} of text", hint=hint)
         return examples
 

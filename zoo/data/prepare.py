@@ -407,7 +407,7 @@ class _Preparation:
 
 
 def _shown_characters(reason: str) -> int | None:
-    """Return how many characters of dropped text are shown. Error messages, which name a file, are shown whole."""
+    """Return how many characters of a dropped example to show. None for error messages, which are shown whole."""
     return None if reason == "unusable" else _EXAMPLE_CHARACTERS
 
 

@@ -62,7 +62,7 @@ class PreparedCorpus:
 
     @cached_property
     def counts(self) -> CleaningCounts:
-        """Numbers of training pairs that cleaning kept, and that cleaning dropped for each reason."""
+        """Numbers of training pairs that cleaning kept, and dropped for each reason."""
         return CleaningCounts(**read_json(self.folder / COUNTS_FILE))
 
     @property

@@ -111,7 +111,7 @@ class Store:
         }
         self.lengths = {name: column.lengths() for name, column in self._columns.items()}
         if any(len(lengths) != len(self) for lengths in self.lengths.values()):
-            hint = "remove the folder of the corpus, and prepare the corpus again"
+            hint = "remove the prepared corpus that contains this folder, and run `zoo prepare` again"
             raise damaged(folder, "a stream does not have the number of examples in the header", hint)
 
     def __len__(self) -> int:

@@ -41,7 +41,7 @@ class SubwordSampler:
         Args:
             vocabulary: Vocabulary of the sentences.
             alpha: Probability of skipping a merge (BPE), or exponent of the probabilities (unigram).
-            max_length: Maximum number of tokens per sentence. If a sample is longer, the sentence keeps its tokens.
+            max_length: Maximum number of tokens per sentence. If a sample is longer, the sentence keeps its old tokens.
         """
         self._vocabulary, self._alpha, self._max_length = vocabulary, alpha, max_length
 
@@ -190,7 +190,7 @@ class TrainingSet:
                 pool_batch = 0
 
     def _positions(self, epoch: int, batch: int, step: int) -> Iterator[tuple[int, int]]:
-        """Yield pairs of epoch and batch number without end, starting from this pair, in steps of `step` batches."""
+        """Yield (epoch, batch number) pairs endlessly, starting with the given pair, in steps of `step` batches."""
         while True:
             for number in range(batch, len(self.epoch_batches(epoch)), step):
                 yield epoch, number

@@ -63,7 +63,9 @@ class TextArchive:
         self.names = list(self._entries)
 
     def read(self, name: str) -> str:
-        """Return the text of a file. Its byte order mark or XML declaration specifies the encoding. Default: UTF-8.
+        """Return the text of a file in the archive. A byte order mark or XML declaration can specify the encoding.
+
+        The default encoding is UTF-8.
 
         Raises:
             ZooError: The file does not exist or is damaged, its encoding is unknown, or the files are too large.
@@ -71,7 +73,7 @@ class TextArchive:
         if name in self._texts:
             return self._texts[name]
         if name not in self._entries:
-            raise ZooError(f"`{self._name}` lacks the file `{name}`", hint="open and save the document again")
+            raise ZooError(f"`{self._name}` lacks the file `{name}`", hint="open the document and save it again")
         self._read += self._entries[name].file_size
         _require_size(self._read, MAX_TEXT_BYTES, f"the text of `{self._name}`")
         with _reported_damage(self._name):
@@ -83,14 +85,14 @@ class TextArchive:
             text = content.decode(encoding)
         except (LookupError, UnicodeError):
             where = f"{self._name}/{name}"
-            raise ZooError(f"`{where}` is not {encoding.upper()}", hint="open and save the document again") from None
+            raise ZooError(f"`{where}` is not {encoding.upper()}", hint="open the document and save it again") from None
         self._texts[name], self._encodings[name] = text, encoding
         return text
 
     def replace(self, texts: Mapping[str, str]) -> bytes:
-        """Return the archive with new texts for files that were read before.
+        """Return the bytes of the archive with new texts for some of the files that `read` has returned.
 
-        If no text differs, return the original archive.
+        If no text differs, return the original bytes.
         """
         texts = {name: text for name, text in texts.items() if text != self._texts[name]}
         if not texts:
@@ -116,7 +118,7 @@ def _reported_damage(name: str) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        raise ZooError(f"`{name}` is damaged: {error}", hint="open and save the document again") from None
+        raise ZooError(f"`{name}` is damaged: {error}", hint="open the document and save it again") from None
 
 
 def _require_size(size: int, limit: int, name: str) -> None:
@@ -133,7 +135,7 @@ Translate = Callable[[list[str]], list[str]]
 Align = Callable[[list[str], list[str]], list[list[AlignedToken]]]
 """Function that aligns the tokens of translations with the tokens of texts, as `Translator.align` does."""
 DocumentSource = tuple[bytes, str, html.ElementRoles | None]
-"""Arguments of `Document`."""
+"""Arguments for `Document`: content, name and element roles."""
 SegmentText = tuple[str, bool]
 """The text of a segment, and whether the segment has markup. If it has markup, its translation must be aligned."""
 
@@ -154,7 +156,7 @@ class TextFile:
     """Text file, split into segments according to its format.
 
     Attributes:
-        segments: The segments of all views.
+        segments: The texts to translate, in the order in which `render` expects their translations.
     """
 
     def __init__(self, text: str, form: Format = html.FORMAT) -> None:
@@ -171,12 +173,12 @@ class TextFile:
     def render(
         self, translations: Iterable[str], alignments: Iterable[list[AlignedToken]], language: str | None = None
     ) -> str:
-        """Return the text with the translations of its segments.
+        """Return the text with each segment replaced by its translation.
 
         Args:
-            translations: The translations.
-            alignments: The alignments of the translations. They may be empty for segments without markup.
-            language: Code of the target language. None keeps the document's own codes.
+            translations: The translation of each segment, without white space at either end.
+            alignments: The token alignment of each translation. It may be empty for segments without markup.
+            language: Code of the target language. None: keep the language codes of the document.
         """
         text, rest = self._text, zip(translations, alignments, strict=True)
         for view, parts in zip(self._format, self._views, strict=True):
@@ -197,7 +199,7 @@ def _render(
 ) -> str:
     """Return the text of a view with its segments translated. If nothing changes, return the original text.
 
-    `rest` yields the translations and alignments of these segments, and of the segments in later views.
+    `rest` yields the translation and the alignment of each segment in this view, and then in later views.
     """
     texts = [part.text for part in parts if isinstance(part, Segment)]
     chosen = list(islice(rest, len(texts)))
@@ -215,7 +217,7 @@ def _is_language(part: Fragment | Segment) -> bool:
 def _write(
     part: Fragment | Segment, rest: Iterator[tuple[str, list[AlignedToken]]], view: View, language: str | None
 ) -> str:
-    """Return a fragment, or a segment with the next translation, as it is written."""
+    """Return the output for one part: a fragment, or a segment with the next translation from `rest`."""
     if isinstance(part, Fragment):
         return language if language and _is_language(part) else part.written
     target, tokens = next(rest)
@@ -237,7 +239,7 @@ class Document:
         Args:
             content: The bytes of the file.
             name: The name of the file. Its suffix selects the format.
-            roles: Roles of XML or HTML elements. If given, they select the format instead of the suffix.
+            roles: Roles of XML or HTML elements. If given, the document is read as XML or HTML, whatever its suffix.
 
         Raises:
             ZooError: The format is unknown, or the document is damaged, too large or too complex, or not UTF-8.
@@ -264,12 +266,12 @@ class Document:
     def render(
         self, translations: Iterable[str], alignments: Iterable[list[AlignedToken]], language: str | None = None
     ) -> bytes:
-        """Return the translated document. If no text changes, the result is the document itself.
+        """Return the translated document. If no text changes, return the original bytes.
 
         Args:
             translations: The translation of each segment.
-            alignments: The alignment of each translation. It may be empty for segments without markup.
-            language: Code of the target language. None keeps the document's own codes.
+            alignments: The token alignment of each translation. It may be empty for segments without markup.
+            language: Code of the target language. None: keep the language codes of the document.
         """
         rest = iter(translations), iter(alignments)
         texts = {name: file.render(*rest, language) for name, file in self._files.items()}
@@ -290,7 +292,7 @@ def write_documents(
     alignments: Sequence[list[AlignedToken]],
     language: str | None = None,
 ) -> list[bytes]:
-    """Return the documents with the translations of all segments. `language` is the code of the target language."""
+    """Return the content of the translated documents. `language` is the code of the target language."""
     rest = iter(translations), iter(alignments)
     return [Document(*source).render(*rest, language) for source in sources]
 
@@ -300,12 +302,13 @@ def translate_document(
 ) -> bytes:
     """Translate a document (see `Document`). `language` is the code of the target language."""
     document = Document(content, name)
-    translations = translate([segment.text for segment in document.segments])
+    # In Markdown, spaces at the start of a translation could begin a code block.
+    translations = [text.strip() for text in translate([segment.text for segment in document.segments])]
     return document.render(translations, align_segments(document.segments, translations, align), language)
 
 
 def align_segments(segments: Sequence[Segment], translations: Sequence[str], align: Align) -> list[list[AlignedToken]]:
-    """Align the translations of all segments. The alignment of a segment without markup is empty."""
+    """Align the translation of each segment with its text. Segments without markup get an empty alignment."""
     needed = [index for index, segment in enumerate(segments) if segment.needs_alignment]
     alignments: list[list[AlignedToken]] = [[] for _ in segments]
     if needed:

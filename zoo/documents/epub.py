@@ -19,7 +19,7 @@ _LANGUAGE = r"""<(?:[\w.-]++:)?(?:ncx|package)\s[^<>]*?xml:lang\s*+=\s*+["'](?P<
 
 
 def _tag(names: str) -> str:
-    """Return a pattern for the start tags of XML elements with these names, separated by `|`."""
+    """Return a regular expression for start tags in XML. `names` are the element names, separated by `|`."""
     return f"<(?:[\\w.-]++:)?(?:{names}){_ATTRIBUTES}>"
 
 
@@ -49,7 +49,7 @@ _BY_SUFFIX = {
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the formats of the package and its pages. If there is no package, file suffixes determine the formats."""
+    """Return the format of each text file that an e-book's package lists. If there is no package, use file suffixes."""
     known, formats = set(names), dict[str, Format]()
     roots = dict(_links(read(_CONTAINER), "", "rootfile", "full-path")) if _CONTAINER in known else {}
     for package in filter(known.__contains__, roots):
@@ -61,7 +61,7 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
 
 
 def _links(text: str, base: str, element: str, attribute: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the media type of each file that an XML file lists."""
+    """Yield the path and the media type of each file that an XML file lists, in `attribute` of the `element` tags."""
     for _, name, tag in XhtmlParser(text, ElementRoles()).tags:
         given = values(tag) if name == element else {}
         if attribute in given:

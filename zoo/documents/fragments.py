@@ -12,7 +12,7 @@ _LONG_NUMBER = re.compile("&#[0-9]{1000,};?")
 
 
 class Kind(Enum):
-    """Kind of a fragment of a document."""
+    """Kind of fragment in a document."""
 
     TEXT = auto()
     """Text to translate."""
@@ -47,7 +47,7 @@ class Fragment:
         output: The fragment as it is written in a translated segment. If None, it is written as in the document.
         again: The OPEN or CLOSE tag as it is written if its element is opened a second time, because the words of the
             element are not adjacent in the translation. For instance, the second start tag has no `id`. If None, the
-            tag is written as the first time.
+            tag does not change.
     """
 
     kind: Kind
@@ -71,7 +71,7 @@ class Fragment:
 def join_fragments(
     fragments: Sequence[Fragment], text: str = "", kind: Kind = Kind.UNIT, name: str = "", again: str | None = None
 ) -> Fragment:
-    """Join several fragments into one fragment. By default, it is a unit."""
+    """Join several fragments into one fragment of this kind."""
     raw, output = "".join(each.raw for each in fragments), "".join(each.written for each in fragments)
     return Fragment(kind, raw, text, name, output, again)
 

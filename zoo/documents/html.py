@@ -61,7 +61,7 @@ _ATTRIBUTES = {"alt", "aria-description", "aria-label", "aria-placeholder", "pla
 
 @dataclass(frozen=True)
 class ElementRoles:
-    """Roles that a client chooses for elements. The names of the elements are in lower case.
+    """Roles that a client assigns to XML or HTML elements in translation. Element names are in lower case.
 
     Attributes:
         splitting: Names of elements that are separate segments.
@@ -89,7 +89,7 @@ class _Part(NamedTuple):
 
 
 class Parser:
-    """Parser that records where each fragment starts. It reads each character once, however malformed the text is.
+    """HTML parser that records where each fragment starts. It reads each character once, even in malformed HTML.
 
     Comments, declarations and elements with raw text that have no end extend to the end of the text, as in browsers.
 
@@ -116,7 +116,7 @@ class Parser:
         self._read()
 
     def fragments(self) -> Iterator[Fragment]:
-        """Yield the fragments. Adjacent texts form one fragment. A copied element is also a single fragment."""
+        """Yield the fragments of the document. Adjacent texts form one fragment, and so does each copied element."""
         for index, (part, end) in enumerate(pairwise([*self._found, _Part(len(self._text), Kind.BREAK)])):
             raw = self._text[part.start : end.start]
             if index == self._root and part.kind is Kind.BREAK:
@@ -140,7 +140,7 @@ class Parser:
             self._found[-1] = self._found[-1]._replace(kind=Kind.BREAK)
 
     def _read_markup(self, start: int) -> int:
-        """Read the markup that begins with `<` at a position, and return its end."""
+        """Read the markup whose `<` is at `start`. Return the position after the markup."""
         text = self._text
         if match := TAG.match(text, start):
             return self._read_tag(match)
@@ -151,7 +151,7 @@ class Parser:
         return end
 
     def _read_declaration(self, start: int) -> int:
-        """Read a comment, a declaration or another construct that is not a tag, and return its end."""
+        """Read a comment, a declaration or another construct that is not a tag. Return the position after it."""
         text = self._text
         beginning = text[start : start + 9].lower()
         has_cdata = self.is_xml or self._is_foreign()
@@ -192,7 +192,7 @@ class Parser:
         return end
 
     def _raw_text_end(self, start: int, name: str) -> int:
-        """Return the end of an element's content if the content has no tags. Otherwise, return `start`."""
+        """Return the position of the end tag of a raw text element, such as `script`. Otherwise, return `start`."""
         if self.is_xml or name not in _RAW_TEXT or self._is_foreign():
             return start
         end = None
@@ -221,7 +221,7 @@ class Parser:
         return self._add(start, Kind.OPEN if self._is_inline(name) else Kind.BREAK, name, again=without_id(raw, name))
 
     def _read_copied(self, start: int, name: str, *, is_hidden: bool = False) -> None:
-        """Begin an element that is copied with its content. If it is a void element, it ends immediately."""
+        """Begin an element that is copied with its content. A void element, such as `img`, ends immediately."""
         self._add(start, Kind.UNIT if self._is_inline(name) else Kind.BREAK, name)
         if self.is_xml or name not in _VOID:
             self._copied, self._depth, self._is_hidden = name, 1, is_hidden
@@ -252,13 +252,13 @@ class Parser:
             self._add(start, Kind.TEXT, text=text)
 
     def _is_copied(self, name: str) -> bool:
-        """Return whether the content of a copied element continues with this tag."""
+        """Return whether a tag is inside a copied element. If the tag implies its end tag, end the element first."""
         if self._depth and not self.is_xml and name in _ENDED_BY.get(self._copied, ()):
             self._end_copied()
         return self._depth > 0
 
     def _end_copied(self) -> None:
-        """Set the text of the copied element that ends."""
+        """End the copied element, and set the text that the translator reads in its place."""
         name, text = self._copied, " ".join("".join(self._readable).split())
         text = "" if name in _UNREADABLE or self._is_hidden else text or self._text_of_empty(name)
         self._found[-1] = self._found[-1]._replace(text=text)
@@ -273,7 +273,7 @@ class Parser:
         return PLACEHOLDER if name in self._roles.copied or not is_known else ""
 
     def _is_foreign(self) -> bool:
-        """Return whether SVG or MathML is copied."""
+        """Return whether the parser is inside a copied SVG or MathML element."""
         return self._depth > 0 and self._copied in ("svg", "math")
 
     def _is_inline(self, name: str) -> bool:
@@ -349,7 +349,7 @@ class _XmlParser(Parser):
         self._split()
 
     def _split(self) -> None:
-        """Turn the tags of splitting elements into boundaries."""
+        """Turn the tags of elements that are separate segments into boundaries."""
         # A parent precedes the elements in it.
         for element in self._elements:
             parent = element.parent
@@ -388,7 +388,7 @@ class _XmlParser(Parser):
 
 
 def _is_text(element: str, tag: str, attribute: Attribute) -> bool:
-    """Return whether readers see the value of an attribute."""
+    """Return whether an attribute of an element contains text to translate, such as `alt`."""
     name = attribute.name
     if name == "value":
         return element == "input" and values(tag).get("type", "").lower() in ("button", "reset", "submit")
@@ -405,7 +405,10 @@ def _text_view(roles: ElementRoles, parser: type[Parser]) -> View:
 
 
 def _html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
-    """Return the HTML format. Attributes are translated before text, because a translation may repeat tags."""
+    """Return the format for HTML with these roles.
+
+    Attributes are translated before text, because a translation may repeat tags.
+    """
 
     def find_tags(text: str) -> Iterator[tuple[int, str, str]]:
         if _MAYBE_TEXT.search(text):

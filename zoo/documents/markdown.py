@@ -33,7 +33,7 @@ _ATTRIBUTES, _PARSE_HTML = html.FORMAT[0], html.FORMAT[1].parse
 def parse(text: str, attributes: Callable[[str], list[Fragment]] | None = None) -> list[Fragment]:
     """Return the fragments of a Markdown document.
 
-    `attributes` is a function that returns the fragments of an HTML block. If it is given, everything else is copied.
+    `attributes` returns the fragments of an HTML block. If given, everything except HTML blocks is copied.
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     removed = [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]

@@ -59,17 +59,20 @@ def escape(text: str) -> str:
 
 
 def mark(raw: str, *, is_open: bool) -> str:
-    """Return the marker and the delimiter of an element, such as `**`."""
+    """Return a delimiter, such as `**`, after a marker for the start or end of an element."""
     return (_OPEN if is_open else _CLOSE) + raw
 
 
 def line_break(raw: str) -> str:
-    """Return a marked line break. `finish` removes line breaks at the start or end of a line."""
+    """Return a line break between markers. `finish` removes it if it is at the start or end of a line."""
     return f"{_LINE}{raw}{_LINE}"
 
 
 def label_end(raw: str, label: str) -> str | None:
-    """Return the marked end of a link. A link without a label, such as `[x]`, gets its original text as the label."""
+    """Return the end of a reference link, with markers. Return None for other links.
+
+    A link without a label, such as `[x]`, gets its original text as the label.
+    """
     if raw not in ("]", "][]"):
         return None
     written = " ".join(label.split()).replace("|", f"{_ESCAPE}|")
@@ -77,7 +80,7 @@ def label_end(raw: str, label: str) -> str | None:
 
 
 def finish(text: str) -> str:
-    """Replace the markers in a document with the escapes that it needs."""
+    """Replace the markers in a translated document with the escapes and other syntax that the document needs."""
     if not _MARKER.search(text):
         return text
     text = _LINES.sub(_write_line, _LABELLED.sub(_write_label, text))
@@ -103,7 +106,10 @@ def _write_label(match: re.Match[str]) -> str:
 
 
 def _place_delimiters(text: str) -> str:
-    """Write delimiters so that they open and close their elements: next to letters, or as HTML tags."""
+    """Move delimiters, such as `**`, next to letters, so that they open and close elements.
+
+    If this is not possible, replace the delimiters with HTML tags.
+    """
     parts = _MARK.split(text)
     opened, pairs = list[int](), list[tuple[int, int]]()
     for index in range(1, len(parts), 2):
@@ -131,7 +137,7 @@ def _place_delimiters(text: str) -> str:
 
 
 def _side(parts: list[str], index: int, step: int) -> str:
-    """Return the character after a run of delimiters or, if `step` is -1, before it."""
+    """Return the character after a run of delimiters (`step=1`) or before the run (`step=-1`)."""
     position = index + step
     while 0 <= position < len(parts):
         part = parts[position] if position % 2 else parts[position].strip(_MARKERS)
@@ -144,7 +150,7 @@ def _side(parts: list[str], index: int, step: int) -> str:
 
 
 def _is_flanking(parts: list[str], index: int, step: int) -> bool:
-    """Return whether a delimiter can open an element, or, if `step` is -1, close it."""
+    """Return whether a delimiter can open an element (`step=1`) or close an element (`step=-1`)."""
     inside, outside = _side(parts, index, step), _side(parts, index, -step)
     return not inside.isspace() and (not _is_punctuation(inside) or outside.isspace() or _is_punctuation(outside))
 
@@ -154,7 +160,7 @@ def _is_punctuation(character: str) -> bool:
 
 
 def _move_in(parts: list[str], index: int, partner: int) -> None:
-    """Move punctuation and spaces out of an element if its delimiter could not open or close it otherwise."""
+    """Move punctuation and spaces out of an element, until its delimiter can open or close the element."""
     step = 1 if partner > index else -1
     for _ in range(_MAX_MOVED):
         inner = parts[index + step]

@@ -82,7 +82,7 @@ class Place:
 
 
 def make_parser() -> MarkdownIt:
-    """Return the parser. Each token of an inline text has its `Place` in `meta`."""
+    """Create the Markdown parser. It stores the source positions of each inline text in `token.meta["place"]`."""
     parser = (
         MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(["text_join", "fragments_join", "autolink"])
     )
@@ -113,7 +113,7 @@ _InlineRule = Callable[[StateInline, bool], bool]
 
 
 def _placed(rule: _BlockRule, place: Callable[[StateBlock, Sequence[Token]], None]) -> _BlockRule:
-    """Return a rule that also records the places of its inline texts."""
+    """Wrap a block rule, so that it also records the source positions of its inline texts."""
 
     def placed(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         first = len(state.tokens)
@@ -172,7 +172,7 @@ def _place_cells(state: StateBlock, tokens: Sequence[Token]) -> None:
 
 
 def _cells(state: StateBlock, line: int) -> list[tuple[int, int]]:
-    """Return the start and end of each cell in a row."""
+    """Return the start and end of each cell in a table row."""
     start, end = _stripped(state, state.bMarks[line] + state.tShift[line], state.eMarks[line])
     bars = [start - 1, *(start + bar.start() for bar in re.finditer(r"(?<!\\)\|", state.src[start:end])), end]
     spans = [(one + 1, other) for one, other in pairwise(bars)]
@@ -189,7 +189,7 @@ def _line(state: StateBlock, line: int) -> tuple[int, str]:
 
 
 def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Copy a formula on separate lines, in `$$` or in square brackets with backslashes."""
+    """Skip a formula on lines of its own, in `$$` or in square brackets with backslashes, so that it is copied."""
     first = _line(state, start)[1].rstrip()
     mark = "$$" if first.startswith("$$") else "\\]" if first == "\\[" else ""
     is_whole = len(first) > 3 and first.endswith(mark)
@@ -207,7 +207,7 @@ def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _titled(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read the first or the last line of a container, and its content if the content is indented."""
+    """Read the first or last line of a container, such as `::: note`. Also read the content if it is indented."""
     position, line = _line(state, start)
     match = _TITLED.match(line) if line[:3] in (":::", "!!!", "???", "===") else None
     if match is None or state.is_code_block(start):
@@ -251,7 +251,7 @@ def _read_indented(state: StateBlock, start: int, end: int) -> None:
 
 
 def _measured(rule: _InlineRule) -> _InlineRule:
-    """Return a rule that also records where its last token ends."""
+    """Wrap an inline rule, so that it also records where its last token ends."""
 
     def measured(state: StateInline, silent: bool) -> bool:
         count = len(state.tokens)

@@ -95,7 +95,7 @@ def _unit_text(tokens: Sequence[Token]) -> str:
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the format of each file.
+    """Return the format of each text file in an OpenDocument archive.
 
     Notes are translated before the paragraphs that contain them, because the translation of a paragraph can move its
     notes.

@@ -28,8 +28,8 @@ class _Word:
         source: Position, in the segment's text, of the characters that the word translates, or None if unknown.
         parts: Parts of the word, each with the elements around it. Empty until the elements are known.
         unit: Copied content that replaces the word.
-        before: Start marks to write before the word.
-        ends: End marks to write after the word.
+        before: Start marks of ranges, to write before the word.
+        ends: End marks of ranges, to write after the word.
         after: Other content to write after the word.
     """
 
@@ -50,7 +50,7 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
         segment: The segment.
         target: The translation of its text.
         tokens: Alignment of the translation's tokens. Ignored if the segment has no markup.
-        view: The view of the segment, which determines how text is written.
+        view: The view that contains the segment. It determines how text is escaped.
     """
     if not segment.needs_alignment:
         return view.escape(segment.start + target + segment.end)
@@ -81,7 +81,7 @@ def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -
 
 
 def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Unit]:
-    """Replace the words that translate copied content with the content. Return the units without such a word."""
+    """Replace words that stand for copied content with the content. Return the units that have no such word."""
     visible = [unit for unit in segment.units if unit.end > unit.start]
     starts = [unit.start for unit in visible]
     found: list[list[int]] = [[] for _ in visible]
@@ -149,7 +149,7 @@ def _covered(segment: Segment) -> bytearray:
 
 
 def _first_text_stack(segment: Segment) -> Stack:
-    """Return the elements around the first character of the text that is neither white space nor copied content."""
+    """Return the elements around the first character that is neither white space nor copied content."""
     characters = zip(segment.text, segment.stacks, _covered(segment), strict=False)
     return next(stack for character, stack, is_covered in characters if character != " " and not is_covered)
 
@@ -157,7 +157,10 @@ def _first_text_stack(segment: Segment) -> Stack:
 def _word_parts(
     segment: Segment, text: str, position: int, span: tuple[int, int], view: View
 ) -> list[tuple[str, Stack]]:
-    """Split a word into parts, each with the elements around the same characters of the source word at `span`."""
+    """Split a translated word if the markup changes inside its source word, which is at `span`.
+
+    Each part gets the elements around the same characters in the source word.
+    """
     stacks = segment.stacks[slice(*span)] if span[1] - span[0] <= _MAX_WORD else [segment.stacks[position]]
     if all(stack == stacks[0] for stack in stacks):
         return [(text, stacks[0])]
@@ -173,9 +176,10 @@ def _word_parts(
 
 
 def _keep_elements(segment: Segment, words: Sequence[_Word], view: View) -> list[Unit]:
-    """Put each element without a word around the nearest word. If no word is free, return the element as a unit.
+    """Put each element without a translated word around the nearest word with the same outer elements.
 
-    A run is put only around a word whose own run has less markup, so that no other run loses its word.
+    Return elements for which there is no such word as units. In Word documents, a run is put only around a word whose
+    own run has less markup, so that no other run loses its word.
     """
     starts: dict[int, int] = {}
     previous = None
@@ -221,7 +225,7 @@ def _solid_elements(segment: Segment) -> set[int]:
 
 
 def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | None:
-    """Remove and return the word whose source starts nearest to a position. If there are several, take the first."""
+    """Remove and return the word whose source is nearest to `start`. If words are equally near, take the first."""
     following = bisect_left(words, (start, 0))
     nearest = words[following : following + 1]
     if following:  # the first of the words that start at the nearest position before `start`
@@ -233,7 +237,7 @@ def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | 
 
 
 def _place_units(words: Sequence[_Word], units: Sequence[Unit], target: str) -> list[Unit]:
-    """Put each unit after the word that translates the word before it. Return the units that precede all words."""
+    """Put each unit after the translation of the word before the unit. Return the units that precede all words."""
     order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
     starts = [source for source, _ in order]
     gaps = enumerate(target[one.end : other.start] for one, other in pairwise(words))
@@ -257,7 +261,7 @@ def _nearest(values: Sequence[int], value: int) -> int:
 
 
 def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit]:
-    """Put start marks before the first word of their range, and end marks after the last word.
+    """Put the start mark of each range before its first word, and the end mark after its last word.
 
     Return the marks that precede all words.
     """
@@ -360,7 +364,7 @@ def _first_stacks(segment: Segment, words: Sequence[_Word]) -> list[Stack]:
 
 
 class _Writer:
-    """Writes text in inline elements, and opens and closes the elements as needed."""
+    """Writer for text in inline elements. It opens and closes the elements as needed."""
 
     def __init__(self, elements: Sequence[tuple[Fragment, Fragment]], view: View) -> None:
         self._elements, self._view = elements, view
@@ -381,7 +385,7 @@ class _Writer:
         return "".join(self._output)
 
     def length(self, stack: Stack) -> int:
-        """Return the length of the elements' start tags."""
+        """Return the total length of the elements' start tags."""
         return sum(len(self._elements[index][0].written) for index in stack)
 
     def move_to(self, stack: Stack) -> None:
@@ -412,9 +416,9 @@ class _Writer:
         self._output.append(content)
 
     def copied(self, content: Unit, *, at_start: bool = False) -> None:
-        """Write copied content after the space that precedes it in the source.
+        """Write copied content, with the space before the content if the source has one.
 
-        At the start of the text, write the space that follows it in the source instead.
+        At the start of the text, write the space after the content instead.
         """
         if content.kind is not Kind.UNIT:
             self.move_to(_common(content.stack, self.stack))

@@ -54,11 +54,11 @@ class Unit:
             earlier segment.
         end: End of the word that the translator reads in place of the content. If there is no such word, `start`. For a
             mark, the end of the range, or the length of the text if the range ends in a later segment.
-        stack: The elements around it.
+        stack: The elements around the content.
         output: The content as it is written.
-        space_before: Whether the source has a space before it.
-        space_after: Whether the source has a space after it.
-        is_space: Whether it replaces a space, as a line break does.
+        space_before: Whether the source has a space before the content.
+        space_after: Whether the source has a space after the content.
+        is_space: Whether the content replaces a space, as a line break does.
         kind: UNIT, START or END.
     """
 
@@ -106,12 +106,12 @@ class Segment:
 
     @property
     def needs_alignment(self) -> bool:
-        """Whether the segment has markup."""
+        """Whether the segment has markup, so that its translation must be aligned."""
         return bool(self.elements or self.units or self.marks)
 
 
 class _Reader:
-    """Reads the fragments of a segment. Positions count characters before white space is normalised."""
+    """Reader for the fragments of a segment. Positions count characters before white space is normalised."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
@@ -125,7 +125,7 @@ class _Reader:
         """Whether the last character belongs to a unit. A letter after it then begins a new word."""
 
     def read(self) -> None:
-        """Set the text, words, elements, units and marks of the segment from its fragments."""
+        """Set the text, elements, units and marks of the segment from its fragments."""
         for fragment in self._segment.fragments:
             if fragment.kind is Kind.OPEN:
                 self._stack = (*self._stack, len(self._segment.elements))
@@ -175,7 +175,7 @@ class _Reader:
         self._stacks += [self._stack] * len(text)  # one tuple for all characters, to save memory
 
     def _normalise(self) -> None:
-        """Set the text with single spaces, and convert positions."""
+        """Set the text of the segment, with single spaces, and convert all positions to positions in this text."""
         segment, characters = self._segment, self._characters
         positions, kept = [], list[str]()
         for character, stack in zip(characters, self._stacks, strict=True):
@@ -203,7 +203,7 @@ class _Reader:
 
 
 def split_segments(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment | Segment]:
-    """Yield the segments that have a word, and the other fragments, in order."""
+    """Group fragments into segments. Yield the segments that contain words, and all other fragments, in order."""
     run: list[Fragment] = []
     for fragment in [*_divide(_join_lines(fragments, view), view), Fragment(Kind.BREAK, "")]:
         if fragment.kind not in _BOUNDARIES:
@@ -239,7 +239,7 @@ def _join_lines(fragments: Sequence[Fragment], view: View) -> list[Fragment]:
 
 
 def _begins_sentence(before: str, after: str, view: View) -> bool:
-    """Return whether a line does not continue the sentence of the line before it."""
+    """Return whether the line `after` begins a new sentence instead of continuing the line `before`."""
     end = before[-_MAX_MARK:]
     if not end or not after or view.marks.match(after) or view.end_marks.search(end):
         return True
@@ -248,7 +248,7 @@ def _begins_sentence(before: str, after: str, view: View) -> bool:
 
 
 def _match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
-    """Return the index of each end tag that matches a start tag before the next boundary, keyed by the start tag's."""
+    """Return the index of each matching end tag, keyed by the index of its start tag. No element crosses a boundary."""
     ends, stack = dict[int, int](), list[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:
@@ -261,9 +261,9 @@ def _match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
 
 
 def _divide(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
-    """Yield the fragments, with line breaks and tags without a matching tag as boundaries.
+    """Yield the fragments. Line breaks, and tags without a matching tag, become boundaries.
 
-    Elements around a line break are closed and opened again.
+    Elements around a line break are closed before it and opened again after it.
     """
     ends = _match_tags(fragments)
     matched = set(ends.values())
@@ -295,7 +295,7 @@ def _reopened(tag: Fragment) -> Fragment:
 
 
 def _copy_marks(run: list[Fragment], view: View) -> list[Fragment]:
-    """Return the fragments of a segment. Marks at its start and end, such as dashes, become units.
+    """Convert marks at the start and end of a segment, such as dashes, to units. Return all fragments.
 
     A text with entities is not split, because its positions differ from the positions in the document.
     """
@@ -329,7 +329,7 @@ def _split_text(text: Fragment, position: int, view: View, *kinds: Kind) -> list
 
 
 def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
-    """Return the fragments of a segment. Each short element that passes a test becomes a unit."""
+    """Convert each short element for which `test` returns a text to a unit. Return all fragments of the segment."""
     result, before, index = list[Fragment](), "", 0
     while index < len(run):
         end = _element_end(run, index) if run[index].kind is Kind.OPEN else index
@@ -362,7 +362,7 @@ def _is_glued(parts: Sequence[Fragment]) -> bool:
 
 
 def _element_end(run: Sequence[Fragment], start: int) -> int:
-    """Return the index after a short element, or 0 if the element is long or contains the mark of a range."""
+    """Return the index after the element that starts at `start`. Return 0 if it is long or contains a range mark."""
     depth = 0
     for index in range(start, min(start + _MAX_REFERENCE, len(run))):
         depth += {Kind.OPEN: 1, Kind.CLOSE: -1}.get(run[index].kind, 0)
@@ -400,14 +400,14 @@ def _reference_text(before: str, content: str, after: str, is_raised: bool) -> s
 
 
 def _is_number(content: str, after: str) -> bool:
-    """Return whether a raised text is a number that precedes its text."""
+    """Return whether a raised text is the number of the verse or note that follows."""
     return content.isdigit() and _AFTER_NUMBER.match(after) is not None
 
 
 def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:
-    """Split copied content and white space off the start and end of a segment, so that they keep their place.
+    """Split copied content and white space off both ends of a segment. Return the start, the text and the end.
 
-    Content that the translator reads as a word stays in the segment. So do marks whose range contains words.
+    Content that the translator reads as a word, and marks whose range contains words, stay in the text.
     """
     kept = [index for index, each in enumerate(run) if each.text.strip() or each.kind in (Kind.OPEN, Kind.CLOSE)]
     first, last = (kept[0], kept[-1] + 1) if kept else (len(run), len(run))

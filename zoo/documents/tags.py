@@ -60,7 +60,7 @@ def attributes(tag: str) -> Iterator[Attribute]:
 def attribute_view(
     find_tags: Callable[[str], Iterable[tuple[int, str, str]]], is_text: Callable[[str, str, Attribute], bool]
 ) -> View:
-    """Return a view of the attributes that readers see. Translations are written in double quotation marks.
+    """Return a view of attributes with text, such as `alt`. Translations are written in double quotation marks.
 
     Args:
         find_tags: Function that returns the position, name and text of each start tag in a file.
@@ -81,7 +81,7 @@ def attribute_view(
 
 
 def add_boundaries(text: str, parts: Iterable[tuple[int, Fragment]]) -> list[Fragment]:
-    """Return some fragments of a text, given with their positions, and the rest of the text as boundaries."""
+    """Split a text into the given fragments and boundaries between them. `parts` has the position of each fragment."""
     fragments, end = list[Fragment](), 0
     for start, part in parts:
         fragments += [Fragment(Kind.BREAK, text[end:start]), part]
@@ -94,7 +94,7 @@ def _escape(text: str) -> str:
 
 
 def pattern_view(pattern: re.Pattern[str]) -> View:
-    """Return a view of the parts of XML that a pattern matches: texts (group `text`) and language codes."""
+    """Return a view of the XML texts that the pattern's group `text` matches. Other groups match language codes."""
 
     def find(text: str) -> Iterator[tuple[int, Fragment]]:
         for match in pattern.finditer(text):
@@ -151,7 +151,7 @@ def read_tokens(text: str, namespaces: Mapping[str, str]) -> list[Token]:
 
     Args:
         text: The XML.
-        namespaces: Prefix for token names in each namespace. The file may use other prefixes.
+        namespaces: Prefixes for token names, keyed by namespace. The file may use other prefixes.
 
     Raises:
         ZooError: The XML is damaged, or declares entities.
@@ -162,7 +162,7 @@ def read_tokens(text: str, namespaces: Mapping[str, str]) -> list[Token]:
     names: dict[str, str] = {}
 
     def refuse(*_: object) -> None:
-        raise ZooError("the XML declares entities, which can make it very large", hint="save the document again")
+        raise ZooError("the XML declares entities, which can make it very large", hint="remove the entity declarations")
 
     def record(kind: str, name: str = "") -> None:
         if name not in names:
@@ -184,7 +184,7 @@ def read_tokens(text: str, namespaces: Mapping[str, str]) -> list[Token]:
     try:
         parser.Parse(content, True)
     except expat.ExpatError as error:
-        raise ZooError(f"the XML is damaged: {error}", hint="open and save the document again") from None
+        raise ZooError(f"the XML is damaged: {error}", hint="open the document and save it again") from None
     found = [(0, "other", "", []), *found, (len(content), "other", "", [])]
     return [
         Token(kind, name, content[start:end].decode(), "".join(texts))
@@ -201,7 +201,7 @@ def children(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def element_ends(tokens: Sequence[Token]) -> list[int]:
-    """Return an index for each token: for a start tag, the index after its element, otherwise the next index."""
+    """Return the index after each token. For a start tag, return the index after the whole element."""
     ends, opened = list(range(1, len(tokens) + 1)), list[int]()
     for index, token in enumerate(tokens):
         if token.kind == "start":
@@ -214,23 +214,23 @@ def element_ends(tokens: Sequence[Token]) -> list[int]:
 
 
 def join_raw(tokens: Sequence[Token]) -> str:
-    """Return the tokens as they appear in the file."""
+    """Join tokens into a string, as they appear in the file."""
     return "".join(token.raw for token in tokens)
 
 
 def join_text(tokens: Sequence[Token]) -> str:
-    """Return the text of the tokens."""
+    """Join the text of tokens, without tags."""
     return "".join(token.text for token in tokens)
 
 
 def local_attributes(raw: str) -> dict[str, str]:
-    """Return the values of the first tag's attributes, keyed by lower-case names without prefixes."""
+    """Return the attribute values of the first tag, keyed by lower-case names without namespace prefixes."""
     tag = TAG.match(raw)
     return {each.name.rpartition(":")[2]: each.value for each in attributes(tag[0])} if tag else {}
 
 
 def code_styles(*files: str) -> frozenset[str]:
-    """Return the names of the code styles that XML files define, including all styles based on these styles."""
+    """Return the names of styles for program code that XML files define, and of all styles based on them."""
     found, style, based = list[str](), "", defaultdict[str, list[str]](list)
     for tag in (tag for text in files for tag in _STYLE_TAG.finditer(text)):
         given = local_attributes(tag[0])

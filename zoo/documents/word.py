@@ -64,12 +64,12 @@ class _Field:
 
     @property
     def hides(self) -> bool:
-        """Whether a field that begins at the current position is in a field code, or in a result that is copied."""
+        """Whether a nested field that begins at this point is part of this field's code or of a copied result."""
         return self.is_inside or self.separate < 0 or _is_computed(self.code)
 
 
 def _is_part(fragment: Fragment) -> bool:
-    """Return whether a fragment is a part of a field."""
+    """Return whether a fragment is a mark or the code of a Word field."""
     return fragment.kind is Kind.UNIT and bool(fragment.name)
 
 
@@ -186,7 +186,7 @@ def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> lis
 
 
 def _read(text: str, code: Collection[str]) -> list[Token]:
-    """Return the tokens of an XML file. White space between tags is part of the token before it.
+    """Return the tokens of an XML file. White space between tags is added to the token before it.
 
     Paragraphs and runs in a style for code have the name `_CODE`.
     """
@@ -254,7 +254,7 @@ def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
 
 
 def _child(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of a run's child."""
+    """Yield the fragments of an element in a run, such as a text or a line break."""
     name, raw = child[0].name, join_raw(child)
     if name == "w:t":
         text = join_text(child)

@@ -108,7 +108,7 @@ def read_parameters(path: Path | str) -> Parameters:
 
 
 def _with_line(known: Parameters, words: list[str]) -> Parameters | None:
-    """Set the parameter that the words of a line specify. Return None if the line is not valid."""
+    """Return `known` with the parameter that the words of a line set. None if the line is not valid."""
     match words:
         case ["DEBUG", _]:
             return known

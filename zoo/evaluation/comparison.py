@@ -171,7 +171,7 @@ def compare_models(
     if texts != sets[-1]:
         raise ZooError(
             f"the {split} sets of `{first}` and `{second}` contain different sentences",
-            hint="translate one set with both models (`zoo decode --output`); compare the files with `--references`",
+            hint="translate one set with both models (`zoo decode --output`), and compare the files (`--references`)",
         )
     outputs = [ModelOutputs(each, texts, report).texts for each in translators]
     one, other = (each.spec for each in translators)

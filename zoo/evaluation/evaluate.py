@@ -77,7 +77,7 @@ def evaluate_models(
 
 
 def _confidence_scores(outputs: ModelOutputs, model: Translator, split: Split) -> Scores:
-    """Return the calibration error of the confidence. On the dev set, also fit the calibration, and return it."""
+    """Return the calibration error of a model's confidence. On the dev set, also fit and return the calibration."""
     if model.spec.task.kind != "translation":
         return {}
     chrf = text_metric("chrf")

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specs import ZooError
+from zoo.text.language_codes import base_language
 from zoo.text.lines import read_lines
 from zoo.text.sentences import check_same_length
 
@@ -117,7 +118,7 @@ def text_metric(
         case "bleu":
             return TextMetric(_sacrebleu("BLEU", tokenize=tokenize, **bleu))
         case "paper_bleu":
-            code = _language_code(language or "")
+            code = base_language(language or "")
             compounds = "split" if code == _COMPOUND_LANGUAGE else "whole"
             return TextMetric(
                 _sacrebleu("BLEU", tokenize="none", smooth_method="none", **bleu),
@@ -158,7 +159,7 @@ def read_aligned(outputs: Path | str, references: Path | str) -> tuple[list[str]
 
 def moses_tokenizer(language: str) -> Callable[[str], str]:
     """Create a function that tokenises a sentence for the paper's BLEU, and joins the tokens with spaces."""
-    code = _language_code(language)
+    code = base_language(language)
     moses = import_module("sacremoses").MosesTokenizer(code)  # imported late: it takes half a second
 
     def tokenize(text: str) -> str:
@@ -171,8 +172,3 @@ def moses_tokenizer(language: str) -> Callable[[str], str]:
 def moses_languages() -> frozenset[str]:
     """Return the codes of the languages for which the Moses tokeniser has rules."""
     return frozenset(import_module("sacremoses.corpus").NonbreakingPrefixes().available_langs.values())
-
-
-def _language_code(language: str) -> str:
-    """Return a language code without the country or script, such as de for de-AT."""
-    return language.partition("-")[0]

@@ -1,1 +1,1 @@
-"""Modalities of features. They convert audio and image files to the vectors that a model reads (section 7)."""
+"""Feature modalities, which convert audio and image files to the vectors that a model reads (section 7)."""

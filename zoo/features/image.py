@@ -25,7 +25,7 @@ MAX_ASPECT = 512
 _MIN_DEVIATION = 1.0
 """Minimum standard deviation, in grey values, by which pixels are divided, so that noise on blank paper stays small."""
 _STEP = 257
-"""Difference between two 16-bit grey values that are neighbours in 8 bits."""
+"""Difference in 16 bits between two adjacent 8-bit grey values."""
 
 
 class Image(FeatureModality):
@@ -60,7 +60,7 @@ class Image(FeatureModality):
         return grey_pixels(grid.reshape(self.options.height, -1))
 
     def place(self, frame: int) -> str:
-        """Return the position of a patch: its first column of pixels, such as `32 px`."""
+        """Return the position of a patch, such as `32 px`: the first column of its pixels in the picture."""
         return f"{frame // self.options.rows * self.options.patch.width} px"
 
 

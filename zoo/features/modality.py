@@ -1,4 +1,4 @@
-"""Base class for modalities of features, such as audio, and functions that read lists of files.
+"""Base class for feature modalities, such as audio, and functions that read lists of files.
 
 Each modality has its own file, such as `audio.py`, and an entry in `FEATURES`. The class of its options is in
 `specs/parts.py`.
@@ -112,7 +112,7 @@ def input_name(file: str | Path | BinaryIO) -> str:
 
 
 def read_frames(content: bytes, task: Recognition) -> Frames:
-    """Read the frames of a file in memory, given its content."""
+    """Compute the frames of a file from its content in memory."""
     return cast(FeatureModality, modality_of(task)).encode(BytesIO(content))
 
 
@@ -131,7 +131,7 @@ def modality_of(task: Task) -> FeatureModality | None:
 
 
 def listed_files(file: Path) -> Iterator[str]:
-    """Yield the absolute path of each file in a list. See `absolute_path`."""
+    """Yield the absolute paths of the files that a text file lists, one per line. See `absolute_path` for errors."""
     for number, name in enumerate(read_sentences(file), start=1):
         yield absolute_path(file, number, name)
 

@@ -60,7 +60,7 @@ Samples = npt.NDArray[np.floating[Any]]
 
 
 def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the path and text of each of the first strings in a split. Synthesise strings that do not exist yet.
+    """Yield the audio file and the text of each of the first `count` strings in a split. Write missing files first.
 
     Raises:
         ZooError: espeak-ng is not installed, or fails.
@@ -74,7 +74,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
 
 
 def _speak(split: str, count: int, folder: Path, report: Report) -> None:
-    """Write the first strings of a split, in one process for each core."""
+    """Write recordings of the first `count` strings in a split to `folder`, with one process per core."""
     parts = np.linspace(0, count, cores() + 1).astype(int).tolist()
     command = [sys.executable, "-m", __name__, split]
     read, write = os.pipe()
@@ -99,7 +99,7 @@ def _random(split: str, number: int) -> np.random.Generator:
 
 
 def _digits(split: str, random: np.random.Generator) -> list[int]:
-    """Return the digits of a random string."""
+    """Choose the digits of a string at random."""
     # Without `p`, the distribution would be the same, but all strings would change.
     length = 1 + random.choice(MAX_DIGITS, p=np.full(MAX_DIGITS, 1 / MAX_DIGITS))
     digits = random.integers(10, size=length)
@@ -144,7 +144,7 @@ class Speaker:
             self._library.espeak_SetParameter(parameter, int(value), 0)
 
     def speak(self, text: str) -> Samples:
-        """Return the samples of a text, without silence at both ends."""
+        """Speak a text, and return the samples without silence at both ends."""
         self._blocks.clear()
         encoded = text.encode()
         self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 1, 0, _UTF8, None, None)
@@ -226,7 +226,7 @@ def _in_a_room(samples: Samples, rate: int, random: np.random.Generator, noises:
 
 
 def main(split: str, start: str, end: str, folder: str) -> None:
-    """Write the strings with the numbers from `start` to `end` - 1. Print a line after each string."""
+    """Write recordings of the strings with numbers `start` to `end` - 1. Print a line after each recording."""
     soundfile = import_module("soundfile")
     speaker = Speaker()
     for number in range(int(start), int(end)):

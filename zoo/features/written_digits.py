@@ -37,7 +37,7 @@ _GAPS = (-4, 4)
 
 
 def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the picture path and the text of each string in a split. Draw pictures that do not exist yet.
+    """Yield the image file and the text of each of the first `count` strings in a split. Write missing files first.
 
     Raises:
         ZooError: pillow or scikit-learn is not installed.
@@ -56,7 +56,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
 
 
 def draw_string(split: str, number: int) -> Image.Image:
-    """Draw the picture of a string. `number` is the number of the string in its split."""
+    """Draw a string of handwritten digits. `number` is the number of the string in its split."""
     from PIL import Image
 
     random = _random(split, number)

@@ -23,7 +23,7 @@ from zoo.report import size
 MIN_LIMIT = 10_000_000
 """Number of unpacked bytes that is always allowed, however small the packed file is."""
 MAX_RATIO = 200
-"""Largest allowed ratio of unpacked to packed bytes. It is about 5 for usual text. Only repeated text reaches 200."""
+"""Maximum ratio of unpacked to packed size. Usual text has a ratio of about 5. Only repeated text reaches 200."""
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _MAX_HEADER_BYTES = 1_000_000
@@ -35,7 +35,7 @@ _UNREADABLE = (
 )
 _BZIP2_MAGIC = b"BZh"
 _Target = Callable[[str], tuple[Path, Path] | None]
-"""Function that returns the final and the temporary path of a member, given its name. None: do not extract it."""
+"""Function that returns the final and the temporary path of a member, given its name. None: skip the member."""
 
 
 class DamagedArchiveError(ZooError):
@@ -71,16 +71,16 @@ def extracted(sha256: str, names: Sequence[str]) -> list[Path] | None:
 
 
 def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
-    """Extract members of a .tar, .tar.gz or .zip file. The type is recognised by the content.
+    """Extract the given members of a .tar, .tar.gz or .zip file. The file type is detected from the content.
 
-    Only these members are written. They appear after all members have been read without errors. A tar archive is read
-    to its end, so that its checksum is verified.
+    The members appear only after all of them have been read without errors. A tar archive is read to its end, so that
+    its checksum is verified.
 
     Returns:
         The paths of the members, in the order of `names`.
 
     Raises:
-        ZooError: A member is missing, the archive is damaged, or it unpacks to a size that text cannot have.
+        ZooError: A member is missing, or the archive is damaged or unpacks to an implausible size.
     """
     members = {name: _member_path(archive.sha256, name) for name in names}
     with ExitStack() as stack:
@@ -113,7 +113,7 @@ def extract_all(archive: Path, folder: Path) -> None:
 
 
 def _extract(path: Path, target: _Target) -> set[str]:
-    """Extract the members of an archive that have a target. Return the names of all files in the archive."""
+    """Extract the members for which `target` returns paths. Return the names of all files in the archive."""
     try:
         return (_extract_zip if zipfile.is_zipfile(path) else _extract_tar)(path, target)
     except _UNREADABLE as error:

@@ -92,7 +92,7 @@ def atomic_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
 
     Args:
         path: The folder to create.
-        replace: Whether to replace an existing folder. If not, only an empty folder is replaced.
+        replace: Whether to replace an existing folder that has content. An empty folder is always replaced.
 
     Raises:
         FolderExistsError: `path` has content, and `replace` is False.
@@ -156,9 +156,9 @@ def _replace_folder(partial: Path, path: Path) -> None:
 
 
 def restore_replaced(folder: Path) -> None:
-    """Restore folders that a killed process renamed before it could replace them, unless their name is in use again.
+    """Restore subfolders that a process renamed but did not replace, unless their old name is in use again.
 
-    The process may still be running on another machine. It then finds that the name is in use, and tries again.
+    The process was killed, or it is still running. A running process finds the name in use, and tries again.
     """
     with suppress(OSError):  # there is no such folder, or this user may not change it
         replaced = [(path.stat().st_mtime_ns, path) for path in folder.iterdir() if path.name.endswith(_REPLACED)]
@@ -190,7 +190,7 @@ def remove_path(path: Path) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Call `restore_replaced`, and remove temporary paths that killed processes of this machine left in a folder."""
+    """Restore replaced subfolders, and remove temporary paths that killed processes left (see `leftovers`)."""
     restore_replaced(folder)
     for path in leftovers(folder):
         with suppress(OSError):  # it belongs to another user
@@ -198,7 +198,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def leftovers(folder: Path) -> Iterator[Path]:
-    """Yield the temporary paths that killed processes of this machine left in a folder."""
+    """Yield the temporary paths that killed processes on this machine left in a folder."""
     for path in folder.iterdir() if folder.is_dir() else ():
         _, mark, writer = path.name.partition(_host_mark())
         process = writer.partition(".")[0]
@@ -239,11 +239,11 @@ def flush_to_disk(path: Path) -> None:
 
 @contextmanager
 def convert_disk_errors(path: Path, partial: Path | None = None) -> Iterator[None]:
-    """Convert errors that occur while `path` is written to ZooErrors. Other errors are raised unchanged.
+    """While the `with` block writes `path`, convert errors of the disk to ZooErrors. Raise other errors unchanged.
 
     Args:
-        path: The file or folder that is written, as the error names it.
-        partial: The temporary path to which it is written, if any.
+        path: The file or folder that the `with` block writes, for the error message.
+        partial: The temporary path to which the content is written first, if any.
     """
     try:
         yield

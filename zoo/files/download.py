@@ -1,4 +1,4 @@
-"""Download archives once, check them by SHA-256, and keep them.
+"""Download archives once, check their SHA-256, and store them for later use.
 
 `corpus.lock` records the SHA-256 of each download. Later downloads from the same address must have the same SHA-256.
 
@@ -73,7 +73,7 @@ def fetch(url: str, expected: str | None, report: Report, command: str = "the sa
 
 
 def path_of(url: str) -> Path:
-    """Return the path where the file from an address is stored. A file that the user saves there is also used."""
+    """Return the path at which the file from an address is stored. Users can also save the file there themselves."""
     return storage.archives() / f"{hashlib.sha256(url.encode()).hexdigest()[:8]}-{_file_name(url)}"
 
 
@@ -81,7 +81,7 @@ def hold(address: str, sha256: str, bytes: int) -> bool:
     """Record the SHA-256 of content that was downloaded by other means, or compare it with the recorded SHA-256.
 
     Returns:
-        Whether the SHA-256 was recorded now.
+        Whether this is the first download from the address.
 
     Raises:
         ZooError: The first download from this address had a different SHA-256.
@@ -95,8 +95,8 @@ def hold(address: str, sha256: str, bytes: int) -> bool:
 def discard_damaged(url: str, fetched: Fetched) -> None:
     """Remove a download that turned out to be damaged, so that the next call downloads it again.
 
-    If the server sent the damaged content, its SHA-256 is also forgotten. If the file changed later on this disk, the
-    recorded SHA-256 is kept.
+    If the server sent the damaged content, remove its SHA-256 from `corpus.lock` too. If the file was damaged later on
+    this disk, keep the recorded SHA-256.
     """
     with exclusive(lock_file()):
         records, actual = _records(), sha256(fetched.path)
@@ -186,7 +186,7 @@ def _accept(path: Path, url: str, expected: str | None, recorded: ManifestEntry 
     """Check the SHA-256 of a downloaded file, and record it in `corpus.lock`."""
     actual = sha256(path)
     if expected not in (None, actual):
-        hint = "compare both with the SHA-256 that its authors publish: the file or the specified `sha256` is wrong"
+        hint = "compare both with the SHA-256 that the authors publish: the file or the specified `sha256` is wrong"
         problem = f"the file from `{url}` has the SHA-256 {actual}, but {expected} is specified"
         raise ZooError(problem, hint=hint, exit_code=1)
     if expected is None:

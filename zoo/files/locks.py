@@ -14,7 +14,7 @@ from zoo.report import Report
 
 
 class FolderRemovedError(ZooError):
-    """Another process removed a folder that this process found and was about to use."""
+    """A folder that this process was about to use was removed by another process."""
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def hold_while_alive(user: object, folder: Path) -> None:
     """Mark a folder as in use for as long as the object `user` lives. Several processes may use a folder.
 
     Raises:
-        FolderRemovedError: Another process removed the folder in the meantime.
+        FolderRemovedError: The folder does not exist any more, because another process removed it.
     """
     with suppress(FileNotFoundError):
         descriptor = os.open(folder, os.O_RDONLY)

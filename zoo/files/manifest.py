@@ -31,7 +31,7 @@ Digest = Annotated[str, Field(pattern=f"^{_DIGEST}$")]
 
 @dataclass(frozen=True)
 class ManifestEntry:
-    """SHA-256 and size in bytes of a file when it was written.
+    """SHA-256 of a file and its size in bytes, recorded when the file was written.
 
     pydantic checks the limits in the annotations if an entry is a field of a JSON record.
     """
@@ -47,7 +47,7 @@ class Manifest:
     folder: Path
     entries: Mapping[str, ManifestEntry]
     identity: tuple[int, ...]
-    """Identity of the file `manifest.json` itself. It changes when the folder is replaced."""
+    """Properties of the file `manifest.json` (see `file_identity`). They change when the folder is replaced."""
 
     @property
     def is_current(self) -> bool:
@@ -88,7 +88,7 @@ class Manifest:
             _require_size(path, os.fstat(file.fileno()).st_size, entry)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file. Call this before you open the file. It raises the same errors as `path_inside`."""
+        """Return the path of a file. Raise ZooError if the path is a link that points outside the folder."""
         return path_inside(self.folder, name)
 
     def _entry(self, name: str) -> ManifestEntry:
@@ -98,7 +98,7 @@ class Manifest:
 
 
 def path_inside(folder: Path, name: str) -> Path:
-    """Return the path of a file in a published folder.
+    """Return the path of a file in a folder, after checking that the path does not lead out of the folder.
 
     Raises:
         ZooError: The path is a link that points outside the folder.
@@ -125,7 +125,7 @@ def read(folder: Path) -> Manifest:
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
-    """Return the identity of a folder's manifest. Empty if the folder has no manifest."""
+    """Return the `file_identity` of a folder's manifest. Empty if the folder has no manifest."""
     with suppress(OSError):
         return file_identity(folder / NAME)
     return ()
@@ -195,7 +195,7 @@ def sha256(path: Path) -> str:
 
 
 def file_identity(file: Path) -> tuple[int, ...]:
-    """Return properties of a file or folder that change if it is changed or replaced.
+    """Return properties of a file or folder, such as its size and inode, that differ after it was changed or replaced.
 
     Raises:
         OSError: The file does not exist.

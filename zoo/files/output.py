@@ -1,4 +1,4 @@
-"""Write to paths that the user names: regular files, devices, pipes and file descriptors."""
+"""Write output to paths that the user gives: regular files, devices, pipes and file descriptors."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _MAX_LINKS = 40  # maximum number of symbolic links to follow, as in Linux
 def open_output(path: Path) -> Iterator[TextIO]:
     """Yield a stream that writes UTF-8 text to a file. The parent folder must exist.
 
-    A regular file is written atomically: it is complete at the end, or unchanged. A symbolic link is followed and stays
-    a link. A device, a FIFO or a file descriptor (`/dev/stdout`, `/dev/fd/63`) is written to directly.
+    A regular file is written atomically: it is complete at the end, or unchanged. If the path is a
+    symbolic link, the link is kept and its target is written. Devices, FIFOs and file descriptors (`/dev/stdout`,
+    `/dev/fd/63`) are written to directly.
 
     Raises:
         ZooError: The file cannot be written.
@@ -101,7 +102,7 @@ def _direct_target(path: Path) -> Path | int | None:
 
 
 def _descriptor_number(path: Path) -> int | None:
-    """Return the file descriptor that a path such as `/dev/fd/63`, or a link to it, names. None for other paths."""
+    """Return the number of the file descriptor for `/dev/fd/63` or a link to such a path. None for other paths."""
     folders = {Path(folder).resolve() for folder in _DESCRIPTOR_FOLDERS}
     for _ in range(_MAX_LINKS):
         if path.name.isdecimal() and path.parent.resolve() in folders:

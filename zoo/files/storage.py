@@ -29,37 +29,37 @@ def home() -> Path:
 
 
 def models() -> Path:
-    """Return the local model store: one folder per published model."""
+    """Return the folder of the local model store. It has one subfolder per published model."""
     return home() / "models"
 
 
 def pulls() -> Path:
-    """Return the folder for partly downloaded models: one folder per model, named after its digest."""
+    """Return the folder for partly downloaded models. It has one subfolder per model, named after its digest."""
     return home() / "pulls"
 
 
 def registries() -> Path:
-    """Return the path of the user's list of registries, which has one address per line."""
+    """Return the path of the file that lists the user's registries, one address per line."""
     return home() / "registries.txt"
 
 
 def archives() -> Path:
-    """Return the folder for downloaded archives, their extracted members and `corpus.lock`."""
+    """Return the folder for downloaded archives, their extracted members, and their SHA-256 in `corpus.lock`."""
     return home() / "archives"
 
 
 def prepared() -> Path:
-    """Return the folder for prepared corpora: one folder per corpus, named after its fingerprint."""
+    """Return the folder for prepared corpora. It has one subfolder per corpus, named after the corpus fingerprint."""
     return home() / "prepared"
 
 
 def synthetic() -> Path:
-    """Return the folder for texts that models generate before training: one folder per text, named after its digest."""
+    """Return the folder for synthetic training texts. It has one subfolder per text, named after the text's digest."""
     return home() / "synthetic"
 
 
 def compiled() -> Path:
-    """Return the folder that caches compiled artefacts. It may be removed at any time."""
+    """Return the cache folder for compiled code and packed weights. It may be removed at any time."""
     return home() / "compiled"
 
 
@@ -69,7 +69,7 @@ def require_space(folder: Path, needed: int, purpose: str) -> None:
     Args:
         folder: A folder on the disk. It may not exist yet.
         needed: The number of bytes that will be written.
-        purpose: What the space is for, as the error message names it.
+        purpose: What needs the space, such as "the bundle". The error message begins with it.
 
     Raises:
         ZooError: Fewer than `needed` bytes are free.
@@ -100,7 +100,7 @@ def require_utf8(path: Path) -> None:
 
 
 def folder_bytes(*paths: Path) -> int:
-    """Return the total size in bytes of some files and of all files in some folders.
+    """Return the total size in bytes of the given files, and of all files in the given folders.
 
     Symbolic links are not followed. A file with several hard links counts once.
     """

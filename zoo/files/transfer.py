@@ -45,7 +45,7 @@ class _Version:
     """Version of a remote file, as the server describes it. Properties that the server does not send are None."""
 
     validator: str | None = None
-    """Strong ETag. If the server sends no ETag, the date of the last change."""
+    """Strong `ETag` header or, if the server sends none, the `Last-Modified` header."""
     total: int | None = None
     """Size in bytes."""
 
@@ -94,7 +94,7 @@ def transfer(
         url: The address.
         partial: The file to write. It is kept if the download fails, so that the next call can resume the download.
         report: Receives progress and warnings.
-        max_bytes: The largest size that is accepted. The default has no limit.
+        max_bytes: The maximum size of the file in bytes. None: no limit.
         max_failures: The number of consecutive attempts without new data after which the download fails.
 
     Raises:
@@ -226,7 +226,7 @@ def _parse_number(header: str | None) -> int | None:
 
 
 def _handle_status(error: urllib.error.HTTPError, url: str, partial: Path, offset: int, version: _Version) -> None:
-    """Handle an error status. Return normally only if it means that the file is already complete."""
+    """Raise an exception for an HTTP error. Return normally if the status means that the file is already complete."""
     message = f"{error.code} {str(error.reason)[:_QUOTED_CHARACTERS]}"
     if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and offset:
         if (error.headers.get("Content-Range") or "") == f"bytes */{offset}" and version.total in (None, offset):

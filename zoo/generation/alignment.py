@@ -49,13 +49,13 @@ class AlignedToken(NamedTuple):
 
 
 class AlignmentHead(NamedTuple):
-    """Attention head with the best alignments. The metadata of a weights file contains it as a string: `2.5.reads`."""
+    """Attention head that aligns words best. The metadata of a weights file contains it as a string: `2.5.reads`."""
 
     layer: int
     """Index of the decoder layer."""
     head: int
     reads: bool
-    """Whether the position that reads a token determines its alignment. If false, the predicting position does."""
+    """Whether tokens are aligned at the position that reads them. If false, at the position that predicts them."""
 
     def __str__(self) -> str:
         return f"{self.layer}.{self.head}.{'reads' if self.reads else 'predicts'}"
@@ -77,7 +77,7 @@ class SentencePair(NamedTuple):
     source_start: int
     """Position of the sentence in the text, in characters."""
     target_start: int
-    """Position of its translation in the translated text, in characters."""
+    """Position of the sentence's translation in the translated text, in characters."""
 
 
 def align(
@@ -164,7 +164,7 @@ def attention_batches(
 ) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
     """Yield batches of sentence pairs, with the cross-attention of each layer, keyed by layer index.
 
-    The last columns are EOS and padding.
+    The last columns of each attention matrix are for EOS and padding.
     """
     sources = preprocessor.encode_pairs_side([pair.source.text for pair in pairs], "source")
     targets = preprocessor.encode_pairs_side([pair.target.text for pair in pairs], "target")
@@ -174,7 +174,7 @@ def attention_batches(
         with torch.no_grad():
             _, weights = program.attend(stream, pad_sequences([targets[index] for index in group], program.device))
         if not (layers := layers_of(weights, "decoder", CROSS_ATTENTION)):
-            raise ZooError("this model cannot align words, because its decoder has no attention to the source")
+            raise ZooError("this model cannot align words, because its decoder does not attend to the source")
         yield [pairs[index] for index in group], layers
 
 
@@ -187,7 +187,7 @@ def _spans(tokenizer: Tokenizer, sentence: Replaced, sentence_start: int) -> lis
 def _weights_of(
     layers: dict[int, Float32[Tensor, "batch h target source"]], head: AlignmentHead | None
 ) -> Float32[np.ndarray, "batch target source"]:
-    """Return the attention of the alignment head. If it is not known, average the heads of the second-to-last layer."""
+    """Return the attention of the alignment head. If there is none, average the heads in the second-to-last layer."""
     if head is not None and head.layer in layers:
         weights = layers[head.layer][:, head.head]
         return (weights[:, 1:] if head.reads else weights[:, :-1]).numpy()
@@ -197,7 +197,7 @@ def _weights_of(
 def _aligned_tokens(
     weights: Float32[np.ndarray, "target source"], sources: Sequence[Span], targets: Sequence[Span]
 ) -> Iterator[AlignedToken]:
-    """Yield the tokens that are aligned. The columns after the source tokens are EOS and padding."""
+    """Yield the target tokens that attend mostly to source tokens. Columns after `sources` are for EOS and padding."""
     columns = [column for column, (start, end) in enumerate(sources) if start < end]
     if not columns:
         return

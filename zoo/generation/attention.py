@@ -28,7 +28,7 @@ else:
     from compiler.lazy import torch
 
 BEGIN, END = "<s>", "</s>"
-"""Strings that represent BOS and EOS among the tokens. No token of a text has one of these strings."""
+"""Strings that represent BOS and EOS in lists of tokens. No token of a text is equal to one of these strings."""
 _SELF_ATTENTION = ("self_attention", "restricted_attention")
 CROSS_ATTENTION = ("cross_attention",)
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
@@ -65,7 +65,7 @@ class Attention:
     backend: str
     precision: str
     language_tokens: tuple[int, int] = (0, 0)
-    """Numbers of language tokens at the start of `source` and of `target`."""
+    """Number of language tokens at the start of `source`, and at the start of `target`."""
     picture: npt.NDArray[np.uint8] | None = None
     """Greyscale image of a source that is not text, such as a spectrogram, [height, width], from left to right."""
 
@@ -121,7 +121,7 @@ def attend(
         raise ZooError(
             f"the text has {encoded.length:,} tokens, but attention weights can be shown for at most "
             f"{preprocessor.max_source_length:,} tokens (`decoding.max_source_length`)",
-            hint="give one sentence of the text",
+            hint="give a single sentence",
         )
     source_ids: Sequence[int] = encoded.parts[0].tokens
     target_ids: Sequence[int]
@@ -165,7 +165,7 @@ def compute_attention(
             the encoder.
         target: The translation, its token IDs, and its tokens as strings, without BOS and EOS.
         forced: Whether the caller gave the translation.
-        language_tokens: Numbers of language tokens at the start of source and target.
+        language_tokens: Number of language tokens at the start of the source, and at the start of the target.
     """
     text, source_values, source_tokens = source
     translation, target_ids, target_tokens = target
@@ -207,14 +207,14 @@ def _stack_layers(weights: Mapping[str, Tensor], stack: str, kinds: tuple[str, .
 
 
 def layers_of(weights: Mapping[str, Tensor], stack: str, kinds: Sequence[str]) -> dict[int, Tensor]:
-    """Return the attention weights on the CPU by layer index, for the given kinds of sub-layers of a stack."""
+    """Return the attention weights of a stack's sub-layers of the given kinds, on the CPU, keyed by layer index."""
     pattern = re.compile(rf"{stack}\.(\d+)\.({'|'.join(kinds)})")
     matches = {name: pattern.fullmatch(name) for name in weights}
     return {int(match[1]): weights[name].float().cpu() for name, match in matches.items() if match}
 
 
 def _words(tokens: Sequence[str], single: int) -> Iterator[slice]:
-    """Yield a slice of positions for the tokens of each word. Each of the first `single` tokens is a word by itself."""
+    """Yield the token positions of each word as a slice. Each of the first `single` tokens is a word by itself."""
     start = 0
     for position, token in enumerate(tokens):
         continues = position > single and (tokens[position - 1].endswith(SEPARATOR) or not token.startswith(SPACE))
@@ -234,7 +234,7 @@ def _join_tokens(tokens: Sequence[str]) -> str:
 
 
 def _sum(words: Sequence[slice]) -> Float[Tensor, "tokens words"]:
-    """Return the matrix for which `x @ matrix` adds up the columns of each word's tokens."""
+    """Return a matrix such that `x @ matrix` adds up the columns of each word's tokens."""
     matrix = torch.zeros(words[-1].stop, len(words))
     for number, word in enumerate(words):
         matrix[word, number] = 1.0
@@ -242,6 +242,6 @@ def _sum(words: Sequence[slice]) -> Float[Tensor, "tokens words"]:
 
 
 def _mean(words: Sequence[slice]) -> Float[Tensor, "words tokens"]:
-    """Return the matrix for which `matrix @ x` averages the rows of each word's tokens."""
+    """Return a matrix such that `matrix @ x` averages the rows of each word's tokens."""
     matrix = _sum(words).T
     return matrix / matrix.sum(1, keepdim=True)

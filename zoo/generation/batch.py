@@ -32,7 +32,7 @@ else:
 
 
 class Batch(Generic[State]):
-    """Sentences that need another decoding step, with the decoder state and the state of the constraint.
+    """Batch of unfinished sentences, with the decoder state and the state of the constraint.
 
     Attributes:
         program: The program that computes the probabilities of tokens.
@@ -78,7 +78,7 @@ class Batch(Generic[State]):
 
     @no_grad
     def step(self, min_rows: int = 0) -> list[SearchHistory]:
-        """Decode one more token of every sentence, and return the histories of the sentences that are done.
+        """Decode one more token for every sentence, and return the histories of the sentences that are done.
 
         Args:
             min_rows: Minimum number of rows per sentence after the step. Set it so that another batch can `join`.
@@ -96,7 +96,7 @@ class Batch(Generic[State]):
         return done if self.histories else done + self._report(0)
 
     def prepare_to_join(self, rows: int) -> list[SearchHistory]:
-        """Run the first step, so that a batch with `rows` rows per sentence can `join` this one.
+        """Run the first step, so that this batch can be joined to a batch with `rows` rows per sentence.
 
         Returns:
             The histories of the sentences that are done.
@@ -104,7 +104,7 @@ class Batch(Generic[State]):
         return self.step(rows)
 
     def abandon(self) -> None:
-        """Do nothing, because no other batch uses the state."""
+        """Release the batch. This does nothing, because the decoder state is not shared with other batches."""
 
     @no_grad
     def join(self, other: Batch[State]) -> Batch[State]:
@@ -125,7 +125,7 @@ class Batch(Generic[State]):
         return self
 
     def _report(self, lag: int) -> list[SearchHistory]:
-        """Add all pending steps except the last `lag` to the histories. Return the histories that are done."""
+        """Add all pending steps except the last `lag` steps to the histories. Return the histories that are done."""
         done: list[SearchHistory] = []
         while len(self._pending) > lag:
             done += self._pending.popleft().report()
@@ -181,7 +181,8 @@ class _PendingStep:
         self._tensors = tensors
 
     def reorders(self, parents: Int[Tensor, "sentences rows"]) -> bool:
-        """Return whether any row continues a different row. On a GPU, return True, because checking would block."""
+        """Return whether a row continues a row with a different index. On a GPU, return True without a check."""
+        # On a GPU, the check would wait for the GPU.
         return self.asynchronous or parents.numpy().tolist() != [list(range(parents.shape[1]))] * parents.shape[0]
 
     def report(self) -> list[SearchHistory]:
@@ -204,7 +205,7 @@ def _max_rows(histories: Sequence[SearchHistory]) -> int:
 
 
 def start_constraint(rule: Constraint, sources: Sequence[SearchInput], device: torch.device | str) -> ConstraintState:
-    """Return the state of a constraint after the prefixes. All prefixes must have the same length.
+    """Return the state of a constraint after the prefixes of the sentences, which must all have the same length.
 
     Raises:
         ZooError: The constraint forbids a prefix.

@@ -112,7 +112,7 @@ def message_if_slow(report: Report, message: str) -> Iterator[None]:
 
 _PACKED_BACKENDS = ("auto", "native")
 Build = Callable[["PackedModel | None"], "Program"]
-"""Function that builds the complete program of a model, given its packed weights, or None if they are not packed."""
+"""Function that builds a model's complete program, given the packed weights, or None if no weights are packed."""
 
 
 class PackedProgram(KernelProgram):
@@ -146,7 +146,7 @@ def packed_artefact(
 ) -> Artefact | None:
     """Return the cache entry of the packed model, or None if models are not packed with these options.
 
-    `zoo.load` describes the options.
+    See `zoo.load` for the options.
     """
     compilation = model.spec.compilation
     precision = precision or compilation.precision

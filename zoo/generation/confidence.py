@@ -40,7 +40,7 @@ _BINS = 10
 
 @dataclass(frozen=True)
 class Calibration:
-    """Coefficients of the logistic regression. The confidence never falls when the log-probability rises.
+    """Logistic regression that gives the confidence. The confidence never falls when the log-probability rises.
 
     Attributes:
         intercept: The intercept.
@@ -80,7 +80,7 @@ class Calibration:
 
     @classmethod
     def read(cls, folder: ModelFolder) -> Self | None:
-        """Read the calibration of a model. Return None if its dev set was not evaluated, or the scores are damaged."""
+        """Read the calibration of a model. Return None if there are no valid scores on the dev set."""
         try:
             calibration = cls(**folder.known_scores["dev"][CALIBRATION_KEY])
             is_valid = all(abs(number) <= _MAX_NUMBER for number in astuple(calibration))  # false for NaN
@@ -114,7 +114,7 @@ def _features(source: str, translation: str, log_probability: float) -> tuple[fl
 def _logistic_regression(
     columns: Float64[np.ndarray, "sentences features"], good: Bool[np.ndarray, " sentences"]
 ) -> Float64[np.ndarray, " features"]:
-    """Return the coefficients that maximise the likelihood.
+    """Return the coefficients of the logistic regression that maximise the likelihood.
 
     The targets are slightly above 0 and below 1 (Platt 1999), so that there is a maximum even if all translations are
     good. A bound replaces the Hessian (Böhning and Lindsay 1988), so that each step improves the likelihood.

@@ -120,7 +120,7 @@ class GenerationConfig(Decoding):
             raise ZooError(f"`{error['loc'][0]}` is {quote(error['input'])}; it should be {message}") from None
         if config.search == "beam" and config.n_best > config.beam:
             raise ZooError(
-                f"`n_best` is {config.n_best}, but a beam of {config.beam} cannot find more than {config.beam}",
+                f"`n_best` is {config.n_best}, but a beam of {config.beam} finds at most {config.beam} hypotheses",
                 hint=f"set the beam to {config.n_best}, or `n_best` to at most {config.beam}",
             )
         unused = ("beam",) if config.search == "sample" else ("temperature", "top_k", "top_p", "seed")

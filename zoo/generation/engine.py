@@ -290,7 +290,7 @@ class _Worker(Generic[State]):
                     batch.abandon()
 
     def _fail_all(self, error: BaseException | None) -> None:
-        """End all requests with an error. None: the engine is closed."""
+        """End all running requests with this error. None: report that the engine is closed."""
         for members in self._running.values():
             for request in members.values():
                 self._queue.fail(request, error or closed_error())
@@ -326,7 +326,7 @@ os.register_at_fork(after_in_child=_replace_queues)
 
 
 def notify_if_cancelled(future: Future[Any]) -> None:
-    """Wake the threads that wait for a future in `concurrent.futures.wait` if it was cancelled."""
+    """If a future was cancelled, wake the threads that wait for the future in `concurrent.futures.wait`."""
     if future.cancelled():
         future.set_running_or_notify_cancel()
 

@@ -61,7 +61,7 @@ class Ensemble:
         return tuple(program.rewind(own, counts) for program, own in zip(self.programs, state, strict=True))
 
     def select(self, state: States, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> States:
-        """Return the states of the given sentences. New rows continue the rows `parents` of their sentence."""
+        """Return the states of the given sentences. `parents` gives the row that each new row continues."""
         return tuple(p.select(own, sentences, parents) for p, own in zip(self.programs, state, strict=True))
 
     def join(self, first: States, second: States) -> States:
@@ -81,9 +81,9 @@ class Ensemble:
 
 
 def check_compatible(translators: Sequence[Translator]) -> None:
-    """Raise ZooError if there is no translator, or if the translators have different vocabularies or devices."""
+    """Check that there is a translator, and that all have the same vocabulary and device. Raise ZooError otherwise."""
     if not translators:
-        raise ZooError("an ensemble needs at least one model", hint="give the name of a model")
+        raise ZooError("an ensemble needs at least one model", hint="give the name of at least one model")
     first = translators[0]
     for other in translators[1:]:
         if first.vocabulary is not other.vocabulary and first.vocabulary.digest != other.vocabulary.digest:

@@ -47,7 +47,7 @@ class Selection(NamedTuple):
     live: Int[Tensor, "sentences rows"]
     """Indices of the candidates that become the rows of the next step."""
     live_totals: Float32[Tensor, "sentences rows"]
-    """Log-probability of each of these rows, or -inf if the row has ended."""
+    """Log-probability of each row of the next step, or -inf if the row has ended."""
 
 
 class StepRecord(NamedTuple):
@@ -75,9 +75,9 @@ class FinishedHypothesis(NamedTuple):
     total: float
     """Log-probability."""
     step: int
-    """Index of the step."""
+    """Index of the step that finished the hypothesis."""
     candidate: int
-    """Index of the candidate in the step."""
+    """Index of the finished candidate in this step."""
 
 
 class SearchHistory:

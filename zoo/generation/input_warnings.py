@@ -81,7 +81,7 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
         self._longest[is_split] = max(self._longest.get(is_split, text), text, key=lambda each: each.length)
 
     def count_unkept(self, text: EncodedText | SearchInput, translation: Translation) -> None:
-        """Count a translation if it lacks numbers, links or the like of its text, or has added numbers."""
+        """Count a translation if it lacks numbers, links or the like from its source, or adds numbers."""
         if translation.unkept:
             self._unkept += 1
             if len(self._examples) < _MAX_EXAMPLES:
@@ -95,7 +95,7 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
             self._report.warn(
                 f"{self._long:,} of {self._texts:,} {preprocessor.label}s are longer than any source in training "
                 f"({self._longest_in_training:,} {preprocessor.length_unit}), and {self._describe_longest(False)}; "
-                f"they are {preprocessor.treatment} whole, but quality may be lower{preprocessor.advice}"
+                f"they are {preprocessor.treatment} as a whole, but quality may be lower{preprocessor.advice}"
             )
         if self._split:
             self._report.warn(
@@ -118,8 +118,8 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
             )
         if self._unkept:
             self._report.warn(
-                f"{self._unkept:,} of {self._texts:,} translations lack numbers, links or the like of their texts, or "
-                f"have added numbers ({'; '.join(self._examples)}); check these translations"
+                f"{self._unkept:,} of {self._texts:,} translations lack numbers, links or the like from their source, "
+                f"or add numbers ({'; '.join(self._examples)}); check these translations"
             )
 
     def _describe_longest(self, is_split: bool) -> str:

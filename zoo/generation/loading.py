@@ -50,8 +50,8 @@ class PromptPreprocessor(Preprocessor):
             ZooError: A prefix is given, or the prompt is too long or has characters that the model cannot generate.
         """
         if prefix.strip():
-            problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model continues the text"
-            raise ZooError(problem, hint="omit prefixes, and write the beginning of the output as the text")
+            problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model accepts no prefixes"
+            raise ZooError(problem, hint="omit the prefix, and write the beginning of the output as the text")
         prompt = self._encode_prefix(text, index)
         limit = self.max_source_length
         if len(prompt) > limit:
@@ -88,11 +88,11 @@ class LanguageModel(Translator):
         return self.hypotheses(prompts, n_best=n_best, **options)
 
     def score(self, texts: Iterable[str], *, max_batch_tokens: int | None = None) -> list[float]:  # type: ignore[override]
-        """Return the natural log-probability of each text, with EOS.
+        """Return the natural log-probability of each text, including its EOS token.
 
         Args:
             texts: The texts. Each text is a single line.
-            max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the default.
+            max_batch_tokens: Maximum number of tokens in a batch, counting padding. None for the default.
         """
         return [score.log_probability for score in self.score_tokens(texts, max_batch_tokens=max_batch_tokens)]
 

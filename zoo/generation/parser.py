@@ -52,7 +52,7 @@ class ParserPreprocessor(Preprocessor):
         if cast(Parsing, self.spec.task).constrained and length and max_length < needed:
             raise ZooError(
                 f"the tree of {name} needs at least {needed:,} tokens, but may have at most {max_length:,}",
-                hint="raise `decoding.extra_length` in the model's spec (learned positions also set a maximum)",
+                hint="raise `decoding.extra_length` in the model's spec (learned positions also limit the length)",
             )
         word_tokens = cast(TreeTokenizer, self.vocabulary.target).word_ids(map(escape_brackets, words))
         part = SearchInput(index, {"source": tokens}, max_length, (), text, word_tokens)
@@ -160,7 +160,7 @@ class Parser(Translator):
     def to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
     ) -> list[Translation]:
-        """Add the tree, as text, to the hypotheses of a sentence."""
+        """Add the tree, as text, to each hypothesis of a sentence."""
         words = list(map(escape_brackets, split_words(source.text)))
         return [replace(each, text=str(self.symbols.to_tree(each.tokens, words))) for each in hypotheses]
 
@@ -178,11 +178,11 @@ def _unescape_words(text: str) -> str:
 
 
 def _tree_over(text: str, bracketed: str) -> Tree:
-    """Return a bracketed tree, simplified. Raise ZooError if its words differ from the words of the sentence."""
+    """Read and simplify a bracketed tree. Raise ZooError if its words differ from the words of the sentence."""
     tree = simplify(read_tree(bracketed))
     if split_words(" ".join(tree.leaves())) != split_words(text):
         raise ZooError(
             f"the words of the tree {excerpt(bracketed)} differ from the words of the sentence {excerpt(text)}",
-            hint="line n of the trees must be the tree of line n of the sentences",
+            hint="give the trees in the same order as the sentences, one tree per sentence",
         )
     return tree

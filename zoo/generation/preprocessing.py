@@ -144,7 +144,7 @@ class Preprocessor:
             yield index, [translation]
 
     def join(self, source: SearchInput, translations: list[Translation]) -> list[Translation]:
-        """Store the translations of a part of a text. When all parts are finished, return the text's translations.
+        """Store the translations of one part of a text. When all parts are finished, return the text's translations.
 
         Args:
             source: The part, or a text that is translated as a whole.
@@ -226,7 +226,7 @@ class Preprocessor:
         )
 
     def source_language(self, text: str) -> str:
-        """Return the caller's source language. If it is unknown, guess it among the model's languages."""
+        """Return the request's source language. If it is unknown, guess it from the text and the model's languages."""
         own = self.languages
         if own.source != UNKNOWN or self.spec.languages is None:
             return own.source
@@ -249,7 +249,7 @@ class Preprocessor:
             raise ZooError(
                 f"prefix {index + 1:,} ({excerpt(prefix)}) has {units(self.vocabulary, 'target')} that the model "
                 f"cannot generate: {unknown}",
-                hint="remove them; a model trained with `vocabulary.byte_fallback: true` can generate any character",
+                hint="remove them from the prefix, or train a model with `vocabulary.byte_fallback: true`",
             )
         if suppressed := [token for token in dict.fromkeys(forced) if token in self.spec.decoding.suppressed_tokens]:
             tokens = ", ".join(map(repr, self.vocabulary.token_strings(suppressed)))
@@ -348,7 +348,7 @@ class Preprocessor:
     def _require_positions(self, length: int, text: str, side: Side) -> None:
         if self.positions is not None and length > self.positions:
             raise ZooError(
-                f"the {side} {excerpt(text)} needs {length:,} positions, but the model has learned "
+                f"the {side} {excerpt(text)} needs {length:,} positions, but the model has "
                 f"{self.positions:,} (`architecture.positions.rows`)",
                 hint="split the line into sentences, or train with `positions: {kind: sinusoidal}`",
             )

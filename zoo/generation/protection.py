@@ -39,9 +39,10 @@ _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
 
 
 class _Plan(NamedTuple):
-    """Parts of a sentence: strings to copy, and fragments to translate. Without parts, a repair is not possible."""
+    """Plan for translating a sentence again. It has no parts if the translation cannot be repaired."""
 
     parts: Sequence[SearchInput | str]
+    """Fragments to translate, and strings to copy between them, in order."""
     proxies: Mapping[str, str] = {}
     """Spellings of spans, keyed by the ordinary numbers that stand for the spans while the sentence is translated."""
 
@@ -266,7 +267,7 @@ def _is_apart(span: Span, text: str) -> bool:
 
 
 def _is_probable(repaired: Translation, first: Translation) -> bool:
-    """Return whether a repaired translation is probable enough. Only repairs of months and weekdays can fail this."""
+    """Return whether a repaired translation is probable enough. Only repairs of months or weekdays can fail."""
     before, after = (each.log_probability / (len(each.tokens) + 1) for each in (first, repaired))
     return after > before - _NAME_COST or not _lacks_only_names(first)
 
@@ -287,7 +288,7 @@ def _join(
     Args:
         source: The sentence.
         parts: Strings to copy, and fragments with their translations.
-        proxies: Spellings that replace numbers in the translation (see `_Plan.proxies`).
+        proxies: Spellings that replace the stand-in numbers in the translation (see `_Plan.proxies`).
         calibration: Calibration of the confidence in the translation, if the model has one.
     """
     text = ""

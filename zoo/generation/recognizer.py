@@ -93,7 +93,7 @@ class Recognizer(Translator):
     """Model that writes the text in audio files or images. Its methods take file paths instead of texts.
 
     Attributes:
-        modality: Modality of the files.
+        modality: Modality of the files, such as audio.
     """
 
     verb = "recognise"
@@ -109,7 +109,7 @@ class Recognizer(Translator):
         return super().translate(_names(texts), **options)
 
     def score(self, sources: Any, targets: Any, **options: Any) -> Any:
-        """Return the log-probability of the text of one or more files (see `Translator.score`)."""
+        """Return the log-probability of each target as the text in its source file (see `Translator.score`)."""
         return super().score(_names(sources), targets, **options)
 
     def transcribe(
@@ -208,7 +208,7 @@ class Recognizer(Translator):
         values = preprocessor.search_input(frames, text).streams["source"]
         positions = -(-len(frames) // preprocessor.stride)
         if positions > _MAX_ATTENTION_POSITIONS:
-            problem = f"`{text}` has {positions:,} positions; attention is limited to {_MAX_ATTENTION_POSITIONS:,}"
+            problem = f"`{text}` has {positions:,} positions, but attention allows at most {_MAX_ATTENTION_POSITIONS:,}"
             raise ZooError(problem, hint="split the file into shorter files")
         if translation is None:
             best = self.recognize([frames], target=target)[0][0]
@@ -233,5 +233,5 @@ class Recognizer(Translator):
 
 
 def _names(files: Any) -> Any:
-    """Return one path, or several, as strings."""
+    """Convert one path, or several paths, to strings."""
     return fspath(files) if isinstance(files, str | PathLike) else map(fspath, files)

@@ -26,11 +26,11 @@ _DIGIT = re.compile(r"<0x3[0-9]>|^(?!<0x..>$|▁&#\d+;$).*\d")
 """Pattern of tokens with a digit. Bytes that are not digits, and characters that Moses escapes, do not match."""
 _MARKS = tuple("([{<„“«‚‘\"'$€£¥/–-")
 _AFTER_SPACE, _AFTER_MARK = 0, 1
-"""Nodes at which a span begins: as a new word, or directly after one of the marks."""
+"""Root nodes of the trie: for spans that begin a new word, and for spans directly after a mark such as `(`."""
 
 
 class SpanConstraint:
-    """Constraint that makes every output contain the spans in `SearchInput.required`, and no other digit or symbol.
+    """Constraint that makes each output contain the spans in `SearchInput.required`, and no other digit or copy symbol.
 
     A span may have any of its spellings. If its first tokens are only letters, they may also belong to another word.
     After a token with other characters, the span must be completed. EOS is allowed after all spans, and at the maximum

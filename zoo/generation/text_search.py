@@ -60,7 +60,7 @@ class TextSearch:
     preprocessor_class: type[Preprocessor] = Preprocessor
     """The class of the preprocessor. Subclasses of `Preprocessor` do not split or protect texts."""
     _engine: Engine | None = None
-    """The engine that all calls without limits of their own share. It is created in the first of these calls."""
+    """The engine that calls share if they use the default batch size and workers. The first such call creates it."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class TextSearch:
         self.backend = ""
         self.constraint: Constraint | None = None
         self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
-        """Repair constraints, keyed by target language tokens."""
+        """Constraints for repairing translations, keyed by target language tokens."""
         self.shortlist: Shortlist | None = None
         self.calibration: Calibration | None = None
 
@@ -227,7 +227,7 @@ class TextSearch:
         return config.model_copy(update={"max_batch_tokens": self._limited(config.max_batch_tokens, config.rows)})
 
     def _require_shortlist(self) -> None:
-        """Raise ZooError if the model has no shortlist, or if the program cannot use it."""
+        """Check that the model has a shortlist, and that the program can use shortlists. Raise ZooError otherwise."""
         hint = "or turn the shortlist off with `--no-shortlist` (in Python: `shortlist=False`)"
         if not issubclass(type(self.program), ShortlistDecoder):
             name = f"the `{self.backend}` backend" if self.backend else "this program"
@@ -244,7 +244,7 @@ class TextSearch:
         return min(max_batch_tokens, MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device))
 
     def _engine_for(self, config: GenerationConfig) -> Engine:
-        """Return the translator's engine, or a new engine if the call has another batch size or number of workers."""
+        """Return the translator's engine, or a new engine if the call has a different batch size or worker count."""
         decoding, limits = self.spec.decoding, (config.workers, config.max_batch_tokens)
         is_own = limits == (decoding.workers, self._limited(self.max_batch_tokens, decoding.beam))
         if is_own and self._engine is not None:
@@ -314,7 +314,7 @@ class TextSearch:
         return self.preprocessor_class(*arguments, split=split and translates, protect=protect and translates)
 
     def span_constraint(self, target_tokens: tuple[int, ...]) -> SpanConstraint:
-        """Return the constraint of repairs for a target language. Sentences with the same constraint share batches.
+        """Return the constraint for repairing translations to a language. Sentences with one constraint share batches.
 
         Args:
             target_tokens: The language tokens with which translations begin.
@@ -327,7 +327,7 @@ class TextSearch:
     def to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
     ) -> list[Translation]:
-        """Add the text and the confidence to the hypotheses of a sentence, which `preprocessor` has read."""
+        """Add the text and the confidence to each hypothesis. `preprocessor` must have encoded the sentence."""
         languages = preprocessor.languages
         translations: list[Translation] = []
         for each in hypotheses:

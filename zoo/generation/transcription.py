@@ -48,7 +48,7 @@ class Transcript:
 
     @classmethod
     def of(cls, windows: Sequence[Window], results: Iterable[Translation], duration: float) -> Self:
-        """Join the recognised windows of a recording into a transcript. Do not repeat words in overlapping windows."""
+        """Join the recognised windows of a recording into a transcript. Remove words repeated where windows overlap."""
         segments = list[Segment]()
         for window, result in zip(windows, results, strict=True):
             start, text = window.start, result.text
@@ -127,8 +127,8 @@ def join_overlap(first: str, second: str) -> tuple[str, str]:
     """Remove the repeated words at the boundary between the texts of two overlapping windows.
 
     The texts meet at the longest sequence of words that occurs at the end of the first and at the start of the second
-    text. A sequence is ignored if joining the texts there would remove more than twice as many other words. If no
-    sequence is left, return both texts unchanged.
+    text. A sequence of n words is ignored if joining the texts there would remove more than 2n other words. If
+    no sequence is left, return both texts unchanged.
     """
     left, right = first.split(), second.split()
     end, start = left[-_JOINED_WORDS:], right[:_JOINED_WORDS]

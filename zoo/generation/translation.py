@@ -119,7 +119,7 @@ class Translation:
     def joined(
         cls, text: str, translations: Sequence[Translation], parts: tuple[tuple[str, str], ...] = ()
     ) -> Translation:
-        """Join several translations into one translation with this text. The scores are added up."""
+        """Join several translations into one translation with the given text. The scores are added up."""
         score = sum(each.score for each in translations)
         log_probability = sum(each.log_probability for each in translations)
         tokens = tuple(token for each in translations for token in each.tokens)

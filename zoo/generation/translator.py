@@ -197,10 +197,10 @@ class Translator(TextSearch):
         report: Report | None = None,
         first: int = 1,
     ) -> list[TokenScores]:
-        """Return the log-probability of each token in given translations.
+        """Return the log-probability of each token of the given translations.
 
         Args:
-            *texts: The texts of each stream: the sources and their translations.
+            *texts: The sources, and then their translations.
             source: Language code of the sources (see `LanguageOptions`).
             target: Language code of the translations.
             max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the translator's default.

@@ -40,8 +40,8 @@ from zoo.report import Report
 from zoo.version import __version__
 
 _NOT_IN_ONNX = {"restricted_attention", "ssru", "lstm"}
-"""Sub-layers that an exported encoder cannot contain, because `is_exportable` is false for their operations."""
-_ONNX_NOTE = "`zoo plan --code` shows the inputs and outputs of `decode_step.onnx`; the caller implements the search"
+"""Encoder sub-layers that cannot be exported to ONNX, because `is_exportable` is false for their operations."""
+_ONNX_NOTE = "your program must run the search with `decode_step.onnx`: `zoo plan --code` shows its inputs and outputs"
 _TOLERANCE = 1e-3
 _COPY_SYMBOLS_NOTE = (
     "the model was trained with copy symbols (`vocabulary.copy_symbols`) in place of numbers and links; the caller "
@@ -66,7 +66,7 @@ class OnnxExport(ExportFormat):
         """
         if kinds := {each.kind for each in bundle.spec.architecture.encoder} & _NOT_IN_ONNX:
             problem = f"cannot export this model to ONNX: its encoder contains {min(kinds)} sub-layers"
-            hint = "no format supports such encoders: translate with `zoo decode`, or serve the model with `zoo serve`"
+            hint = "no export format supports this: translate with `zoo decode`, or serve the model with `zoo serve`"
             raise ZooError(problem, hint=hint)
         _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
         write_models(order, folder)
@@ -75,9 +75,9 @@ class OnnxExport(ExportFormat):
         return [_ONNX_NOTE]
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Run the exported encoder and decoder step in onnxruntime, and compare them with the compiler's interpreter.
+        """Run the encoder and the decoding step in onnxruntime. Compare the results with the compiler's interpreter.
 
-        All inputs are random tokens. Return None if onnxruntime is not installed.
+        Use random tokens as inputs. Return None if onnxruntime is not installed.
         """
         if find_spec("onnxruntime") is None:
             return None
@@ -162,7 +162,7 @@ def _require_same_when_read(bundle: Bundle, format: ExportFormat, reader: Import
     require_same_architecture(bundle.spec.architecture, imported.spec.architecture, format.name, format.may_differ)
     ours, theirs = bundle.vocabulary, imported.vocabulary
     if ours.source_suffix != theirs.source_suffix:
-        raise cannot_export(format.name, "either only this format or only the model adds EOS to each source")
+        raise cannot_export(format.name, "the model and this format differ in whether sources end with EOS")
     changed = [name for name, tensor in bundle.tensors.items() if not _has(imported.tensors.get(name), tensor)]
     for name in imported.tensors.keys() - bundle.tensors.keys():
         tensor = imported.tensors[name]
@@ -176,7 +176,7 @@ def _require_same_when_read(bundle: Bundle, format: ExportFormat, reader: Import
 
 
 def _names(side: Any, size: int) -> list[str]:
-    """Return the names of tokens. Language tokens such as `>>de<<` may have a leading space after an import."""
+    """Return token names to compare, without the space that an import puts before language tokens (`>>de<<`)."""
     return [foreign_name(name) for name in side.token_strings(range(size))]
 
 

@@ -116,7 +116,7 @@ def _find_checkpoint(path: Path) -> Path | None:
 
 
 def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
-    """Return the names of the source and target language, which are part of the file names of the dictionaries."""
+    """Return the source and target language as in the dictionaries' file names, such as `de` in `dict.de.txt`."""
     source, target = options.any("source_lang"), options.any("target_lang")
     if isinstance(source, str) and isinstance(target, str) and source and target:
         return source, target
@@ -146,7 +146,7 @@ def _text(options: Settings, request: ImportRequest) -> ModelText:
         hint = "to pass texts that are already split, add `--tokenizer space`"
         raise options.error("bpe", "is a tokenisation method that zoo does not support", hint)
     if bpe in _CODES and options.text("bpe_separator", SEPARATOR) != SEPARATOR:
-        raise options.error("bpe_separator", f"is not supported: zoo writes BPE codes with `{SEPARATOR}`")
+        raise options.error("bpe_separator", f"is not supported: zoo marks subwords with `{SEPARATOR}`")
     source, target = request.languages or (None, None)
     languages = options.any("moses_source_lang") or source, options.any("moses_target_lang") or target
     return ModelText(
@@ -263,7 +263,7 @@ def _flat_options(options: Mapping[str, Any], where: str) -> Settings:
 
 
 def _architecture_fields(options: Settings) -> dict[str, Any]:
-    """Return the fields of `architecture`. Raise ZooError for an option that zoo does not support."""
+    """Convert options to fields of `architecture`. Raise ZooError if zoo does not support an option."""
     options.require_known("fairseq")
     fields = read_settings(options, _SETTINGS)
     d_model, h = fields["d_model"], fields["h"]
@@ -294,7 +294,7 @@ def _name_or_value(value: Any) -> Any:
 
 
 def _fields_of_tensors(source: ForeignTensors, options: Settings) -> dict[str, Any]:
-    """Infer fields of `architecture` from the tensors. Truncate learned positions of both stacks to the shorter length.
+    """Infer fields of `architecture` from the tensors. Truncate encoder and decoder positions to equal length.
 
     Raises:
         ZooError: The position embeddings are missing.

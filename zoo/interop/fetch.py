@@ -178,7 +178,7 @@ def _model_path(card: ModelCard, number: int, source: Path) -> Path:
         return folder
     path = folder / card.files[number]
     if not path.is_file():
-        problem = f"`{card.source}` has no file `{card.files[number]}`, which the card of `{card.name}` names"
+        problem = f"the card of `{card.name}` lists `{card.files[number]}`, but `{card.source}` has no such file"
         raise ZooError(problem, hint=f"correct `files` in a copy of the card in `{storage.home() / 'catalogue'}`")
     return path
 

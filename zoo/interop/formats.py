@@ -23,7 +23,7 @@ from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
 
 PositionConvention = Literal["marian", "transformers"]
-"""Toolkit that trained a MarianMTModel. It determines the formula of the sinusoidal positions."""
+"""Toolkit that trained a MarianMTModel. Each toolkit has its own formula for sinusoidal positions."""
 UNKNOWN_LANGUAGES = ("und", "und")
 """Language codes for a model whose files do not contain its languages. `und` is ISO 639 for "undetermined"."""
 _LANGUAGE_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}([-_][A-Za-z0-9]+)*")
@@ -45,7 +45,7 @@ class ImportRequest:
     """User options for importing a model from another toolkit."""
 
     name: str = ""
-    """Name of the model in the local model store and its spec. If empty, `import_model` derives it from the files."""
+    """Name of the model in the model store and in its spec. If empty, `import_model` derives it from the files."""
     languages: tuple[str, str] | None = None
     """Codes of the source and target language. If None, use the codes in the files, or else `UNKNOWN_LANGUAGES`."""
     positions: PositionConvention | None = None
@@ -126,7 +126,7 @@ class ExportFormat(Protocol):
     """Fields of `architecture` that may have a different value in the exported model."""
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the import format that reads the exported model with identical tensors, or None if there is none."""
+        """Return the import format that reads identical tensors from the exported model, or None if no format can."""
         return None
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
@@ -187,7 +187,7 @@ def imported_spec(
     vocabulary: ImportedVocabulary | None,
     decoding: Mapping[str, Any],
 ) -> Spec:
-    """Return the spec of an imported model. It has no corpus files.
+    """Return the spec of an imported model. The spec lists no corpus files.
 
     Args:
         request: The name and the languages of the model.
@@ -224,7 +224,7 @@ def _without_markup(text: str) -> str:
 
 
 def search_fields(beam: int, extra_length: int, alpha: float = 1.0) -> dict[str, Any]:
-    """Return the fields of `decoding` for a search that divides scores by length^alpha.
+    """Return the `decoding` section of a spec whose search divides scores by length^alpha.
 
     Args:
         beam: The beam size.
@@ -274,7 +274,7 @@ def require_same_architecture(
 def _fields(a: Architecture) -> Iterator[tuple[str, str, Any]]:
     """Yield the key, the name in the spec, and the value of each field of an architecture.
 
-    If a sub-layer's option is null, the name and value of the architecture's field are used.
+    If a sub-layer's option is null, yield the name and value of the architecture's field instead.
     """
     options = {name for side in SIDES for sublayer in getattr(a, side) for name in type(sublayer).model_fields}
     for name in type(a).model_fields:

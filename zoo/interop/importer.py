@@ -78,7 +78,7 @@ class ImportOptions(ImportRequest):
     licence: str | None = None
     """Licence of the model, used if its files contain no model card that specifies the licence."""
     require: Callable[[Path], None] | None = None
-    """Function that checks the imported model in a folder before it is stored. It raises ZooError to reject it."""
+    """Function that checks the imported model's folder before it is stored. Raises ZooError to reject the model."""
 
 
 def import_model(source: str, options: ImportOptions, report: Report) -> Path:
@@ -179,7 +179,7 @@ def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> Im
         reason = next(iter(str(error).splitlines()), "")
         kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
         problem = f"`{path}` is not a valid {format.name} model: {kind}{reason}"[:_MAX_MESSAGE]
-        hint = "restore it from its source; if the original toolkit can open it, please report this with the file"
+        hint = "restore the files from their source; if the original toolkit can open the model, please report this"
         raise ZooError(problem, hint=hint, exit_code=1) from error
 
 
@@ -230,15 +230,15 @@ def hub_page(source: str) -> str:
 
 
 def download_from_hub(source: str, report: Report, otherwise: str = "give a folder on this computer") -> Path:
-    """Download the files that an import needs into the cache of `huggingface_hub`.
+    """Download a model from the Hugging Face Hub, except files that an import does not need.
 
     Args:
         source: `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`.
         report: Receives the progress.
-        otherwise: What the user can do if the download is not possible, for error hints.
+        otherwise: What the user can do instead if the download fails, for error hints.
 
     Returns:
-        The folder with the files.
+        The folder with the files, in the cache of `huggingface_hub`.
 
     Raises:
         ZooError: The name is invalid, ZOO_OFFLINE is set, `huggingface_hub` is not installed, or the download fails.
@@ -275,7 +275,7 @@ def _needed(files: list[str]) -> list[str]:
 
 
 def licence_of_card(folder: Path) -> str | None:
-    """Return the licence in the model card of a folder, such as `apache-2.0`, or None if there is none.
+    """Return the licence that a folder's model card specifies, such as `apache-2.0`. Return None if it is missing.
 
     Model cards on the Hub begin with YAML front matter, which contains a line such as `license: apache-2.0`.
     """

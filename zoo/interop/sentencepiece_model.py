@@ -115,7 +115,7 @@ class SentencePieceModel:
             raise ZooError(f"`{self.file}` {problem}")
 
     def names(self, *types: TokenType) -> list[str]:
-        """Return the names of all tokens with these types, in the order of their IDs. By default, all types count."""
+        """Return the names of all tokens with these types, in the order of their IDs. Without types, return all."""
         return [entry.name for entry in self.entries if not types or entry.type in types]
 
     def id(self, name: str) -> int | None:
@@ -204,7 +204,7 @@ def is_language_token(name: str) -> bool:
 
 
 def foreign_name(name: str) -> str:
-    """Return the name of a token without the space before language tokens, which only zoo's tokenizers have."""
+    """Return a token's name in other toolkits: language tokens lose the leading space that zoo's tokenizers add."""
     bare = name.removeprefix(SPACE)
     return bare if is_language_token(bare) else name
 

@@ -1,4 +1,4 @@
-"""Settings and tensors of other toolkits' models, and tables that describe both for reading and writing.
+"""Tables that convert other toolkits' settings and tensors to zoo's settings and tensors, and back.
 
 Import and export use the same tables. A settings table maps the keys of a settings file to fields of `architecture`. A
 tensor table maps the other toolkit's tensor names to zoo's names. A setting is known if a table or another caller has
@@ -48,7 +48,7 @@ class Settings:
         """Keys that were read or ignored."""
 
     def integer(self, key: str, default: int | None = None, *, minimum: int = 0) -> int:
-        """Return an integer.
+        """Return the integer value of a key.
 
         Raises:
             ZooError: The value is not an integer, it is below the minimum, or it is missing and has no default.
@@ -59,7 +59,7 @@ class Settings:
         raise self.error(key, f"is not an integer of at least {minimum}")
 
     def number(self, key: str, default: float) -> float:
-        """Return a number. Raise ZooError if the value is not a number."""
+        """Return the value of a key as a float. Raise ZooError if the value is not a number."""
         value = self._value(key, default)
         try:
             return float(value)  # a YAML parser may return 1e-05 as text
@@ -67,14 +67,14 @@ class Settings:
             raise self.error(key, "is not a number") from None
 
     def boolean(self, key: str, default: bool) -> bool:
-        """Return a Boolean. Raise ZooError if the value is neither true nor false."""
+        """Return the Boolean value of a key. Raise ZooError if the value is neither true nor false."""
         value = self._value(key, default)
         if isinstance(value, bool):
             return value
         raise self.error(key, "is neither true nor false")
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Return a string. Raise ZooError if the value is not a string, or is missing and has no default."""
+        """Return the string value of a key. Raise ZooError if it is not a string, or is missing and has no default."""
         value = self._value(key, default)
         if isinstance(value, str):
             return value
@@ -93,7 +93,7 @@ class Settings:
                 raise self.error(key, "is a setting that zoo does not support")
 
     def require_known(self, *sections: str) -> None:
-        """Check the settings that sections of `known_settings.yaml` list.
+        """Check the settings that the given sections of `known_settings.yaml` list.
 
         Raises:
             ZooError: A setting has a value that zoo does not support.
@@ -108,7 +108,7 @@ class Settings:
         self.known.update(keys)
 
     def require_all_known(self) -> None:
-        """Raise ZooError if there is a key that no other method has read."""
+        """Raise ZooError if a key was neither read nor ignored, because it may change what the model computes."""
         for key in self.values:
             if key not in self.known:
                 raise self.error(key, "is an unknown setting, which may change what the model computes")
@@ -135,7 +135,7 @@ class Settings:
 
 
 def _equal(first: Any, second: Any) -> bool:
-    """Return whether two values are equal and both or neither are Booleans. In Python, True equals 1."""
+    """Return whether two values are equal. Unlike Python's `==`, treat True and 1 as different."""
     return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
 
 
@@ -147,17 +147,17 @@ class Setting(NamedTuple):
     field: str
     """Field of `architecture`, such as `norm.epsilon`. If it contains `{side}`, there is one field for each side."""
     default: Any
-    """Value if the key is missing. Its type is the type of the setting. `int` means that an integer is required."""
+    """Default value. Its type is the type of the setting. `int` means that an integer is required."""
     names: Mapping[str, str] | None = None
-    """The other toolkit's values, mapped to zoo's values. If several have the same meaning, the first is written."""
+    """The other toolkit's values, mapped to zoo's values. If several have the same meaning, export the first."""
 
     def keys(self) -> dict[str, str]:
-        """Return the key for each side. If there is only one key, its side is the empty string."""
+        """Return the keys by side (`encoder`, `decoder`). If the sides share one key, its side is the empty string."""
         sides = SIDES if _SIDE in self.key else ("",)
         return {side: self.key.replace(_SIDE, side) for side in sides}
 
     def read(self, settings: Settings) -> Iterator[tuple[str, Any]]:
-        """Yield the field of `architecture` and its value, or one field for each side.
+        """Yield the fields of `architecture` that the setting determines, with their values.
 
         Raises:
             ZooError: The value is invalid or not supported, or the sides have different values for a common field.
@@ -169,11 +169,11 @@ class Setting(NamedTuple):
         first, *others = values.values()
         for key, other in zip([*self.keys().values()][1:], others, strict=True):
             if other != first:
-                raise settings.error(key, f"differs from the encoder's value `{first}`, but both must be equal")
+                raise settings.error(key, f"differs from the encoder's value `{first}`, but the values must be equal")
         yield self.field, first
 
     def written(self, a: Any) -> Iterator[tuple[str, Any]]:
-        """Yield each key with its value. Yield nothing if the object `a` does not have the field."""
+        """Yield the other toolkit's keys with the value of the field in `a`. Yield nothing if `a` lacks the field."""
         for side, key in self.keys().items():
             value: Any = a
             for name in self.field.replace(_SIDE, side).split("."):
@@ -194,7 +194,7 @@ class Setting(NamedTuple):
 
 
 def read_settings(settings: Settings, table: Iterable[Setting]) -> dict[str, Any]:
-    """Return the fields of `architecture` that a table describes. Raises the same errors as `Setting.read`."""
+    """Convert the settings in a table to fields of `architecture`. Raise the same errors as `Setting.read`."""
     fields: dict[str, Any] = {}
     for setting in table:
         for path, value in setting.read(settings):
@@ -207,7 +207,7 @@ def read_settings(settings: Settings, table: Iterable[Setting]) -> dict[str, Any
 
 
 def written_settings(a: Any, table: Iterable[Setting]) -> dict[str, Any]:
-    """Return the other toolkit's settings that a table describes. This is the inverse of `read_settings`.
+    """Convert fields of `architecture` to the other toolkit's settings. This is the inverse of `read_settings`.
 
     Args:
         a: An architecture, or another object with the fields as attributes.
@@ -242,7 +242,7 @@ NamedTensors = Iterator[tuple[str, Tensor]]
 def read_tensors(
     source: ForeignTensors, table: Iterable[TensorRow], *, optional_biases: bool = False
 ) -> dict[str, Tensor]:
-    """Remove the tensors that a table describes from `source`. Return them with zoo's names as keys.
+    """Remove the tensors in a table from `source`, and return the tensors with zoo's names and layout.
 
     Args:
         source: The tensors of the other toolkit's model.
@@ -290,10 +290,10 @@ class Layout:
     names: Mapping[str, str]
     """Names in the other toolkit, keyed by the end of zoo's name, such as `self_attention.query`.
 
-    A matrix and its bias share an entry. The gain and the bias of a norm also share an entry. If the names of both
-    stacks differ, the key begins with the stack (`encoder.feed_forward.w1`). In the values, `{side}` stands for the
-    stack, `{number}` for the layer, `{next}` for the layer counted from 1, `{index}` for the sub-layer, and `{tensor}`
-    for a word of `words`. Tensors without an entry are omitted.
+    A matrix and its bias share an entry. The gain and the bias of a norm also share an entry. If encoder and
+    decoder have different names, the key begins with the stack (`encoder.feed_forward.w1`). In the values, `{side}`
+    stands for the stack, `{number}` for the layer, `{next}` for the layer counted from 1, `{index}` for the sub-layer,
+    and `{tensor}` for a word of `words`. Tensors without an entry are omitted.
     """
     words: tuple[str, str, str, str] = ("weight", "bias", "weight", "bias")
     """Words for a matrix, its bias, the gain of a norm, and the bias of a norm."""
@@ -329,7 +329,7 @@ class Layout:
 
 
 def _base(name: str) -> tuple[str, int]:
-    """Return the name of the matrix or the norm that a tensor belongs to, and the index of its word in `words`."""
+    """Split a tensor name such as `query_bias` into `query` and the index in `Layout.words` of the word for `_bias`."""
     if name in ("b1", "b2"):
         return f"w{name[1]}", _BIAS
     for ending, word in (("_gain", _GAIN), ("norm_bias", _NORM_BIAS), ("_bias", _BIAS)):
@@ -342,9 +342,9 @@ def attention_names(parts: Mapping[str, str], projections: Sequence[str], patter
     """Return the entries of `Layout.names` for attention projections.
 
     Args:
-        parts: The names of the attention sub-layers, by kind.
-        projections: The names of the projections of queries, keys, values and outputs.
-        pattern: A name with `{attention}` and `{projection}`.
+        parts: The other toolkit's names of the attention sub-layers, keyed by zoo's kind.
+        projections: The other toolkit's names of the query, key, value and output projections.
+        pattern: The pattern of the names, with the placeholders `{attention}` and `{projection}`.
     """
     ours = ("query", "key", "value", "output")
     return {

@@ -50,7 +50,7 @@ class Token:
 
 @dataclass(frozen=True)
 class TokenList:
-    """Tokens of one side of a model to import, in the order of their IDs in that model (the original IDs)."""
+    """Source or target tokens of a model to import, in the order of their IDs in that model (the original IDs)."""
 
     names: Sequence[str]
     unknown: int
@@ -58,8 +58,8 @@ class TokenList:
     end: int
     """Original ID of the end-of-sentence token."""
     start: int | None = None
-    """Original ID of the token that decoding starts with. BOS gets the row of this token, which may also be the row of
-    another special token. None for a source, or if decoding starts with zeros. BOS then gets a row of zeros."""
+    """Original ID of the token that decoding starts with. BOS gets the embedding row of this token, which may also be
+    another special token. If None (for a source, or if decoding starts with a zero vector), BOS gets a row of zeros."""
     pad: int | None = None
     """Original ID of the padding token. PAD gets a row of zeros if `pad` is None or equals `start`."""
 
@@ -176,7 +176,7 @@ class ForeignTensors:
         return tensor.float()
 
     def require_all_taken(self) -> None:
-        """Raise ZooError if a tensor was not removed."""
+        """Raise ZooError if the import did not use a tensor of the model."""
         if self.left:
             others = f" and {len(self.left) - 1} more" if len(self.left) > 1 else ""
             raise ZooError(f"`{self.file}` has the tensor {quote(min(self.left))}{others}, which zoo does not support")
@@ -207,7 +207,7 @@ class EmbeddingTables:
                 raise ZooError(f"the {side} vocabulary lists {counts}", hint=RESTORE, exit_code=1)
 
     def converted(self, source: Numbering, target: Numbering) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors in the order of zoo's token IDs, and the fields of `architecture` that describe them.
+        """Return the tensors in the order of zoo's token IDs, and the `architecture` fields that describe the tensors.
 
         zoo multiplies embeddings by sqrt(d_model) or by 1. If the original model uses a different factor, the embedding
         is rescaled and can no longer share its matrix with the output projection.
@@ -271,7 +271,7 @@ def copied(tensor: Tensor) -> Tensor:
 
 
 def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda name: None) -> Any:
-    """Load the content of a file with `weights_only=True`.
+    """Load a file written by `torch.save` with `weights_only=True`, if its pickles are safe.
 
     Args:
         file: The file.

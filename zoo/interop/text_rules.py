@@ -1,4 +1,4 @@
-"""Find the text rules of a model to import, from its files and the user's options."""
+"""Find the text rules (tokenisation, truecasing, BPE) of a model to import, from its files and the user's options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TextOptions:
     bpe_vocabulary: tuple[Path, Path] | None = None
     """Files that list the source and target subwords with their counts, for BPE with a vocabulary threshold."""
     bpe_threshold: int = 1
-    """Minimum count of a known subword in `bpe_vocabulary`."""
+    """Minimum count in `bpe_vocabulary` of the subwords that BPE may produce."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class ModelText:
     languages: tuple[str, str] | None
     """Codes of the source and target language."""
     tokenizer: str | None = None
-    """Tokeniser that the model names."""
+    """Name of the tokeniser, if the model's files contain it."""
     default_tokenizer: str | None = None
     """Tokeniser for this toolkit's models that have BPE codes but name no tokeniser."""
     needs_codes: bool = False
-    """Whether the model names BPE codes."""
+    """Whether the model requires BPE codes, according to its files."""
     codes: str | None = None
-    """Name of the file with the codes."""
+    """Name of the file with the BPE codes."""
     dash_splits: bool = True
     escape: bool = True
 
@@ -67,7 +67,7 @@ class FoundRules:
 def find_rules(
     models: Sequence[SentencePieceModel], folder: Path, options: TextOptions, text: ModelText
 ) -> FoundRules | None:
-    """Return the text rules of a model. None if it has SentencePiece models, or if the user must tokenise its text.
+    """Return the text rules of a model. Return None for SentencePiece models, or if the user passes tokenised text.
 
     Args:
         models: The SentencePiece models, which need no other rules.
@@ -127,7 +127,7 @@ def refuse_options(options: TextOptions, reason: str) -> None:
 
 
 def _find_codes(folder: Path, named: str | None) -> list[Path]:
-    """Return the files with the BPE codes of the source and the target, or an empty list. Both can be the same file."""
+    """Return the BPE code files of source and target (possibly the same file), or an empty list if there are none."""
     names = [Path(named).name, *_CODES] if named else _CODES
     for pair in [*((name, name) for name in names), _CODES_OF_SIDES]:
         files = [folder / name for name in pair]

@@ -65,7 +65,7 @@ def find_models(folder: Path) -> list[SentencePieceModel]:
     )
     if bool(source) != bool(target):
         missing = "target" if source else "source"
-        problem = f"`{folder}` has a SentencePiece model for one side, but none for the {missing}"
+        problem = f"`{folder}` has a SentencePiece model for one side, but not for the {missing}"
         raise ZooError(problem, hint=f"add the missing model as `{missing}.spm`")
     return [SentencePieceModel(file) for file in dict.fromkeys((source, target)) if file]
 

@@ -44,9 +44,9 @@ _MANY = 100_000  # characters
 _MAX_CODES = 1_000
 """Maximum number of languages in `languages.codes`. A thousand languages form almost a million language pairs."""
 EVERYDAY = "everyday"
-"""Name of the included model. It was trained on short sentences."""
+"""Name of the model that is included in the package. It was trained on short sentences."""
 _EVERYDAY_WORDS = 15
-"""If the median number of words per sentence is larger, another model is recommended."""
+"""Maximum median of words per sentence for the included model. For longer texts, another model is recommended."""
 _CARDS = Path(__file__).with_name("cards")
 _MAX_CARD_BYTES = 1_000_000
 _UNKNOWN_BYTES = 1 << 60  # models of unknown size come last
@@ -70,14 +70,14 @@ class CardLanguages(Section):
 
     @property
     def directions(self) -> list[Direction]:
-        """The language pairs as source and target codes, spelled as the model spells them."""
+        """The language pairs as (source, target), in the model's own codes."""
         if self.pairs is not None:
             return [(source, target) for source, _, target in (pair.partition("-") for pair in self.pairs.split())]
         codes = (self.codes or "").split()
         return [(source, target) for source in codes for target in codes if source != target]
 
     def direction(self, source: str, target: str) -> Direction | None:
-        """Return a language pair in the model's own codes, such as `deu_Latn` for `de`. None if it has no such pair."""
+        """Return a language pair in the model's own codes, such as `deu_Latn` for `de`. None if it is not supported."""
         if self.codes is not None:
             codes = self.codes.split()
             own_source, own_target = _same_language(source, codes), _same_language(target, codes)
@@ -118,7 +118,7 @@ class Score(Section):
 
 
 class KnownTranslation(Section):
-    """Documented translation of a sentence. The translation of the imported model is compared with it."""
+    """A sentence and its documented translation. An imported model's own translation is compared with it."""
 
     source: _Text
     target: _Text
@@ -134,12 +134,12 @@ class FactSource(Section):
 
 
 class ModelCard(Section):
-    """Card of a public model, or a pattern for many language pairs. Undocumented properties are None or empty."""
+    """Card of a public model, or of many models, one per language pair. Undocumented properties are None or empty."""
 
     name: _NamePattern
     """Name of the model. A name with `{source}` and `{target}` is a pattern: there is one model per language pair."""
     aliases: Annotated[tuple[_NamePattern, ...], Field(strict=False, max_length=20)] = ()
-    """Further names."""
+    """Other names of the model."""
     description: _ShortText
     """Description of the model, in one sentence."""
     source: _Source
@@ -180,13 +180,13 @@ class ModelCard(Section):
                 reject(field, f"`{text}` is not a valid name for a model", hint)
             if sorted(_PLACEHOLDER.findall(text)) not in ([], _LANGUAGES):
                 hint = "write both `{source}` and `{target}` once, or neither"
-                reject(field, f"`{text}` does not contain both languages once", hint)
+                reject(field, f"`{text}` does not contain `{{source}}` and `{{target}}` once each", hint)
         if set(_PLACEHOLDER.findall(self.source)) not in (set(), set(_LANGUAGES)):
             hint = "write both `{source}` and `{target}`, or neither"
-            reject("source", f"`{self.source}` does not contain both languages", hint)
+            reject("source", f"`{self.source}` does not contain both `{{source}}` and `{{target}}`", hint)
         if any(self.is_pattern != ("{" in text) for text in (self.source, *self.aliases)):
-            hint = "write the languages into the name, its aliases and the source, or into none of them"
-            reject(("name", "source"), "only some of the names and the source contain languages", hint)
+            hint = "write `{source}` and `{target}` in the name, all aliases and the source, or in none of these"
+            reject(("name", "source"), "some of the names or the source lack `{source}` and `{target}`", hint)
         if self.is_pattern and self.languages.pairs is None:
             hint = "write `languages: {pairs: en-de de-en}`"
             reject("languages", f"`{self.name}` is a pattern, but the card lists no language pairs", hint)
@@ -236,7 +236,7 @@ class ModelCard(Section):
         return f"the public model `{self.name}` ({bytes}licence: {self.short_licence or 'not documented'})"
 
     def for_pair(self, source: str, target: str) -> ModelCard:
-        """Replace `{source}` and `{target}` in this card, and return the card for one language pair."""
+        """Return the card for one language pair, with `{source}` and `{target}` in this card replaced."""
 
         def fill(text: str) -> str:
             return text.replace("{source}", source).replace("{target}", target)
@@ -260,7 +260,7 @@ def parse(text: str, file: str) -> ModelCard:
 
 
 def _same_language(code: str, codes: Sequence[str]) -> str | None:
-    """Return the code itself, or else the first code of the same language, such as `deu_Latn` for `de`."""
+    """Return `code` if `codes` contains it, or else the first code for the same language: `deu_Latn` for `de`."""
     if code in codes:
         return code
     return next((each for each in codes if base_language(each) == base_language(code)), None)

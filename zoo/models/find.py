@@ -46,7 +46,7 @@ def from_options(spec: str | None, model_name: str | None, report: Report | None
     """Return the folder of the model that `--spec` or `--model` selects.
 
     Raises:
-        ZooError: Both options or no options are given, or there is no such model.
+        ZooError: Both options or neither are given, or there is no such model.
     """
     if spec is not None and model_name is None:
         return of_spec(spec, report)
@@ -139,14 +139,14 @@ def _describe_alternative(spec: Spec) -> str:
     card = catalogue.find(spec.name)
     if card is None or card.languages.direction(source, target) is None:
         return f". `zoo list --available {source}-{target}` lists public models for these languages"
-    return f". Others trained `{card.name}`, which has a different spec: use it with `--model {card.name}`"
+    return f". The public model `{card.name}` has a different spec: use it with `--model {card.name}`"
 
 
 def model(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
     """Return the folder of a model.
 
     Raises:
-        ZooError: `models` raises an error, or the reference selects an ensemble.
+        ZooError: There is no such model, it cannot be used (see `models`), or it is an ensemble.
     """
     return _single(os.fspath(reference), models(reference, report))
 
@@ -237,11 +237,11 @@ def _stored(card: ModelCard, name: str) -> list[Path]:
 
 
 def _single(name: str, folders: Sequence[Path]) -> Path:
-    """Return the only folder. Raise ZooError for an ensemble."""
+    """Return the folder of a single model. Raise ZooError if there are several folders, as for an ensemble."""
     if len(folders) == 1:
         return folders[0]
     members = ", ".join(f"`{folder.name}`" for folder in folders)
-    hint = f"name one of {members}; `zoo decode --model {name}` and `zoo.load` use all of them"
+    hint = f"choose one of {members}; `zoo decode --model {name}` and `zoo.load` use all of them"
     raise ZooError(f"`{name}` is an ensemble of {len(folders)} models, but one model is needed here", hint=hint)
 
 
@@ -332,7 +332,7 @@ def not_published_error(reference: str | os.PathLike[str], *, in_registries: boo
 
 
 def run(reference: str | os.PathLike[str]) -> Path:
-    """Return the folder of a run, given this folder or the name of the spec that was trained.
+    """Return the folder of a run, given its path or the name of its spec.
 
     Raises:
         ZooError: There is no such run.

@@ -1,6 +1,6 @@
-"""Folder of a model, and the comparison of specs. This module does not load torch.
+"""Folders of runs and published models, and comparison of specs. This module does not load torch.
 
-The folder is either a training run or a bundle, which is the folder of a published model.
+The folder of a published model is called a bundle.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ModelFolder:
 
     @classmethod
     def default(cls, spec: Spec) -> Self:
-        """Return the default folder of a run of this spec."""
+        """Return the default run folder for a spec."""
         return cls(RUNS / spec.short_name)
 
     @property
@@ -130,15 +130,16 @@ class ModelFolder:
 
 
 Differences = Mapping[str, tuple[Any, Any]]
-"""Fields in which two specs differ: dotted name -> (value in the other spec, value in this spec)."""
+"""Fields in which two specs differ: dotted name -> the two values. See `differing_fields` for their order."""
 MODEL_SECTIONS = ("name", "architecture", "vocabulary", "corpus")
 """Sections of a spec that identify the model, as opposed to sections about training and decoding."""
 
 
 def differing_fields(spec: Spec, other: Spec) -> Differences:
-    """Return the fields in which two specs differ, among the fields that identify a model.
+    """Return the fields in which two specs of models differ, as dotted name -> (value in `other`, value in `spec`).
 
-    The `corpus.folder` field counts only if both folders exist and are different, because a corpus may have been moved.
+    Only the fields in `MODEL_SECTIONS` are compared. The `corpus.folder` field counts only if both folders exist and
+    are different, because a corpus may have been moved.
     """
     skipped = set() if _have_different_folders(spec, other) else {"corpus.folder"}
     return {

@@ -92,9 +92,9 @@ def read_weights(folder: Path) -> Weights:
 
 
 def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None], Content]) -> Content:
-    """Call a function that reads a folder.
+    """Read a model folder by calling `read`.
 
-    If another process replaces the folder during a call, call it again, so that all files belong to one version.
+    If another process replaces the folder meanwhile, call `read` again, so that all files belong to one version.
     """
     storage.require_utf8(folder)
     model = ModelFolder(folder)

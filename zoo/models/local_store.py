@@ -39,7 +39,7 @@ def write_origin(folder: Path, revision: Revision, registry: str) -> None:
 
 
 def read_origin(folder: Path) -> Origin | None:
-    """Read a published model's registry and revision. None if they are not recorded or belong to a replaced model."""
+    """Read from which registry a model was pulled, and its revision. None if the folder has no such record."""
     try:
         origin = parse_record(Origin, read_bytes(folder / ORIGIN_FILE), str(folder / ORIGIN_FILE))
     except ZooError:  # the model works without the file
@@ -59,7 +59,7 @@ def names(pattern: str = "*") -> list[str]:
 
 
 def all_folders() -> list[Path]:
-    """Return the folders of all revisions of all models in the store, sorted by name, with current versions first."""
+    """Return the folders of all revisions in the local model store, sorted by name, with current versions first."""
     store = storage.models()
     if not store.is_dir():
         return []
@@ -112,7 +112,7 @@ def find_revision(reference: Reference) -> Path | None:
             f"`{reference}` is ambiguous: two registries have different models with this number, and both are in the "
             "local model store"
         )
-        raise ZooError(problem, hint=f"name one of the folders: {choices}")
+        raise ZooError(problem, hint=f"give the path of one of the folders: {choices}")
     return matches[0] if matches else None
 
 

@@ -82,7 +82,7 @@ def find_in_registries(reference: Reference, report: Report) -> RegistryModel | 
 
 
 def describe_search(reference: Reference) -> str:
-    """List the searched registries, and their revisions of the model, for an error message."""
+    """Describe for an error message which registries were searched, and which revisions of the model they have."""
     searched = [f", `{registry.address}`{_similar(registry, reference)}" for registry in configured_registries()]
     skipped = [f" (`{address}` was not searched because of ZOO_OFFLINE)" for address in skipped_registries()]
     return "".join([*searched, *skipped])

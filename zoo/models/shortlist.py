@@ -1,4 +1,4 @@
-"""Vocabulary shortlist: for each source token, the target tokens that translations of its sentence may contain."""
+"""Vocabulary shortlists: for each source token, the target tokens that a translation may contain."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _RESTORE_HINT = "copy the file again from where you got the model, or run `zoo s
 
 
 class Shortlist:
-    """Table of the target tokens that a search may choose from, for each source token.
+    """Table that lists, for each source token, the target tokens that the search may choose.
 
-    The search for a sentence considers the target tokens that are listed for its source tokens, and the tokens that are
-    common to all sentences.
+    To translate a sentence, the search considers only the target tokens that are listed for the sentence's source
+    tokens, and the common tokens.
 
     Attributes:
         common: Target tokens for all sentences, including EOS, in ascending order.
-        offsets: Index in `tokens` at which the list of each source token begins, and finally the length of `tokens`.
+        offsets: Start index in `tokens` of each source token's list, followed by the length of `tokens`.
         tokens: The lists of target tokens for all source tokens, joined.
     """
 
@@ -51,10 +51,10 @@ class Shortlist:
         return cls(np.asarray(common, np.int32), offsets, np.concatenate([np.zeros(0, np.int32), *arrays]))
 
     def tokens_of(self, source: Iterable[int], prefix: Sequence[int] = ()) -> Int64[np.ndarray, " listed"]:
-        """Return the tokens that a translation may contain, in ascending order.
+        """Return the target tokens that the translation of a sentence may contain, in ascending order.
 
         Args:
-            source: Token IDs of the source.
+            source: Token IDs of the source sentence.
             prefix: Token IDs that the translation must start with. They are always in the list.
         """
         lists = [self.tokens[self.offsets[token] : self.offsets[token + 1]] for token in set(source)]

@@ -46,7 +46,7 @@ class Weights:
     Examples of metadata are `steps` (the training steps of the averaged checkpoints, separated by commas),
     `longest_source` (the number of tokens in the longest source sentence of the training text), and `alignment_head`
     (the attention head that aligns best, see `zoo.generation.alignment.AlignmentHead`). If `stored_type` is "int8", the
-    file contains matrices in int8, see `quantise`.
+    file contains matrices in int8 (see `quantise`).
     """
 
     tensors: Mapping[str, Tensor]
@@ -111,7 +111,7 @@ def quantise(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def dequantise(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a file, with matrices in int8 converted to float32. See `quantise`."""
+    """Convert matrices in int8 to float32, and remove their scales (see `quantise`). Other tensors are unchanged."""
     scales = {name: f"{name}{_SCALES}" for name in stored if stored[name].dtype == torch.int8}
     missing = [name for name, scale in scales.items() if scale not in stored]
     if missing:
@@ -124,7 +124,7 @@ def dequantise(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read(file: Path, manifest: Manifest | None = None) -> Weights:
-    """Read a weights file. Matrices in int8 are converted to float32, see `quantise`.
+    """Read a weights file. Matrices in int8 are converted to float32 (see `quantise`).
 
     Other tensors are memory-mapped, so the file must not be changed in place.
 

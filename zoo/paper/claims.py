@@ -127,7 +127,7 @@ def _table_claims(table: str, columns: Mapping[str, Mapping[str, Any]]) -> Itera
 
 
 def _claim(fields: Mapping[str, Any], cells: Row) -> Claim:
-    """Return a claim, given its fields in the YAML file and the cells that their texts refer to."""
+    """Create a claim from its fields in the YAML file. The table cells replace the placeholders in these fields."""
     filled: dict[str, Any] = {name: _fill(value, cells) for name, value in fields.items() if name != "own"}
     return Claim(**{**filled, "printed": parse_printed(filled.get("printed", ""))})
 

@@ -40,7 +40,7 @@ def _operations(kind: type[Operation]) -> list[Any]:
 
 
 def _agreed(values: Set[int], words: str) -> tuple[int | None, str]:
-    """Return the only element of a set, or None if it has several, and `words` with all elements."""
+    """Return the only element of a set (None if there are several), and a text: `words` followed by all elements."""
     return next(iter(values)) if len(values) == 1 else None, f"{words}: {_listed(values)}"
 
 
@@ -53,7 +53,7 @@ def layer_count(side: str) -> tuple[int | None, str]:
 
 
 def sublayer_count(side: str) -> tuple[int | None, str]:
-    """Count the sub-layers in each layer of the encoder or the decoder. Each has one norm, so count the norms."""
+    """Count the sub-layers in each layer of the encoder or the decoder, by counting their norms."""
     norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
     return _agreed({norms[name] for name in _layers(side)}, "residuals with a norm in each layer of the graph")
 
@@ -92,7 +92,7 @@ def _width(node: Node) -> int:
 
 
 def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
-    """Decide whether attention scores or embeddings are always scaled by a power of a dimension.
+    """Check whether attention scores or embeddings are always scaled by a power of a dimension.
 
     Args:
         kind: "attention" or "embedding".
@@ -106,7 +106,7 @@ def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
 
 
 def shared_matrix() -> tuple[bool, str]:
-    """Decide whether embeddings and output projection share one matrix."""
+    """Check whether embeddings and output projection share one matrix."""
     tokens = specs.load("base").vocabulary.size
     tables = {name for name, p in graph("base").parameters.items() if p.shape[0].constant == tokens}
     uses = Counter(p for n in graph("base").nodes for p in n.parameters)
@@ -169,7 +169,7 @@ def wavelength(index: str) -> tuple[float, str]:
 
 
 def wave_progression() -> tuple[bool, str]:
-    """Decide whether the ratio of successive wavelengths is constant."""
+    """Check whether the ratio of successive wavelengths is constant."""
     waves = _wavelengths()
     ratios = [after / before for before, after in pairwise(waves)]
     even = all(isclose(ratio, ratios[0], rel_tol=1e-6) for ratio in ratios)
@@ -205,7 +205,7 @@ def _wavelengths() -> list[float]:
 
 
 def dropout_places() -> tuple[bool, str]:
-    """Decide whether there is one dropout for each sub-layer and each sum of embeddings and positions."""
+    """Check whether there is one dropout for each sub-layer and each sum of embeddings and positions."""
     drops = [operation for operation in _operations(Dropout) if operation.dropout]
     norms, embeds = sum(n.operation.is_norm for n in graph("base").nodes), len(_nodes(Embedding))
     return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"
@@ -221,7 +221,7 @@ def parameters(spec: str, tokens: int | None = None) -> int:
 
 
 def vocabulary_sizes(row: str) -> range:
-    """Return the vocabulary sizes for which a row's model has the printed number of parameters, in millions."""
+    """Return the vocabulary sizes for which the model in a Table 3 row has the printed number of parameters."""
     spec, (printed,) = f"table3/{row}", CLAIMS[f"table3.{row}.parameters"].printed
     own = specs.load(spec).vocabulary.size
     per_token = parameters(spec, own + 1) - parameters(spec, own)
@@ -231,7 +231,7 @@ def vocabulary_sizes(row: str) -> range:
 
 
 def common_vocabulary_sizes() -> range:
-    """Return the vocabulary sizes for which all rows except `big` have the printed numbers of parameters.
+    """Return the vocabulary sizes for which all Table 3 models except `big` have the printed numbers of parameters.
 
     The range may be empty.
     """
@@ -241,14 +241,14 @@ def common_vocabulary_sizes() -> range:
 
 
 def parameter_count(row: str) -> tuple[float, str]:
-    """Count the parameters of a row's model in millions."""
+    """Count the parameters of the model in a Table 3 row, in millions."""
     spec, fit = f"table3/{row}", vocabulary_sizes(row)
     count, tokens = parameters(spec), specs.load(spec).vocabulary.size
     return count / 1e6, f"{count:,} with {tokens:,} tokens; {fit[0]:,} to {fit[-1]:,} tokens give the printed number"
 
 
 def one_vocabulary() -> tuple[bool, str]:
-    """Decide whether one vocabulary size gives the printed numbers of parameters of all rows except `big`."""
+    """Check whether one vocabulary size gives the printed numbers of parameters of all Table 3 models except `big`."""
     fit = common_vocabulary_sizes()
     if not fit:
         return False, "no vocabulary size gives all ten numbers"
@@ -259,7 +259,7 @@ def one_vocabulary() -> tuple[bool, str]:
 
 
 def learning_rate_formula(phase: str) -> tuple[bool, str]:
-    """Decide whether the learning rate follows the paper's formula during the warm-up ("rises") or after it ("falls").
+    """Check whether the learning rate follows the paper's formula during the warm-up ("rises") or after it ("falls").
 
     The formula is proportional to the step during the warm-up, and to step^-0.5 after it.
     """
@@ -272,7 +272,7 @@ def learning_rate_formula(phase: str) -> tuple[bool, str]:
 
 
 def learning_rate_peak() -> tuple[bool, str]:
-    """Decide whether the learning rate has the peak that the paper's formula gives."""
+    """Check that the learning rate is highest at step `warmup_steps`, as in the formula of section 5.3."""
     spec = specs.load("base")
     a, warmup = spec.architecture, spec.training.warmup_steps
     best = max(range(1, 3 * warmup), key=lambda step: learning_rate(step, spec))
@@ -290,7 +290,7 @@ _TOLERANCE = 1e-9  # printed numbers are decimal fractions
 
 
 def better(table: str, column: str, row: str, others: str, without: str = "") -> tuple[bool, str]:
-    """Decide whether all numbers of a row are better than the numbers of other rows.
+    """Check whether all numbers in one cell of a table are better than the numbers of other rows in the same column.
 
     Args:
         table: Name of the table, such as "table2".
@@ -306,33 +306,33 @@ def better(table: str, column: str, row: str, others: str, without: str = "") ->
 
 
 def difference(table: str, column: str, row: str, others: str) -> tuple[float, str]:
-    """Subtract the best number among other rows from a row's number. The arguments are the same as for `better`."""
+    """Return a row's number in a column, minus the best number of other rows. See `better` for the arguments."""
     other, cell = _best(table, column, others), ROWS[table][row][column]
     return float(cell) - float(other[column]), f"printed: {cell}, and {other[column]} of {_title(other)}"
 
 
 def similar(table: str, column: str, row: str, other: str, limit: str) -> tuple[bool, str]:
-    """Decide whether the numbers of two rows differ by at most `limit`."""
+    """Check whether the numbers of two rows differ by at most `limit`."""
     gap, words = difference(table, column, row, other)
     return abs(gap) <= float(limit) + _TOLERANCE, words
 
 
 def share_below(table: str, column: str, row: str, other: str, limit: str) -> tuple[bool, str]:
-    """Decide whether the number of a row is less than `limit` times the number of another row."""
+    """Check whether the number of a row is less than `limit` times the number of another row."""
     cell, whole = ROWS[table][row][column], ROWS[table][other]
     share = float(cell) / float(whole[column])
     return share < float(limit), f"printed: {cell}, and {whole[column]} of {_title(whole)}: a share of {share:.2f}"
 
 
 def improves(table: str, column: str, *rows: str) -> tuple[bool, str]:
-    """Decide whether the numbers of a column improve from each given row to the next."""
+    """Check whether the numbers of a column improve from each given row to the next."""
     values = [float(ROWS[table][row][column]) for row in rows]
     ordered = sorted(set(values), reverse=_sign(column) < 0)
     return values == ordered, f"printed: {', '.join(f'{value:g}' for value in values)}"
 
 
 def one_number(claim: str) -> tuple[bool, str]:
-    """Decide whether the paper prints the same number for a claim everywhere."""
+    """Check whether the paper prints the same number for a claim everywhere."""
     numbers = CLAIMS[claim].printed
     return len({number.value for number in numbers}) == 1, f"printed: {' and '.join(map(str, numbers))}"
 

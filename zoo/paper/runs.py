@@ -105,7 +105,7 @@ class Measurements:
     timings: tuple[LayerTiming, ...] = ()
 
     def of(self, spec: str) -> tuple[RunResults, ...]:
-        """Return the training runs of a shipped spec, given its short name, with or without overrides."""
+        """Return the training runs of a shipped spec, given its short name. Runs with overrides are included."""
         name = specs.load(spec).name
         return tuple(run for run in self.runs if run.spec.name == name)
 

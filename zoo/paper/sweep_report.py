@@ -199,7 +199,7 @@ def _verdict(pair: RowPair, name: str) -> Verdict | None:
 
 
 def _judgement(pair: RowPair, name: str) -> str:
-    """Return the last cell of a pair for a metric: the verdict on the paper's ordering of the two rows.
+    """Return the verdict that the table shows for a pair of rows: whether the sweep confirms the paper's ordering.
 
     If the paper gives no ordering, return "better", "worse", "within noise" or "untested (one seed)" for the second
     row. If the rows cannot be compared by the metric, return an empty string.

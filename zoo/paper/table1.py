@@ -119,19 +119,19 @@ def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
 
 
 def operations(layer: str) -> tuple[bool, str]:
-    """Decide whether the FLOPs in a layer's graph grow as Table 1's formula predicts."""
+    """Check whether the FLOPs in a layer's graph grow as Table 1's formula predicts."""
     pairs = exponents(LAYERS[layer])
     words = ", ".join(f"{name}^{graph:.2f}" for name, (graph, formula) in pairs.items() if graph or formula)
     return all(abs(graph - formula) <= TOLERANCE for graph, formula in pairs.values()), f"by the graph: {words}"
 
 
 def steps(layer: str) -> tuple[bool, str]:
-    """Decide whether a layer's graph has as many sequential operations as Table 1's formula gives."""
+    """Check whether a layer's graph has as many sequential operations as Table 1's formula gives."""
     return _same(LAYERS[layer].counted(SIZES)[0], LAYERS[layer].steps(**SIZES))
 
 
 def path(layer: str) -> tuple[bool, str]:
-    """Decide whether a layer's graph has the maximum path length that Table 1's formula gives."""
+    """Check whether a layer's graph has the maximum path length that Table 1's formula gives."""
     return _same(LAYERS[layer].counted(SIZES)[1], LAYERS[layer].path(**SIZES))
 
 

@@ -220,7 +220,7 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
 
 
 def _measured(row: str, checked: Checked, measurements: Measurements) -> str:
-    """Describe the runs of a row, or explain why they have no score. Without runs, return the training command."""
+    """Describe our runs for a Table 3 row, or why they have no score. Without runs, return a training command."""
     if measurements.of(f"table3/{row}"):
         return checked[f"table3.{row}.bleu"].because
     return f"zoo train table3/{row}" + ("" if measurements.root == RUNS else f" --run {measurements.root / row}")

@@ -1,1 +1,1 @@
-"""Cost of a spec, known before anything runs: parameters, FLOPs, memory, disk space and time."""
+"""Compute the cost of a spec before training: parameters, FLOPs, memory and disk space."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zoo.data.batches import BatchSize
 
 LENGTH = 27
-"""Default number of tokens per sentence: the length of an English sentence in newstest2014, including EOS."""
+"""Default number of tokens per sentence: the typical length of an English sentence in newstest2014, including EOS."""
 KEPT_OPTIMISERS = 2
 """Number of newest checkpoints that contain the optimiser's state. Older checkpoints contain only weights."""
 STATE_COPIES = 4
@@ -30,7 +30,7 @@ products prepared by oneDNN, and gaps between tensors of varying sizes. Measured
 _SMALLER_MODEL = "make the network or the vocabulary smaller: `zoo plan SPEC` prints the size of each layer"
 _SHARDING = "or start several processes with torchrun, which share weights, gradients and moments"
 _LOGIT_BYTES = 16
-"""Bytes per hypothesis and vocabulary entry: logits, log-probabilities, and the search for the best tokens."""
+"""Memory per hypothesis and vocabulary entry, in bytes: logits, log-probabilities, and search for the best tokens."""
 _LOGIT_SHARE = 0.5
 """Fraction of the memory that logits may fill. The rest is for weights, caches and other batches."""
 
@@ -105,7 +105,7 @@ def row_lengths(spec: Spec, parts: int) -> tuple[int, int]:
 
 
 def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1) -> None:
-    """Check that weights, gradients and moments, sharded across `processes`, fit in the memory of the device.
+    """Check that a device can hold the weights, gradients and moments of a model, sharded across `processes`.
 
     Raises:
         ZooError: The memory is too small, or the device does not exist.
@@ -116,7 +116,7 @@ def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1
 
 
 def require_memory_to_translate(spec: Spec, device: str = "auto") -> None:
-    """Check that the weights fit in the memory of the device.
+    """Check that the weights of a model fit in the memory of a device.
 
     Raises:
         ZooError: The memory is too small, or the device does not exist.

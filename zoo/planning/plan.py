@@ -38,7 +38,7 @@ class StackPositions:
 
     stack: str
     steps: int
-    """Sequential operations of a layer: length of its longest chain of operations along the sequence."""
+    """Number of sequential operations in a layer: the length of the longest chain of operations along the sequence."""
     path: int | None
     """Number of operations on the shortest path between the most distant positions. None if there is no path."""
     reach: int
@@ -179,12 +179,12 @@ def _last_step_sizes(step: Graph, beam: int, length: int) -> Mapping[str, int]:
 
 
 def _final_graphs(spec: Spec) -> Graphs:
-    """Return the graphs for training and translation after all passes. The two groups are rewritten separately."""
+    """Return the graphs for training and for translation after all compiler passes."""
     return {**graphs(spec, [Purpose.TRAIN]), **graphs(spec, TRANSLATE)}
 
 
 def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
-    """Yield the layers in order. Consecutive nodes that belong to no layer form a segment, which counts as a layer."""
+    """Yield a plan for each layer. Consecutive nodes outside of all layers form a segment, which counts as a layer."""
     seen: set[str] = set()
     for name, group in groupby(graph.nodes, key=lambda node: node.layer):
         nodes = list(group)

@@ -54,7 +54,7 @@ def card(
         limitations=_limitations(spec, vocabulary, provenance, longest_source, scores),
         notes=f"{notes.strip()}\n\n" if notes.strip() else "",
         variable=task.variable,
-        method="translate" if task.streams.get("source") == "image" else task.method,
+        method="transcribe" if task.streams.get("source") == "audio" else task.method,
         argument="" if target is None else f', target="{target}"',
         command=task.command,
         option="" if target is None else f" --to {target}",

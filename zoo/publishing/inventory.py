@@ -48,18 +48,18 @@ class ShippedSpec:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Run in the current folder.
+    """Training run below the current folder.
 
     Attributes:
         folder: Folder of the run.
-        name: Name in its spec.
+        name: Name in the run's spec.
         parameters: Number of parameters; tied matrices count once.
         step: Step of the newest checkpoint. None if the run has no checkpoints.
         steps: Number of steps of the complete training run.
         trained: Whether the run has averaged weights, which can be used and published.
-        metric: Name of the first metric of its task.
-        dev: Score on the dev set. None if it was not evaluated.
-        test: Score on the test set. None if it was not evaluated.
+        metric: Name of the first metric for the task.
+        dev: Score on the dev set. None if there is no score.
+        test: Score on the test set. None if there is no score.
     """
 
     folder: str
@@ -81,14 +81,14 @@ class PublishedModel:
         name: Name of the model.
         location: `LOCAL`, `INCLUDED`, or the address of the registry.
         origin: Where the model comes from: `RUN`, `CATALOGUE`, the address of a registry, or the source of an import.
-        revision: Number of the revision. None if it was not published to a registry.
+        revision: Number of the revision. None if the model has not been published to a registry.
         digest: SHA-256 that identifies the files of this revision.
         parameters: Number of parameters; tied matrices count once.
-        metric: Name of the first metric of its task.
-        dev: Score on the dev set. None if it was not evaluated.
-        test: Score on the test set. None if it was not evaluated.
-        licence: Licence in its spec. Empty if the publisher did not specify one.
-        description: Description in its spec.
+        metric: Name of the first metric for the task.
+        dev: Score on the dev set. None if there is no score.
+        test: Score on the test set. None if there is no score.
+        licence: Licence in the model's spec. Empty if the publisher did not specify one.
+        description: Description in the model's spec.
     """
 
     name: str
@@ -106,7 +106,7 @@ class PublishedModel:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Specs, runs and published models, in the order in which they are listed."""
+    """Specs, runs and published models, in the order in which `zoo list` prints them."""
 
     specs: tuple[ShippedSpec, ...]
     runs: tuple[RunSummary, ...]
@@ -115,7 +115,7 @@ class Inventory:
 
 @dataclass(frozen=True)
 class PublicModel:
-    """Model in the catalogue, or a pattern for the models of many language pairs.
+    """Model in the catalogue, or a name pattern for many models, one per language pair.
 
     Attributes:
         name: Name of the model. A pattern contains `{source}` and `{target}`.
@@ -123,7 +123,7 @@ class PublicModel:
         bytes: Size of the download. None if it is not documented.
         parameters: Number of parameters. None if it is not documented.
         licence: Licence. Empty if it is not documented.
-        texts: Kind of texts that it was trained on. Empty if it is not documented.
+        texts: Kind of texts that the model was trained on. Empty if it is not documented.
         stored: Origin of the model with this name in the local model store. Empty if the store has no such model.
         description: Description of the model.
     """
@@ -277,7 +277,7 @@ def _models_in(registry: Registry, report: Report) -> list[PublishedModel]:
 
 
 def _listed(summary: Summary) -> dict[str, Any]:
-    """Return the fields of a `PublishedModel` that come from its summary."""
+    """Return the fields of a `PublishedModel` that are copied from the model's summary."""
     return summary.model_dump(include={"parameters", "metric", "dev", "test", "licence", "description"})
 
 
@@ -309,7 +309,7 @@ def summarize(folder: Path) -> Summary:
 
 
 def _first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores in `scores.json` by the first metric of the model's task."""
+    """Return the name of the task's first metric, and its dev and test scores from the content of `scores.json`."""
     first, *_ = metrics_for(spec)
     return {
         "metric": first.name,

@@ -46,8 +46,7 @@ def publish(
 ) -> Path:
     """Publish a trained run in the local model store.
 
-    The bundle appears only after it is complete and verified. It replaces a model of the same name only if `replace` is
-    True.
+    The bundle, which is the folder of the published model, appears only when it is complete and verified.
 
     Args:
         run: The folder of a run, or the name of its spec.
@@ -65,7 +64,7 @@ def publish(
     report = report or Report()
     if is_published_model(run):
         problem = f"`{os.fspath(run)}` is not a run: it is already published in the local model store"
-        raise ZooError(problem, hint="to upload it to a registry, use `--to` without other options")
+        raise ZooError(problem, hint="to upload it, run `zoo publish NAME --to REGISTRY` without other options")
     source = Run(find.run(run))
     spec = source.spec
     if name is None:
@@ -126,12 +125,12 @@ def publish_bundle(
 
 def _require_unused_name(name: str, folder: Path) -> None:
     if ModelFolder(folder).published:
-        hint = "replace it with `--replace`, or keep both with `--name NAME`"
+        hint = f"use `--replace` or `--name NAME`; `zoo publish {name} --to REGISTRY` uploads the published model"
         raise ZooError(f"a published model `{name}` already exists: `{folder}`", hint=hint)
 
 
 def _complete(bundle: ModelFolder, provenance: Provenance, report: Report, scores: dict[str, Any], notes: str) -> None:
-    """Complete a bundle that contains spec, vocabulary and weights: write all other files, the manifest last."""
+    """Write the other files of a bundle that contains the spec, vocabulary and weights. Write the manifest last."""
     # An imported model may not know some characters of zoo's own sample sentences, so discard warnings about them.
     translator = open_model(bundle.folder, **EXACT, report=Report() if provenance.imported else report)
     references = reference_results.compute(translator, reference_results.translated_examples(translator))
@@ -158,7 +157,7 @@ def _require_own_name(run: Run) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Verified:
-    """Result of a verification.
+    """Result of verifying a published model.
 
     Attributes:
         files: Number of files that were checked.
@@ -183,7 +182,7 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
         report: Receives progress and warnings.
 
     Returns:
-        The numbers of checked files and sentences, and the differences from the reference results.
+        The numbers of checked files and sentences, and the largest difference from the reference log-probabilities.
 
     Raises:
         ZooError: There is no such model, a file has changed, or a log-probability differs by more than
@@ -247,10 +246,10 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report | None = No
 
 
 def require_registry(address: str) -> Registry:
-    """Return the registry at an address, if a model can be published there. Do not connect to it yet.
+    """Open the registry at an address for publishing, without connecting to it.
 
     Raises:
-        ZooError: The address is not valid, or that kind of registry is read-only.
+        ZooError: The address is not valid, or registries of that kind are read-only.
     """
     registry = open_registry(address)
     registry.require_writable_kind()
@@ -268,12 +267,12 @@ def _record_origin(folder: Path, revision: Revision, registry: Registry, report:
         try:
             write_origin(folder, revision, registry.address)
         except ZooError as error:  # the model is published, so the index must still be written
-            report.warn(f"{error.summary}; the local model store does not record that the model is `{revision.pin}`")
+            report.warn(f"{error.summary}; the local model store has no record that the model is `{revision.pin}`")
 
 
 @contextmanager
 def _snapshot(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder with a copy of a bundle's files, which does not change if the bundle is replaced."""
+    """Yield a temporary copy of a bundle's files, which does not change if the bundle is replaced."""
     with temporary_path(storage.pulls() / folder.name) as snapshot:
         snapshot.mkdir()
         for name in sorted({*manifest.read(folder).entries, *REQUIRED_FILES, manifest.NAME}):

@@ -1,4 +1,4 @@
-"""Reference log-probabilities of a bundle, with which anyone can check that the model computes the same results.
+"""Reference log-probabilities of a published model, to check that it computes the same results everywhere.
 
 `proof.safetensors` has the log-probabilities that the model assigned to a few sentence pairs when it was published. The
 check fails if the weights have changed, or if a machine or backend computes different values.
@@ -50,11 +50,11 @@ class ReferenceLogProbabilities:
     target: Int64[Tensor, "rows 1+target"]
     log_probabilities: Float32[Tensor, "rows target"]
     source: Int64[Tensor, "rows source"] | Float32[Tensor, "rows frames width"] | None = None
-    """None if the model has no encoder. Features have no padding."""
+    """Token IDs or features. None if the model has no encoder. Features have no padding."""
 
     @property
     def stream(self) -> PaddedBatch:
-        """The sources and their lengths. The lengths follow from the padding, because no source contains PAD."""
+        """The sources as a padded batch. Their lengths follow from the padding, because no text contains PAD."""
         assert self.source is not None
         if self.source.is_floating_point():
             return PaddedBatch.full(self.source)
@@ -100,11 +100,12 @@ class ReferenceLogProbabilities:
 
 @torch.no_grad()
 def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> ReferenceLogProbabilities:
-    """Compute reference log-probabilities.
+    """Compute the log-probabilities that a model assigns to examples.
 
     Args:
         translator: The model in float32 on the CPU.
-        examples: Texts of each example, one per text stream, in the default direction of the spec.
+        examples: For each example, a tuple with one text per text stream: (source, target), or (target,) if the
+            model reads no text. The language pair is the default direction of the spec.
     """
     preprocessor = translator.preprocessor(*translator.spec.default_direction)
     *sources, targets = zip(*examples, strict=True)
@@ -120,7 +121,7 @@ def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> Refe
 def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
     """Return a few fixed sentences with the model's own translations.
 
-    If the source is not text, only the sentences are returned.
+    If the model's input is not text, return the sentences without translations.
     """
     if "source" not in translator.spec.task.token_streams:
         return [(sentence,) for sentence in _SAMPLE_SENTENCES]

@@ -26,7 +26,7 @@ from zoo.training.run import Run
 
 
 class _Cache(NamedTuple):
-    """Function that returns the folder of a cache, and a pattern of the names that zoo uses in this folder."""
+    """Cache: a function that returns its folder, and a regular expression for the names that zoo uses there."""
 
     folder: Callable[[], Path]
     name_pattern: str
@@ -39,7 +39,7 @@ _CACHES = {
     "pulls": _Cache(storage.pulls, r".+@([0-9a-f]{64}|catalogue)"),
     "synthetic": _Cache(storage.synthetic, r"[0-9a-f]{16}(\.partial)?"),
 }
-"""A removed entry of a cache is created again when it is needed. Files with other names are kept."""
+"""Caches by name. A removed entry is created again when it is needed. Files with other names are kept."""
 _DEFAULT_CACHES = [name for name in _CACHES if name != "synthetic"]
 """Caches that are removed if no target is named. Generating synthetic text again takes hours or days."""
 
@@ -49,9 +49,9 @@ class RemovableItem:
     """File or folder to remove.
 
     Attributes:
-        kind: "run", "model", "leftover" of a killed process, or the name of a cache.
+        kind: "run", "model", "leftover" (temporary path of a killed process), or the name of a cache.
         path: Path of the file or folder.
-        bytes: The disk space in bytes that becomes free.
+        bytes: Disk space in bytes that the removal frees.
         inode: Inode of a published model's folder. If it has changed before the removal, another model was published
             under the same name, and that model is kept.
     """
@@ -64,7 +64,7 @@ class RemovableItem:
 
 @dataclass(frozen=True)
 class KeptItem:
-    """File or folder that was selected but is kept, and the reason."""
+    """File or folder that was selected for removal but is kept, and the reason."""
 
     path: Path
     reason: str
@@ -72,14 +72,14 @@ class KeptItem:
 
 @dataclass(frozen=True)
 class RemovalPlan:
-    """Items that will be removed or kept. `bytes` is the disk space in bytes that becomes free."""
+    """Items that will be removed or kept. `bytes` is the disk space in bytes that the removal frees."""
 
     removable: tuple[RemovableItem, ...]
     kept: tuple[KeptItem, ...]
     bytes: int
 
     def remove(self) -> list[KeptItem]:
-        """Remove the items. Return the items that were kept after all, for example because a process uses them now."""
+        """Remove the removable items. Return items that were kept, for example because a process uses them now."""
         return [kept for item in self.removable if (kept := _remove(item))]
 
 
@@ -146,7 +146,7 @@ def _pinned_folder(reference: Reference) -> list[Path]:
 
 
 def _candidates(word: str) -> Iterator[tuple[str, Path]]:
-    """Yield the kind and path of each item that a name or cache selects. Do not follow symbolic links."""
+    """Yield the kind and path of each item that a target of `zoo clean` selects. Do not follow symbolic links."""
     if word in _CACHES:
         folder = _CACHES[word].folder()
         paths = [folder] if folder.is_symlink() else sorted(folder.iterdir()) if folder.is_dir() else []

@@ -18,7 +18,8 @@ from zoo.serving.pool import PooledModel
 from zoo.serving.settings import Settings, hash_key
 
 LINE_BREAKS = re.compile(r"((?<!\s)\s*[\r\n]\s*)")
-"""The lookbehind makes the search linear, because a match can begin only at the start of a run of white space."""
+"""Line breaks with the white space around them. The lookbehind makes the search linear: a match can begin only at the
+start of white space."""
 MAX_LINES = 20_000
 """Maximum total number of lines in the texts of a request. Each line takes up some event-loop time."""
 _LONGEST_LIGATURE = 17  # a tokenizer reads U+FDFA as 18 characters, and every other character as at most 4
@@ -114,7 +115,7 @@ class Admission:
         """
         limits, options = self._limits, options or Options()
         if not texts:
-            raise ServingError(400, "there is no text")
+            raise ServingError(400, "the request has no text")
         if len(texts) > limits.texts:
             raise ServingError(413, f"the request has {len(texts):,} texts; the limit is {limits.texts:,}", "texts")
         for text in (*texts, options.prefix or ""):

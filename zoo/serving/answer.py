@@ -1,4 +1,4 @@
-"""Client calls, answers and errors, in a form that is common to all APIs."""
+"""Client calls, answers and errors, which all APIs of the server share."""
 
 from __future__ import annotations
 

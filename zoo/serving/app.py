@@ -1,4 +1,4 @@
-"""The web application with its page, the connections to clients, and the function that runs the server."""
+"""The web application with its APIs and web page, the connections to clients, and the server itself."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _SWEEP_SECONDS = 1.0
 _LOG_SECONDS = 60.0
 _MAX_HEAD_BYTES = 300_000  # some clients send the text in the query string
 KEEP_ALIVE_SECONDS = 15.0
-"""Maximum time until the headers of a request arrive, after the client has connected or after the last response."""
+"""Maximum time until the headers of a request arrive, counted from the connection or the previous response."""
 STALLED_SECONDS = 20.0
 """Maximum time until a client accepts the next part of a response."""
 SEND_BUFFER_BYTES = 128 * 1024
-"""Size of the system's buffer for a response. With a larger buffer, a slow client would seem to accept nothing."""
+"""Size of the system's buffer for a response. With a larger buffer, a slow client would seem to have stalled."""
 _STALLED_SECONDS_AT_END, _BODY_SECONDS_AT_END = 3.0, 5.0
 _MAX_CONNECTIONS, _MAX_DESCRIPTORS = 2_000, 65_536
 _OTHER_DESCRIPTORS = 200  # for models, documents and worker processes
@@ -160,7 +160,7 @@ class Connection(H11Protocol):
         super().on_response_complete()
 
     def resume_writing(self) -> None:
-        """Continue to send a response, because the client has accepted a part of it."""
+        """Resume sending a response after the client has accepted a part of it."""
         self._accepted = time.monotonic()
         super().resume_writing()
 

@@ -55,7 +55,7 @@ _RETRY_FILES_SECONDS = 60
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of translating a document: the secret of the translation in `Documents.files`, or an error message."""
+    """Result of translating a document: the secret needed to download the translation, or an error message."""
 
     secret: str = ""
     error: str = ""
@@ -88,7 +88,7 @@ class Documents:
         service.admission.before_end.append(self._end_documents)
 
     def close(self) -> None:
-        """End all processes, and remove all files."""
+        """End all worker processes, and remove all stored documents."""
         self._markup_processes.close()
         self._document_processes.close()
         self.files.close()
@@ -324,7 +324,8 @@ class TemporaryFiles:
         """
         self.remove_old()
         if sum(file.bytes for file in self._files.values()) + len(content) > MAX_STORED_BYTES:
-            raise ServingError(503, "too many documents wait to be downloaded", "files", _RETRY_FILES_SECONDS)
+            problem = "too many translated documents wait to be downloaded; try again later"
+            raise ServingError(503, problem, "files", _RETRY_FILES_SECONDS)
         secret = secrets.token_urlsafe(_NAME_BYTES)
         try:
             path = self._open_folder() / secret

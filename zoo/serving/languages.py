@@ -28,7 +28,7 @@ _ALIASES = {
 }
 _SCRIPT_LENGTH = 4
 _CERTAIN = 0.5
-"""A text whose language no model reads is rejected if the language has at least this probability.
+"""Minimum probability of a detected language at which a text is rejected because no model reads that language.
 
 Short texts rarely reach this probability.
 """
@@ -122,7 +122,7 @@ def _detected_codes() -> dict[str, str]:
 
 
 def detect(text: str) -> list[tuple[str, float]]:
-    """Return the base codes of all languages that the detector knows, with probabilities, most probable first."""
+    """Detect the language of a text. Return the base codes of all known languages with probabilities, best first."""
     found: dict[str, float] = {}
     for label, probability in detector().rank(text[:DETECTED_CHARACTERS]):
         if (code := _detected_codes().get(label)) is not None:

@@ -238,7 +238,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         """Return the log-probabilities of given translations."""
         key, texts, translations = authorize(service, request, {}), _list(body.text), _list(body.translation)
         if len(texts) != len(translations):
-            raise ServingError(400, f"there are {len(texts):,} texts and {len(translations):,} translations")
+            raise ServingError(400, f"{len(texts):,} texts need as many translations, not {len(translations):,}")
         call = Call(request, key, body.source, body.target, model=body.model)
         scores, name, revision = await service.score(call, texts, translations)
         return ScoreResult(log_probabilities=scores, model=name, revision=revision)
@@ -329,7 +329,7 @@ def _list(texts: str | list[str]) -> list[str]:
 
 
 def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
-    """Return the result for an answer. `body` is the request to translate, or None after parsing."""
+    """Return the result for an answer. `body` is the request, if the answer is a translation, and None for a tree."""
     translations = []
     for each in answer.translations:
         translated = Translated(text=each.text, score=each.score, log_probability=each.log_probability)

@@ -34,7 +34,7 @@ _BYTES_PER_WEIGHT_BYTE = 2.5
 
 The weights need additional memory because they are also packed for the kernels.
 """
-_MEMORY_HINT = "set `--max-memory` to a larger number"
+_MEMORY_HINT = "set `--max-memory` to a larger value"
 
 
 @dataclass(eq=False)
@@ -42,7 +42,7 @@ class LoadedModel:
     """Model in memory.
 
     Attributes:
-        translator: The translator. Its threads end, and its memory is freed, once nothing refers to it.
+        translator: The translator. When nothing refers to it any more, its threads end and its memory is freed.
         revision: The revision that was loaded.
         active: Number of requests that use the model.
         last_used: Time at which the last request ended.
@@ -64,7 +64,7 @@ class PooledModel:
         spec: Spec of the revision that was read last.
         loaded: The model in memory, or None.
         loading: Task that loads the model, or None.
-        failed: Revision that could not be loaded. `refresh` does not try to load it again.
+        failed: Revision that could not be loaded, or empty. `refresh` does not try to load it again.
     """
 
     name: str
@@ -131,7 +131,7 @@ class PooledModel:
 
 @dataclass(frozen=True)
 class Route:
-    """Model, and its own codes for the languages that it reads and writes. The two languages may be the same."""
+    """Model that serves a request, and its own codes for the source and target language, which may be the same."""
 
     model: PooledModel
     source: str
@@ -254,7 +254,7 @@ class ModelPool:
             work = {None: f"reads {kind}", True: "translates speech", False: "transcribes speech"}[translates]
             work += f" in {quote(source[:_SHOWN_LENGTH])}" if source else ""
             work += f" and writes {quote(target[:_SHOWN_LENGTH])}" if target else ""
-            raise ServingError(400, f"no such model {work}; `GET /v1/models` lists the models")
+            raise ServingError(400, f"no matching model {work}; `GET /v1/models` lists the models")
 
         def rank(route: Route) -> tuple[bool, bool]:
             return translates is None and route.target != route.model.spec.corpus.target, route.target != "en"
@@ -337,7 +337,7 @@ class ModelPool:
             self._unload(model)
 
     def _translators(self, name: str | None = None) -> list[PooledModel]:
-        """Return the candidates that translate text.
+        """Return the models that translate text, or only the model with this name.
 
         Other models must not receive text from clients, because the text could be the name of a file on this machine.
         """
@@ -372,7 +372,7 @@ class ModelPool:
             loaded = {name: model.loaded for name, model in self.models.items() if model.loaded}
             idle = {name: model for name, model in loaded.items() if not model.active}
             if not idle:
-                raise ServingError(503, "all models in memory are in use", "models", RELOAD_SECONDS)
+                raise ServingError(503, "all models in memory are in use; try again later", "models", RELOAD_SECONDS)
             self._unload(self.models[min(idle, key=lambda name: idle[name].last_used)])
 
     def _unload(self, model: PooledModel) -> None:

@@ -1,4 +1,4 @@
-"""Requests: limits that apply to all endpoints, and parameters from JSON, forms and query strings."""
+"""Limit requests to all endpoints, and read their parameters from JSON, forms and query strings."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Guard:
         """
         hosts, name = self.service.settings.hosts, _PORT.sub("", Headers(scope=scope).get("host", "")).lower()
         if hosts and name not in hosts and not _ADDRESS.fullmatch(name):
-            return ServingError(421, f"the server does not accept the name {quote(name)}; see `--allow-host`", "host")
+            return ServingError(421, f"the host name {quote(name)} is not allowed (`zoo serve --allow-host`)", "host")
         path, key = scope["path"], header_key(scope)
         can_be_in_body = not path.startswith("/v1/") and path != DOCUMENTS[1]
         try:

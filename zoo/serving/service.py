@@ -353,7 +353,7 @@ def _score(translator: Translator, sources: Sequence[str], targets: Sequence[str
 
 
 def _chunks(sources: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """Yield chunks that take less than about a second, so that other requests can also use the thread."""
+    """Split texts into chunks that take less than about a second, so that other requests can also use the thread."""
     start = characters = 0
     for index, (source, target) in enumerate(zip(sources, targets, strict=True)):
         characters += len(source) + len(target)
@@ -394,7 +394,7 @@ def readable_errors() -> Iterator[None]:
             raise ServingError(400, error.summary) from None
         frames = "".join(traceback.format_tb(error.__traceback__))  # the message may contain the client's text
         LOG.error("the model cannot be used\n%s", frames)
-        raise ServingError(503, "the model cannot be used now", "load", RELOAD_SECONDS) from None
+        raise ServingError(503, "the model cannot be used now; try again later", "load", RELOAD_SECONDS) from None
 
 
 def _join(sources: Sequence[str], lines: Sequence[Sequence[Translation]], gaps: Sequence[str]) -> list[Translation]:

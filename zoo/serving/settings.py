@@ -33,7 +33,7 @@ class Limits:
         texts: Maximum number of texts in a request.
         beam: Maximum beam size, and maximum number of translations per text.
         queued_texts: Maximum number of texts that wait or are being translated, over all requests.
-        queued_characters: Maximum total number of characters in these texts.
+        queued_characters: Maximum total number of characters in the queued texts.
         wait_seconds: Maximum time until the translation of a request begins. A request that would probably wait longer
             is rejected with status 429.
         requests: Maximum number of requests that are open at the same time.
@@ -74,7 +74,7 @@ class Keys(dict[str, int | None]):
         self._file, self._version = file, _version(file)
         super().__init__(keys or {} if file is None else read_keys(file) if file.exists() else {})
         if file is not None and not self:
-            hint = f"create one with `zoo serve --new-key NAME --keys {file}`"
+            hint = f"create a key with `zoo serve --new-key NAME --keys {file}`"
             raise ZooError(f"`{file}` does not exist or contains no API keys", hint=hint)
         self.needed = bool(self)
 

@@ -27,7 +27,7 @@ _INSTRUCTIONS = (
     *("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8", "sha_ni"),
     *("asimd", "asimddp", "bf16", "i8mm", "sve", "sve2", "sha2"),
 )
-"""Instruction sets that matter for speed, keyed by their names in Linux."""
+"""Instruction sets that matter for speed, by the names that Linux gives them."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ProcessorInfo:
     matrix_library: str
     """Default library for float32 matrix products."""
     bfloat16: float
-    """Measured speed of a large bfloat16 product, divided by its speed in float32. If below 1, bfloat16 is emulated."""
+    """Speed of a large matrix product in bfloat16, divided by its speed in float32. Below 1, bfloat16 is emulated."""
     compiler: str | None
     """C++ compiler that backends use, and its version. None if no compiler was found."""
 
@@ -61,7 +61,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class BackendStatus:
-    """Backend of the compiler, and whether this machine can use it."""
+    """Compiler backend, and whether this machine can use it."""
 
     name: str
     summary: str
@@ -71,7 +71,7 @@ class BackendStatus:
 
 @dataclass(frozen=True)
 class StorageFolder:
-    """Folder in which zoo stores files. `contents` describes them, such as "published models"."""
+    """Folder in which zoo stores files. `contents` describes the files, such as "published models"."""
 
     contents: str
     folder: str
@@ -98,7 +98,7 @@ class Diagnosis:
 
 
 def diagnosis() -> Diagnosis:
-    """Examine this machine, and return its properties. Nothing is changed."""
+    """Examine this machine for `zoo doctor`, without changing anything."""
     return Diagnosis(
         versions=dict(_versions()),
         processor=_processor(),

@@ -30,7 +30,7 @@ MEMORY_ERRORS = (MemoryError, RuntimeError)
 
 _MESSAGES = ("not enough memory", "can't allocate memory", "out of memory")
 _USABLE_SHARE = 0.9
-"""Fraction of a device's memory that an estimate may fill."""
+"""Maximum fraction of a device's memory for which `fits_memory` returns true."""
 
 
 @cache
@@ -96,7 +96,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def available_memory(device: torch.device | str) -> int:
     """Return the memory that this process may use on a device, in bytes.
 
-    Processes that torchrun started on one machine share its memory equally. A GPU belongs to one process.
+    Processes that torchrun started on one machine share its memory equally. Each process has its own GPU.
     """
     if _is_gpu(device):
         return int(torch.cuda.get_device_properties(device).total_memory)

@@ -92,7 +92,7 @@ def matrix_peak(device: torch.device, precision: str) -> float:
         precision: "float32" or "bfloat16".
 
     Returns:
-        FLOPs per second of the fastest product within a fifth of a second.
+        The highest speed in FLOPs per second. At least three products are measured, for a fifth of a second or longer.
     """
     dtype = getattr(torch, precision)
     size = 8192 if device.type == "cuda" else 1024
@@ -109,5 +109,5 @@ def matrix_peak(device: torch.device, precision: str) -> float:
 
 
 def bfloat16_speed() -> float:
-    """Return this processor's speed in bfloat16 divided by its speed in float32. If below 1, bfloat16 is emulated."""
+    """Return this processor's speed in bfloat16, divided by its speed in float32. Below 1, bfloat16 is emulated."""
     return matrix_peak(_CPU, "bfloat16") / matrix_peak(_CPU, "float32")

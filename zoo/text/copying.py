@@ -42,7 +42,7 @@ _DOTTED = frozenset({"tr", "az"})
 
 
 class Replaced(NamedTuple):
-    """Text with copy symbols."""
+    """Text in which copy symbols replace spans, such as numbers and links."""
 
     text: str
     spans: Mapping[str, Span] = {}
@@ -64,11 +64,13 @@ def copy_symbols(count: int) -> tuple[str, ...]:
 def replace_spans(
     text: str, symbols: Sequence[str], source: str, target: str, is_rare: Callable[[str], bool] = never
 ) -> Replaced:
-    """Replace the first spans of a sentence with copy symbols. If the sentence is in capitals, use sentence case.
+    """Replace spans in a sentence, such as numbers and links, with copy symbols.
+
+    If the sentence is in capitals, convert it to sentence case.
 
     Args:
         text: The sentence.
-        symbols: The copy symbols of the vocabulary. Their number limits the number of replaced spans.
+        symbols: The copy symbols of the vocabulary, which limit how many spans are replaced.
         source: Language code of the sentence.
         target: Language code of the translation, for the spellings of spans.
         is_rare: Function that returns whether a word is rare. Rare names are copied, like listed names and names after
@@ -142,7 +144,7 @@ def replace_in_pair(
     is_rare: Callable[[str], bool] = never,
     first: int = 0,
 ) -> tuple[Replaced, Replaced]:
-    """Replace matching spans in a sentence and its translation with the same copy symbols.
+    """Replace matching spans, such as numbers, in a sentence and its translation with the same copy symbols.
 
     Args:
         source: The sentence.
@@ -213,16 +215,16 @@ def has_symbol(text: str) -> bool:
 def _copied(
     text: str, spans: Iterable[Span], source: str, target: str, is_rare: Callable[[str], bool] = never
 ) -> list[Span]:
-    """Return the spans of a text that symbols may replace, and then the names.
+    """Return the spans of a text that copy symbols may replace: numbers, links and the like, followed by names.
 
-    Months, weekdays, and small numbers that may become words are translated.
+    Months, weekdays, and small numbers are left out, because the translation may need them as words.
     """
     copied = [span for span in spans if not span.is_name and (span.small < 0 or span.unit or span.minutes)]
     return _joined(copied, find_names(text, source, target, is_rare))
 
 
 def _joined(spans: Sequence[Span], names: Iterable[Span]) -> list[Span]:
-    """Return spans, and then names. Names that are parts of spans, such as "Smith" in a link, are left out."""
+    """Append names to spans. Names inside a span, such as "Smith" in a link, are left out."""
     apart = (each for each in names if not any(each.start < span.end and span.start < each.end for span in spans))
     return [*spans, *apart]
 

@@ -83,7 +83,7 @@ def detector() -> LanguageIdentifier:
 
 
 def guess_language(text: str, codes: Collection[str], default: str) -> str:
-    """Return the most probable language of a text among `codes`. If the detector knows none of them, return `default`.
+    """Return the code in `codes` of the language that a text is most probably written in.
 
     Args:
         text: The text.

@@ -34,7 +34,7 @@ class LanguagePair:
     target_tokens: tuple[int, ...] = ()
 
     def tokens_of(self, stream: str) -> tuple[int, ...]:
-        """Return the language tokens that precede a stream, such as `source`."""
+        """Return the language tokens at the beginning of a stream (`source` or `target`)."""
         return self.source_tokens if stream == "source" else self.target_tokens
 
     @classmethod
@@ -77,7 +77,7 @@ def _ids(tokenizer: Tokenizer, languages: Languages, code: str | None) -> tuple[
     token = languages.token_of(code)
     id = tokenizer.id_of(token)
     if id is None:
-        hint = "correct `languages` in the model's spec, or learn a vocabulary with this spec"
+        hint = "correct `languages` in the model's spec, or learn a new vocabulary with this spec"
         raise ZooError(f"the vocabulary has no token `{token}` for the language `{code}`", hint=hint)
     if tokenizer.model.is_control(id):
         return (id,)
@@ -91,8 +91,8 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     If the model has only two languages, the user need only give one of them. If the model does not read a token for the
     source language, the user need not give the source language.
 
-    A recogniser writes the target language of the spec's corpus by default. If only the language of the files is given,
-    the recogniser writes a language that it was trained to write for files in that language.
+    A recognition model writes the target language of the spec's corpus by default. If only the language of the
+    files is given, the model writes a language that it was trained to write for files in that language.
 
     Args:
         spec: Spec of the model.
@@ -151,7 +151,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
 
 
 def _direction_of_files(spec: Spec, source: str | None, target: str | None, learned: Sequence[Direction]) -> Direction:
-    """Return the language of a recogniser's input files, and the language of the text that it writes.
+    """Return the language of a recognition model's input files, and the language of the text that it writes.
 
     A language that is not given comes from the spec's corpus. If the model has not learned the resulting language pair,
     the language comes from a pair that the model has learned.

@@ -16,7 +16,7 @@ from specs import Task, Vocabulary
 
 
 class Modality(ABC):
-    """Modality of a stream, with everything that it has learned, such as its tokens.
+    """Modality of a stream, with everything that was learned from the training data, such as tokens.
 
     Raw data is a string, such as a line of text or a tree in brackets. Values are token IDs. Batches add BOS and EOS,
     and pad with PAD. Each value takes one position in a batch.
@@ -36,7 +36,7 @@ class Modality(ABC):
     @staticmethod
     @abstractmethod
     def read(path: Path) -> Iterator[str]:
-        """Yield the raw data of the examples in a file."""
+        """Yield the raw data of each example in a file."""
 
     @classmethod
     @abstractmethod
@@ -48,7 +48,7 @@ class Modality(ABC):
         Args:
             lines: Raw data of the examples.
             section: Settings of the vocabulary, including its sizes.
-            stream: Name of the stream, such as `source`. It determines the size.
+            stream: Name of the stream, such as `source`. It determines which size in `section` applies.
             language_tokens: Tokens to add for languages. Text is never encoded as these tokens, even if it contains
                 their names.
             task: Task of the model, which may have further settings. None: translation.
@@ -61,10 +61,10 @@ class Modality(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Return the values of an example. Raise ZooError if the example cannot be encoded."""
+        """Convert the raw data of an example to values. Raise ZooError if it cannot be encoded."""
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the values of each example."""
+        """Convert the raw data of each example to values."""
         return list(map(self.encode, texts))
 
     @abstractmethod
@@ -76,7 +76,7 @@ class Modality(ABC):
         """Return the token of each ID as a string, for display."""
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
-        """Sample different values for the same example (subword regularisation). By default, return `ids`."""
+        """Sample different values for the same example (subword regularisation). By default, return `ids` unchanged."""
         return ids
 
     @property

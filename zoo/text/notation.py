@@ -171,12 +171,12 @@ class Notation:
 
     @cached_property
     def spoken_forms(self) -> dict[str, int]:
-        """The same, keyed by the words in lower case."""
+        """The minutes after midnight or noon of each time in words, keyed by the words in lower case."""
         return {words.casefold(): minutes for words, minutes in self.spoken_minutes.items()}
 
     @property
     def hours(self) -> str:
-        """Pattern of the words after full hours that do not specify the half of the day."""
+        """Pattern of the words after full hours that do not distinguish a.m. from p.m., such as "Uhr"."""
         return "|".join(pattern for kind, pattern in self.clock.items() if kind in ("either", "day"))
 
     def in_number(self, forms: list[str], reading: str) -> str:
@@ -209,9 +209,9 @@ def notation_of(code: str) -> Notation:
 def listed_names() -> frozenset[str]:
     """Return the names of people, places and firms in `names.txt`.
 
-    English, German, French and Spanish write them in the same way. They are never ordinary words, not even German
-    nouns. Given names of one or two tokens in the vocabulary of `everyday` are left out, unless they are also surnames
-    or places: models know most of them, and a copy symbol hides whether a name is a woman's or a man's.
+    They are spelled the same in English, German, French and Spanish. They are never ordinary words, not even German
+    nouns. Given names of one or two tokens in the vocabulary of the model `everyday` are left out, unless they are also
+    surnames or places: models know most of them, and a copy symbol would hide the gender of the name.
     """
     return frozenset((_FOLDER / "names.txt").read_text("utf-8").split())
 

@@ -61,10 +61,10 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
 
     @classmethod
     def read(cls, model: bytes) -> Self | None:
-        """Return the rules at the beginning of a model file, or None if there are none.
+        """Return the text rules at the beginning of a model file, or None if the file has no rules.
 
         Raises:
-            ValueError: The field is damaged.
+            ValueError: The rules are damaged.
         """
         if (content := _first_field(model, TEXT_RULES)) is None:
             return None
@@ -73,7 +73,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         return rules
 
     def prepended_to(self, model: bytes) -> bytes:
-        """Add these rules at the beginning of a model file. Return its new content."""
+        """Return the content of a model file with these rules at the beginning."""
         return encode_bytes(TEXT_RULES, self.model_dump_json(exclude_defaults=True).encode()) + model
 
     def split(self, text: str) -> list[str]:
@@ -142,7 +142,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
 
     @cached_property
     def _cases(self) -> tuple[dict[str, str], frozenset[str]] | None:
-        """The most frequent form of each lower-cased word, and all forms."""
+        """The most frequent form of each word, keyed by the word in lower case, and the set of all forms."""
         if self.cases is None:
             return None
         lines = [line.split() for line in self.cases.split("\n")]
@@ -165,14 +165,14 @@ class AddedTokens:
 
     @classmethod
     def read(cls, model: bytes, size: int) -> Self | None:
-        """Return the added tokens at the beginning of a model file, or None if there are none.
+        """Return the added tokens at the beginning of a model file, or None if the file has no added tokens.
 
         Args:
             model: Content of the model file.
             size: Number of tokens in the model.
 
         Raises:
-            ValueError: The field is damaged.
+            ValueError: The added tokens are damaged.
         """
         if (content := _first_field(model, ADDED_TOKENS)) is None:
             return None
@@ -184,7 +184,7 @@ class AddedTokens:
         return cls(ids)
 
     def prepended_to(self, model: bytes) -> bytes:
-        """Add these tokens at the beginning of a model file. Return its new content."""
+        """Return the content of a model file with these added tokens at the beginning."""
         content = json.dumps(self.ids, ensure_ascii=False).encode()
         return encode_bytes(ADDED_TOKENS, content) + model
 

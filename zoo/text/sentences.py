@@ -66,7 +66,7 @@ def check_text(text: object, number: int, label: str) -> None:
 
 
 def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> tuple[list[str], list[str]]:
-    """Check sources and targets as `checked_texts` does. Return both as lists.
+    """Check sources and targets as `checked_texts` does. Return a list of sources and a list of targets.
 
     Args:
         sources: Source sentences.

@@ -77,7 +77,7 @@ HALF_DAY = 720
 
 
 class Patterns:
-    """Compiled patterns of a language."""
+    """Compiled regular expressions that find the spans in a text of one language."""
 
     def __init__(self, notation: Notation) -> None:
         months = [_or_in_capitals(names) for names in notation.months]
@@ -134,7 +134,7 @@ class Patterns:
 
 
 def _or_in_capitals(names: str, before: str = "") -> str:
-    """Add the names with capitals to a pattern of names. The pattern `before` must precede these."""
+    """Add capitalised and upper-case names to a pattern of names. These match only after the pattern `before`."""
     capitals = [each for name in names.split("|") for each in (name.capitalize(), name.upper())]
     return "|".join([names, *(before + each for each in capitals)])
 
@@ -145,7 +145,7 @@ def _ignoring_case(pattern: str) -> re.Pattern[str]:
 
 @cache
 def patterns_of(code: str) -> Patterns:
-    """Compile the patterns of a language. All languages without a table share the patterns of the code ""."""
+    """Compile the patterns for a language code. All languages without a table share those for the empty code, ""."""
     return Patterns(notation_of(code))
 
 

@@ -80,7 +80,7 @@ class Differences(NamedTuple):
 
 
 def find_spans(text: str, source: str, target: str = "") -> list[Span]:
-    """Return the spans of a text, in order.
+    """Return the spans of a text that a translation must keep, such as numbers and links, in order.
 
     Args:
         text: The text.
@@ -91,7 +91,7 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
 
 
 def find_names(text: str, source: str, target: str, is_rare: Callable[[str], bool] = never) -> list[Span]:
-    """Return the words of names as spans. If a language has no table, there are none.
+    """Find the words in a text that belong to names. If a language has no notation table, return an empty list.
 
     Names are words after titles such as "Mr", the names in `names.txt`, and rare words with a capital within a
     sentence. In German, all nouns have a capital, so rare words do not count as names.
@@ -194,7 +194,7 @@ def match_spans(
 
 
 def _units(text: str, notation: Notation) -> set[str]:
-    """Return the units of all symbols and words in a text."""
+    """Return the units that a text contains as symbols or words, such as `km`."""
     forms = notation.unit_forms | notation.unclear_forms
     return {forms.get(form.casefold(), "") for form in patterns_of(notation.code).unit.findall(text)}
 
@@ -280,7 +280,7 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
 
 
 def _date(match: re.Match[str], source: Notation, target: Notation, month_first: bool | None) -> Span:
-    """Return a date with a year. It is spelled as in the target language if it is certain which part is the day.
+    """Return the span of a date with a year, spelled as in the target language if the day is certain.
 
     Args:
         match: The match of the date.
@@ -300,7 +300,7 @@ def _date(match: re.Match[str], source: Notation, target: Notation, month_first:
 
 
 def _short_date(match: re.Match[str], target: Notation) -> Span:
-    """Return a German date without a year, such as "24.12." after "am"."""
+    """Return the span of a German date without a year, such as "24.12." after "am"."""
     day, month = re.findall(r"\d+", match[0])
     stop = "" if re.search(r"\w", match.string[match.end() :]) else "."
     spelling = f"{day}{target.date_mark}{month}{stop}" if target.date_mark else match[0]
@@ -309,7 +309,7 @@ def _short_date(match: re.Match[str], target: Notation) -> Span:
 
 
 def _month_first(dates: Iterable[re.Match[str]], source: Notation) -> bool | None:
-    """Return whether the dates of a text begin with the month. None: this is unknown, or the dates differ."""
+    """Return whether the dates of a text begin with the month, or None if this is unknown or the dates differ."""
     numbers = [list(map(int, re.findall(r"\d+", date[0])[:2])) for date in dates]
     orders = {second > _LAST_MONTH for first, second in numbers if max(first, second) > _LAST_MONTH}
     return False if source.date_mark else orders.pop() if len(orders) == 1 else None
@@ -344,7 +344,7 @@ def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
 
 
 def _write_time(minutes: int, formats: Sequence[str]) -> str:
-    """Write a time in the format for full hours or the format with minutes."""
+    """Write a time. `formats` contains the format for full hours and the format with minutes."""
     hour, minute = divmod(minutes, 60)
     marker = "p.m." if minutes >= HALF_DAY else "a.m."
     return formats[minute > 0].format(hour=hour, half=(hour - 1) % 12 + 1, minute=minute, marker=marker)
@@ -385,7 +385,7 @@ def _number(match: re.Match[str], source: Notation, target: Notation) -> Span:
 
 
 def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: Notation, target: Notation) -> str:
-    """Write a number with its unit in the notation of the target language. Its value is `reading`."""
+    """Write a number with its unit in the notation of the target language. `reading` is the number's value."""
     if match["numero"]:
         return f"{target.numero} {_write(reading, value, target)}" if target.numero else match[0]
     unit, scale = match["unit"] or "", match["scale"] or ""

@@ -197,7 +197,10 @@ class Tokenizer(Modality):
         return self._encode_clean(clean(text))
 
     def is_rare(self, word: str) -> bool:
-        """Return whether a word has at least three tokens, up to 2.5 letters per token, and no fewer in lower case."""
+        """Return whether a word is rare: it has many tokens for its length, and no fewer tokens in lower case.
+
+        A rare word has at least three tokens, with at most 2.5 letters per token on average.
+        """
         count, lower = (len(self._encode_clean(each)) for each in (word, word.lower()))
         return 3 <= count <= lower and len(word) <= 2.5 * count
 
@@ -334,7 +337,7 @@ def _load_model(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor
 
 
 def _train_model(lines: Iterable[str], section: Vocabulary, field: str, language_tokens: Sequence[str]) -> bytes:
-    """Train a SentencePiece model. `field` is the name of the field of `section` that contains the size."""
+    """Train a SentencePiece model. `field` is the setting in `section` that contains the vocabulary size."""
     model = io.BytesIO()
     failures: list[BaseException] = []
     try:

@@ -207,7 +207,7 @@ class Vocabulary:
         return cls(cast(Tokenizer, source), target)
 
     def stream(self, name: str) -> Modality:
-        """Return the modality of a stream."""
+        """Return the modality of a stream (`source` or `target`)."""
         return self.source if name == "source" else self.target
 
     def _all_tokens(self) -> list[list[str]]:

@@ -37,7 +37,7 @@ MAX_TRAINING_PAIRS = 50_000
 """Number of pairs from which the lexical models for training are estimated. More pairs take longer, but
 change the result little."""
 MAX_STATISTICS_PAIRS, MAX_ATTENTION_PAIRS = 5_000, 300
-"""Numbers of pairs for the statistical alignment of the dev set, and for the comparison with the heads."""
+"""Maximum numbers of dev set pairs: to align statistically, and to compare with the attention heads."""
 Tokens = Sequence[int] | np.ndarray
 
 
@@ -75,16 +75,16 @@ class LexicalModel:
     def expected_links(
         self, min_count: float
     ) -> tuple[Int64[np.ndarray, " links"], Int64[np.ndarray, " links"], Float64[np.ndarray, " links"]]:
-        """Return pairs of source and target tokens, and the expected number of times that they translate each other.
+        """Return source tokens, target tokens, and the expected number of times that each pair is aligned.
 
         Args:
-            min_count: Smallest expected number to return.
+            min_count: Minimum expected number. Pairs below this number are left out.
         """
         kept = self._counts >= min_count
         return *np.divmod(self._keys[kept], self._targets), self._counts[kept]
 
     def link_probabilities(self, source: Tokens, target: Tokens) -> Float64[np.ndarray, "target source"]:
-        """Return the probability that each target token is aligned to each source token of a pair.
+        """Return the probability that each target token of a sentence pair is aligned to each source token.
 
         The row of a token that never occurred together with any of the source tokens is 0.
         """
@@ -98,7 +98,7 @@ class LexicalModel:
 
 
 class StatisticalAligner:
-    """Aligner that links two tokens if two lexical models agree: each is the most probable translation of the other."""
+    """Aligner that links two tokens if each token is the most probable translation of the other token."""
 
     def __init__(self, pairs: Sequence[tuple[Tokens, Tokens]]) -> None:
         """Estimate a lexical model for each direction from token IDs without special tokens."""
@@ -115,7 +115,7 @@ class StatisticalAligner:
 
 
 class BatchAligner:
-    """Aligner of training batches, whose lexical models are estimated from the training text.
+    """Aligner for training batches. Its lexical models are estimated from the training text.
 
     The same training text gives the same alignments, so a resumed run gives the same results as an uninterrupted run.
     """
@@ -172,7 +172,7 @@ def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str
 def _count_agreements(
     program: EmittedProgram, translator: Translator, texts: EvaluationSet
 ) -> Iterator[tuple[AlignmentHead, int]]:
-    """For each sentence, yield each attention head and the number of its links in the statistical alignment."""
+    """Yield each attention head, once per sentence, with the number of its links that `StatisticalAligner` confirms."""
     spec, vocabulary = translator.spec, translator.vocabulary
     for direction in dict.fromkeys(texts.directions or [spec.default_direction]):
         preprocessor = translator.preprocessor(*direction)
@@ -206,9 +206,9 @@ BEST = 100
 MAX_PAIRS = 500_000
 """Number of pairs from which a shortlist is estimated. More pairs take longer, but hardly change the result."""
 _BLOCK_PAIRS = 50_000
-"""Number of pairs in a lexical model. Larger models need more memory."""
+"""Number of sentence pairs from which one lexical model is estimated. More pairs need more memory."""
 _MIN_COUNT = 0.1
-"""Smallest expected number of times that a source token was translated as a target token."""
+"""Minimum expected number of times that two tokens are aligned. Rarer translations are not in the shortlist."""
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
@@ -279,9 +279,9 @@ def _sample(store: Store, report: Report) -> Iterator[tuple[np.ndarray, np.ndarr
 
 
 def _copies(vocabulary: Vocabulary) -> list[list[int]]:
-    """Return the IDs of the target tokens that copy each source token.
+    """Return, for each source token, the IDs of the target tokens that can copy it.
 
-    They are the token with the same text or, for a byte token, all byte tokens.
+    A byte token can be copied by all byte tokens, any other token by the target token with the same text.
     """
     size, target_size = vocabulary.sizes
     source, target = vocabulary.token_strings(range(size), "source"), vocabulary.token_strings(range(target_size))

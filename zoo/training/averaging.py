@@ -45,7 +45,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
         if others := len(list_checkpoints(run)) - len(checkpoints):
             problem += f", and {others} more that were written when training was stopped and are never averaged"
-        hint = f"give a number from 1 to {len(checkpoints)}; to keep more, train with a larger `training.average`"
+        hint = f"give a number from 1 to {len(checkpoints)}, or train again with a larger `training.average`"
         raise ZooError(problem, hint=hint)
     chosen = checkpoints[-(last or run.spec.training.average) :]
     steps = format_steps(chosen)
@@ -100,7 +100,7 @@ def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
 
 
 def _is_average_of(file: Path, steps: str, stored_type: str) -> bool:
-    """Return whether a weights file is undamaged and contains the average of these steps in this data type."""
+    """Return whether an undamaged weights file averages the checkpoints at these steps, in this data type."""
     try:
         weights = read(file)
     except ZooError:

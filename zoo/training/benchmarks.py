@@ -38,9 +38,9 @@ from zoo.training.step import TrainStep
 from zoo.training.trainer import Trainer
 
 LENGTH = 27
-"""Number of tokens in a translation, including EOS, and of decoding steps. Sources have up to four fewer tokens."""
+"""Number of tokens in each translation, including EOS. Source sentences have up to four fewer tokens."""
 CHECKED = 4
-"""Number of translations whose log-probabilities are compared with the results of the interpreter."""
+"""Number of translations whose log-probabilities are compared with the float32 interpreter."""
 _MEDIAN, _SIGMA, _LONGEST = 22, 0.5, 80
 """Median and sigma of the log-normal distribution of source lengths, and the maximum length, in tokens. The lengths
 are similar to WMT 2014. A target is up to 15 % longer or shorter than its source."""
@@ -79,9 +79,9 @@ class DecodingSpeed(Measurement):
     tokens_per_second: Spread
     """Target tokens per second, including EOS."""
     step_milliseconds: Spread
-    """Time of a round divided by the number of steps in all its batches."""
+    """Time of a round, divided by the total number of decoding steps in its batches."""
     disagreement: float
-    """Largest difference between the log-probabilities of a translation in the search and in the float32 interpreter,
+    """Largest difference between the log-probabilities that beam search and the float32 interpreter give a translation,
     in nats per token."""
 
 
@@ -232,7 +232,7 @@ def translations(
 def disagreement(
     spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Translation]
 ) -> float:
-    """Return the largest difference between the search's and the interpreter's log-probabilities, in nats per token."""
+    """Compare the log-probabilities of beam search and interpreter. Return the largest difference in nats per token."""
     target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
     inputs = {**PaddedBatch.pad(sources).inputs, "target": target}
     expected = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)
@@ -314,7 +314,7 @@ def benchmark_training(
 
 
 def _round(trainer: Trainer, inputs: list[Batch]) -> float:
-    """Compute all steps of a round, and wait until the device has finished. Return the last step's loss per token."""
+    """Train one step on each batch, and wait until the device has finished. Return the last step's loss per token."""
     for number, batch in enumerate(inputs, start=1):
         result = trainer.step(number, batch)
     return float(result.smoothed) / result.tokens

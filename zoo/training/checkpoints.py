@@ -39,7 +39,7 @@ class TrainingProgress:
     step: int = 0
     epoch: int = 0
     batch: int = 0
-    """Number of finished batches in this epoch. With subword regularization, the current pool does not count."""
+    """Number of finished batches in this epoch, without the batches that `pool_batch` counts."""
     pool_batch: int = 0
     """Number of finished batches in the current pool (see `TrainingSet`)."""
     seconds: float = 0.0
@@ -58,14 +58,14 @@ class TrainingProgress:
     """Number of checkpoints that were scored after the best checkpoint."""
 
     def finished_fraction(self, training: Training) -> tuple[float, str]:
-        """Return the finished fraction of training, and the field whose limit will end it: "steps" or "max_tokens"."""
+        """Return the finished fraction of training, and the limit from which it follows: "steps" or "max_tokens"."""
         fractions = [(self.step / training.steps, "steps")]
         if training.max_tokens is not None:
             fractions.append((self.tokens / training.max_tokens, "max_tokens"))
         return max(fractions)
 
     def end_reason(self, training: Training) -> str | None:
-        """Return the reason why training has ended, such as "`training.steps` (2,000) is reached", or None."""
+        """Return the reason why training has ended, such as "`training.steps` (2,000) is reached". Otherwise None."""
         fraction, name = self.finished_fraction(training)
         if fraction >= 1:
             return f"`training.{name}` ({getattr(training, name):,}) is reached"
@@ -101,7 +101,7 @@ class Checkpoint:
 
     @property
     def resumable(self) -> bool:
-        """Whether training can resume from this checkpoint: it still contains the optimiser's state."""
+        """Whether the checkpoint still contains the optimiser's state, so that training can resume from it."""
         return (self.folder / OPTIMISER).is_file()
 
     @property
@@ -111,7 +111,7 @@ class Checkpoint:
             return TrainingProgress(**read_json(self.folder / STATE))
         except TypeError:
             problem = f"`{self.folder / STATE}` was written by another version of zoo"
-            raise ZooError(problem, hint="use the version that wrote it", exit_code=1) from None
+            raise ZooError(problem, hint="use the version of zoo that wrote it", exit_code=1) from None
 
     def verify(self) -> None:
         """Check the hashes of all files. Raise ZooError with the name of the file if a file has changed."""
@@ -137,7 +137,7 @@ def scheduled_checkpoints(run: Run) -> list[Checkpoint]:
 
 
 def save_checkpoint(run: Run, spec: Spec, state: TrainingState, progress: TrainingProgress) -> Checkpoint:
-    """Write a checkpoint and return it. Then remove outdated files. Raise ZooError if the disk is full."""
+    """Write a checkpoint, remove outdated checkpoints, and return the new one. Raise ZooError if the disk is full."""
     checkpoint = Checkpoint(run.checkpoints / f"{progress.step:07d}")
     run.checkpoints.mkdir(exist_ok=True)
     size = sum(t.nbytes for tensors in (state.weights, state.moments) for t in tensors.values())
@@ -154,7 +154,7 @@ def save_checkpoint(run: Run, spec: Spec, state: TrainingState, progress: Traini
 def restore_checkpoint(
     checkpoint: Checkpoint, program: EmittedProgram, optimiser: torch.optim.Optimizer
 ) -> TrainingProgress:
-    """Load a checkpoint into `program` and `optimiser`. Return its progress.
+    """Load a checkpoint into `program` and `optimiser`. Return the progress of training at this checkpoint.
 
     Raises:
         ZooError: A file is damaged, or the names or shapes of the tensors do not match the program.
@@ -190,10 +190,10 @@ def resume(
             progress = restore_checkpoint(checkpoint, program, optimiser)
         except UnreadableError as error:
             hint = f"{error.hint}; if" if error.hint else "if"
-            hint += f" the problem persists, remove `{checkpoint.folder}` to resume from the checkpoint before it"
+            hint += f" the problem persists, remove `{checkpoint.folder}` to resume from an earlier checkpoint"
             raise UnreadableError(error.problem, hint=hint, exit_code=1) from None
         except ZooError as error:
-            report.warn(f"{error.summary}; training resumes from the checkpoint before it")
+            report.warn(f"{error.summary}; training resumes from an earlier checkpoint")
             continue
         for later in list_checkpoints(run) if first else []:
             if later.step > progress.step:
@@ -206,10 +206,10 @@ def resume(
 
 
 def _remove_outdated(run: Run, keep: int) -> None:
-    """Remove checkpoints that no average needs, and the optimiser's state of all but the newest two checkpoints.
+    """Remove outdated checkpoints, and the optimiser's state of all but the newest two checkpoints.
 
-    The checkpoint with the best score on the dev set is kept. If no average needs it, it is renamed, so that no average
-    includes it by mistake.
+    The newest two checkpoints, the last `keep` scheduled checkpoints and the checkpoint with the best dev score are
+    kept. If the best checkpoint would otherwise be removed, it is renamed, so that no average includes it.
     """
     checkpoints = list_checkpoints(run)
     best_step = checkpoints[-1].progress.best_step

@@ -86,7 +86,7 @@ class Processes:
 
     @contextmanager
     def first_then_others(self, *, on_each_machine: bool = False) -> Iterator[None]:
-        """Run the `with` block in the first process (or the first of each machine), and then in all others."""
+        """Run the `with` block in the first process (or the first on each machine), and then in all other processes."""
         early = self.first_on_machine if on_each_machine else self.first
         if not early:
             self._barrier()
@@ -124,7 +124,7 @@ def join_processes(device: str) -> Iterator[Processes]:
         if not isinstance(error, dist.DistError) and not _DISCONNECTED.search(str(error)):
             raise
         problem = "another process of this training run has ended"
-        hint = "read the output of that process; with `torchrun --max-restarts N`, all resume from the last checkpoint"
+        hint = "read the output of that process; `torchrun --max-restarts N` resumes automatically"
         raise ZooError(problem, hint=hint, exit_code=1) from error
     finally:
         if dist.is_initialized():
@@ -174,15 +174,15 @@ def _gpu_of_process(device: str, local: int) -> str:
 
 
 def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes, *, packs: bool = False) -> bool:
-    """Return whether training needs sharding, because the memory of a device is too small without it.
+    """Return whether the weights must be sharded for training to fit in the memory of each device.
 
     All processes have to call this function.
 
     Args:
         spec: The spec to train.
-        mean: The mean size of a batch, which the processes share.
+        mean: The mean size of a whole batch, of which each process computes a part.
         processes: The processes.
-        packs: Whether the processes train on packed rows unless weights are sharded.
+        packs: Whether the processes train on packed rows if the weights are not sharded.
     """
     count = processes.count
     needed = update_bytes(spec, count) if packs else training_bytes(spec, mean.divided_by(count))
@@ -206,7 +206,7 @@ def shard(program: EmittedProgram, processes: Processes) -> None:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """Return the whole tensor, gathered if it is sharded. In this case, all processes have to call this function."""
+    """Return the whole tensor. If it is sharded, it is gathered, and all processes have to call this function."""
     return tensor.full_tensor() if _is_sharded(tensor) else tensor
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import specs
-from specs import Spec, ZooError
+from specs import Recognition, Spec, ZooError
 from zoo.data.prepare import prepare
 from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.models import find
@@ -35,7 +34,7 @@ def initial_model(spec: Spec, report: Report) -> Model | None:
         raise ZooError(f"`training.start_from: {name}` does not match the spec:{''.join(differing)}", hint=hint)
     theirs, ours = ((each.corpus.source, each.corpus.target) for each in (model.spec, spec))
     if theirs != ours:
-        directions = f"translates from {' to '.join(theirs)}, but the spec from {' to '.join(ours)}"
+        directions = f"translates from {' to '.join(theirs)}, but the spec translates from {' to '.join(ours)}"
         report.warn(f"`training.start_from: {name}` {directions}")
     return model
 
@@ -54,6 +53,7 @@ def prepare_corpus(spec: Spec, report: Report) -> PreparedCorpus:
 def _fields(spec: Spec, section: str) -> dict[str, Any]:
     """Return the fields of a section that must be the same in the spec and in the model that training starts with."""
     may_differ = {"constrained", "dropout", "attention_dropout", "activation_dropout", "initial_weights"}
-    excluded: dict[str, Any] = dict.fromkeys(may_differ, True) | {"source": {*specs.Audio.augmentation}}
+    augmentation = spec.task.source.augmentation if isinstance(spec.task, Recognition) else ()
+    excluded: dict[str, Any] = dict.fromkeys(may_differ, True) | {"source": {*augmentation}}
     excluded |= {stack: {"__all__": {"radius"}} for stack in ("encoder", "decoder")}
     return cast(dict[str, Any], getattr(spec, section).model_dump(exclude=excluded))

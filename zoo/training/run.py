@@ -89,7 +89,7 @@ class Run(ModelFolder):
 
     @property
     def trainer(self) -> str | None:
-        """The process that is training in the folder, such as "process 42 on host". None if no process is."""
+        """The process that is training in the folder, such as "process 42 on host", or None."""
         owner = None
         try:
             with self.lock.open(encoding="utf-8", errors="replace") as file:
@@ -107,7 +107,7 @@ class Run(ModelFolder):
         try:
             return RunIdentity(**read_json(self.data))
         except TypeError:
-            hint = "resume it with the version that started it"
+            hint = "resume the run with the version of zoo that started it"
             raise ZooError(f"`{self.data}` was written by another version of zoo", hint=hint, exit_code=1) from None
 
     def check(self, spec: Spec) -> None:

@@ -56,7 +56,7 @@ class RunLog:
     """
 
     def __init__(self, path: Path, start: TrainingProgress, peak: float, device: torch.device, events: Path) -> None:
-        """Open the log and remove lines of steps after `start`.
+        """Open the log, and remove its lines about steps after `start`.
 
         Args:
             path: The path of `log.jsonl`.
@@ -91,7 +91,7 @@ class RunLog:
         self._steps.append((size, result, flops))
 
     def write(self, progress: TrainingProgress, rate: float, figures: Mapping[str, Any]) -> dict[str, Any]:
-        """Append a line for all steps since the last line, and return it.
+        """Append a line to the log that summarises the steps since the previous line, and return the line.
 
         The line contains loss and perplexity per target token, speed, padding fraction, utilisation and memory. Skipped
         steps do not affect loss and perplexity.
@@ -150,9 +150,8 @@ class TrainingRecord:
     devices: int
     """Number of devices that trained at the same time."""
     flops: float
-    """FLOPs of the matrix products in the forward and backward passes, without padding. They are computed from the plan
-    and the number of tokens. Sentences are assumed to have the plan's length. An error of 10 % in the length changes
-    the result by 0.1 %."""
+    """FLOPs of the matrix products in the forward and backward passes, without padding. They are computed from the
+    number of tokens, as if each sentence had LENGTH tokens. An error of 10 % in the length changes them by 0.1 %."""
     peak: float
     """FLOPs per second of a large matrix product on one device, measured at each start. 0 if it is not in the log."""
 
@@ -190,7 +189,7 @@ def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
     devices = identity.get("processes", 1)
     if not isinstance(devices, int) or devices < 1:
         problem = f"`{run.folder / RUN_IDENTITY}` is damaged: `processes` is not a whole number above 0"
-        raise ZooError(problem, hint="write the number of processes that trained the run", exit_code=1)
+        raise ZooError(problem, hint="set `processes` to the number of processes that trained the run", exit_code=1)
     return TrainingRecord(int(lines[-1]["step"]), ends[-1], devices, flops, flops / busy / devices if busy else 0.0)
 
 

@@ -110,7 +110,7 @@ def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[Curve
             problem = f"the log of `{status.name}` has no complete entry yet"
             if not runs:
                 steps = f"{status.spec.training.log_steps:,} steps"
-                raise ZooError(problem, hint=f"`zoo train {status.run.spec_file}` writes the first after {steps}")
+                raise ZooError(problem, hint=f"`zoo train {status.run.spec_file}` writes the first entry after {steps}")
             report.warn(f"{problem}; the run is skipped")
     metrics = [metric for metric in _CURVE_METRICS if any(finite(run.values.get(metric.key, ())) for run in runs)]
     return metrics, runs

@@ -28,11 +28,11 @@ from zoo.training.distributed import Processes, full_tensor, shard
 
 
 class RecordedUpdate:
-    """Update of the weights from a batch in packed rows of constant length. A batch has one or more parts.
+    """Training step on packed rows of constant length. A GPU records the step as CUDA graphs and replays them.
 
-    All functions that a step runs read and write tensors at fixed addresses. A recorder runs them: as CUDA graphs on a
-    GPU, and directly elsewhere. If there is a single part and a single process, the whole step is one graph. Otherwise
-    each part is a graph, and so is Adam, because the processes sum the gradients in between.
+    A batch is divided into one or more parts. All functions of a step read and write tensors at fixed addresses. On a
+    CPU, they run directly. On a GPU, the whole step is one graph if there is a single part and a single process.
+    Otherwise each part is a graph, and so is Adam, because the processes sum the gradients before Adam runs.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class TrainStep:
             parts = min(2 * parts, len(batch))
             if self._packs:  # all batches need the same memory
                 self._parts = parts
-            self.report.warn(f"step {number:,} does not fit in memory: splitting its batch into {parts} parts")
+            self.report.warn(f"step {number:,} does not fit in memory, so its batch is split into {parts} parts")
 
     def _step(self, number: int, batch: Batch, parts: int) -> StepResult:
         training, device, rank = self.spec.training, self.processes.device, self.processes.rank

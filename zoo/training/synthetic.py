@@ -99,7 +99,7 @@ class _SyntheticText:
         languages = [_languages_of(name, ModelFolder(folder).spec, self.direction) for name, folder in folders.items()]
         record = self._record(_model_digests(folders))
         if known and known["models"] != record["models"]:
-            problem = "its text was removed, and the models that wrote it have changed since the run was started"
+            problem = "the synthetic text was removed, and its models have changed since the run was started"
             raise ZooError(problem, hint="restore the models, or start over with `--fresh`")
         folder = Path(record["folder"])
         if not folder.is_dir():
@@ -125,7 +125,7 @@ class _SyntheticText:
         if self._record(models)["folder"] != record["folder"]:
             if journal is not None:
                 journal.unlink(missing_ok=True)
-            problem = "the text or a model was changed while it was read"
+            problem = "a model, or the text to translate, was changed while it was read"
             raise ZooError(problem, hint="run the command again once these files no longer change", exit_code=1)
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
@@ -203,7 +203,7 @@ class _SyntheticText:
                 progress.advance()
 
     def _combine(self, folder: Path, journal: Path, record: Record) -> int:
-        """Write both sides of all pairs and their description into the folder. Return the number of pairs."""
+        """Write the source, target and description files of all pairs to the folder. Return the number of pairs."""
         names = ("source.txt", "target.txt") if self.part.source else ("target.txt", "source.txt")
         pairs = 0
         with atomic_folder(folder, replace=False) as partial:
@@ -244,7 +244,10 @@ def _languages_of(name: str, model: Spec, wanted: Direction) -> Direction:
 
 
 def _code_of(code: str, known: Sequence[str]) -> str | None:
-    """Return the code in `known` for the same language, or None. If several match, only an exact match counts."""
+    """Return the code in `known` for the same language as `code`.
+
+    If there is no such code, or there are several and none equals `code`, return None.
+    """
     same = [each for each in known if base_language(each) == base_language(code)]
     if code in same:
         return code

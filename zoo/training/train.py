@@ -130,7 +130,7 @@ def _require_steps_left(run: Run, spec: Spec) -> None:
     step = max((checkpoint.step for checkpoint in list_checkpoints(run)), default=0)
     if step > spec.training.steps:
         problem = f"`training.steps` is {spec.training.steps:,}, but `{run.folder}` is already at step {step:,}"
-        hint = "write a larger number, start over with `--fresh`, or train in another folder with `--run DIR`"
+        hint = "set a larger `training.steps`, start over with `--fresh`, or train in another folder with `--run DIR`"
         raise ZooError(problem, hint=hint)
 
 
@@ -216,7 +216,7 @@ def _with_backend_of(run: Run, spec: Spec) -> Spec:
 def _start(
     spec: Spec, run: Run, prepared: PreparedCorpus, identity: RunIdentity, *, fresh: bool, report: Report
 ) -> RunIdentity:
-    """Start or resume a run. Only the process that writes the run calls this. Return the run's identity."""
+    """Start or resume a run, and return its identity. Only the process that writes the run calls this function."""
     if fresh or not list_checkpoints(run):
         require_scorable_dev_set(spec, prepared.vocabulary)
     if fresh:
@@ -258,7 +258,7 @@ def _torch_threads(count: int, report: Report) -> Iterator[None]:
 
 
 def _average(run: Run, device: str, report: Report) -> None:
-    """Average the last checkpoints. If the last checkpoint alone has a better dev score, keep it and warn."""
+    """Average the last checkpoints. If the last checkpoint has a better dev score, use its weights and warn."""
     average(run)
     report.info(f"averaged the last checkpoints into {run.weights}")
     averaged = scheduled_checkpoints(run)[-run.spec.training.average :]
@@ -334,7 +334,7 @@ def batches(spec: Spec | str | os.PathLike[str]) -> Iterator[Batch]:
 
 
 def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> Run:
-    """Write the spec, the vocabulary and the weights of a module from `zoo.model` to the folder of a run.
+    """Save a module from `zoo.model` as a run: write its spec, its vocabulary and its weights to a folder.
 
     `zoo.load` and all commands that take a run accept the folder. Scores of earlier weights are removed.
 

@@ -162,7 +162,7 @@ class Trainer:
         self.report.info(f"training has ended at step {self.progress.step:,}: {reason}")
 
     def _expected_steps(self) -> int:
-        """Return the step at which training is expected to end, judged by the limit that is closest so far."""
+        """Return the step at which training is expected to end, extrapolated from the limit that is closest so far."""
         fraction, _ = self.progress.finished_fraction(self.spec.training)
         return round(self.progress.step / fraction)
 
@@ -248,7 +248,7 @@ class Trainer:
         return 3 * self._flops(batch=size.rows, source=source, target=target)
 
     def inputs(self) -> Iterator[tuple[Batch, Position]]:
-        """Yield this process's share of each subsequent batch, and the position after it. The iterator never ends."""
+        """Yield this process's share of each subsequent batch, and the position after the batch, endlessly."""
         start, rank, count = self.progress, self.processes.rank, self.processes.count
         with closing(self.data.batches_from(start.epoch, start.batch, start.pool_batch)) as batches:
             for examples, position in batches:
@@ -256,7 +256,7 @@ class Trainer:
 
 
 _DIVERGED_HINT = (
-    "the weights of the last checkpoint are finite: start over with a lower `training.learning_rate_factor`, more "
-    "`training.warmup_steps` or a `training.clip_norm`, or continue from these weights with these changes: "
-    "`zoo average RUN`, then `training.start_from=RUN` and `--run DIR`"
+    "set a lower `training.learning_rate_factor`, more `training.warmup_steps` or a `training.clip_norm`, then start "
+    "over with `--fresh`, or continue from the last checkpoint, whose weights are finite: run `zoo average RUN`, and "
+    "train with `training.start_from=RUN` and `--run DIR`"
 )

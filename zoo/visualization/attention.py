@@ -165,7 +165,7 @@ def figure_view(figure: Figure, attention: Attention) -> View:
 
 
 def figure_caption(figure: Figure, attention: Attention, view: View) -> str:
-    """Return a caption for the page, which describes the figure in the paper, and how this view differs from it."""
+    """Return a caption that describes a figure in the paper, and how `view` differs from the figure."""
     caption = f"Figure {figure.number} shows, in encoder layer {FIGURE_LAYER} of {FIGURE_LAYERS}, {figure.shows}."
     layers = len(ATTENTIONS[FIGURE_ATTENTION].read(attention)[0])
     if view.kind == FIGURE_ATTENTION and (view.layer, layers) != (FIGURE_LAYER, FIGURE_LAYERS):
@@ -331,7 +331,7 @@ def _header(attention: Attention, model: str, caption: str, picture: str | None)
 
 
 def _body(kinds: Mapping[str, str], head_count: int, *, matrices_first: bool) -> str:
-    """Return the form, the lines and the matrices of the page, which its script fills."""
+    """Return the HTML for the body of the page: a form, and empty elements that the page's script fills."""
     choices = (
         f'<label><input type="radio" name="kind" value="{name}"> {escape_text(title)}</label>'
         for name, title in kinds.items()

@@ -69,7 +69,7 @@ def curves_page(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> st
 
 
 def curves_svg(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str:
-    """Return an SVG drawing of the plots of `curves_page`. It needs no other file, and follows light or dark mode."""
+    """Return the plots of `curves_page` as one SVG, which needs no other file and follows light or dark mode."""
     parts: list[str] = []
     top = float(_GAP)
     for metric in metrics:
@@ -119,7 +119,7 @@ def _run_table(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> Ite
 
 
 def _last_and_best(metric: CurveMetric, run: RunCurves) -> str:
-    """Return a table cell with the last value of a metric, and the best value with its step if it differs."""
+    """Return a table cell with the last value of a metric and, if it differs, the best value and its step."""
     points = finite(run.values.get(metric.key, ()))
     if not points:
         return "-"

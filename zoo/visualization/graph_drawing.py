@@ -1,4 +1,4 @@
-"""Draw graphs as SVG, like Figure 1 of the paper: the encoder left, the decoder right, data flowing upwards."""
+"""Draw graphs as SVG, like Figure 1 of the paper: encoder on the left, decoder on the right, data flowing upwards."""
 
 from __future__ import annotations
 

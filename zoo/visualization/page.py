@@ -1,6 +1,6 @@
 """Self-contained HTML pages and SVG drawings in one style, with light and dark colours.
 
-They load nothing from the network, and all text in them is escaped.
+Pages and drawings load nothing from the network, and their text is escaped.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def table_head(columns: Sequence[str]) -> str:
 
 
 def table_cells(columns: Sequence[str], cells: Iterable[str]) -> str:
-    """Return the cells of a row, given as HTML. Cells of columns whose names end in `…` have the `words` class."""
+    """Return a row's `td` elements with HTML cells. In columns whose names end in `…`, they have the `words` class."""
     return "".join(f"<td{cell_class(name)}>{cell}</td>" for name, cell in zip(columns, cells, strict=True))
 
 

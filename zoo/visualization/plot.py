@@ -168,7 +168,7 @@ class _Drawing:
                 yield from (_mark(number, self.x(x), self.y(y)) for x, y in segment)
 
     def _strips(self) -> Iterator[str]:
-        """Yield transparent vertical strips. The title of a strip contains the values of all series near the strip."""
+        """Yield transparent vertical strips. The tooltip of a strip shows the values of all series near the strip."""
         finite = [[point for point in series.points if math.isfinite(point[1])] for series in self.plot.series]
         centres = sorted({x for points in finite for x, _ in points})
         centres = centres[:: -max(1, -(-len(centres) // _MAX_STRIPS))][::-1]  # keep the last value
@@ -190,7 +190,7 @@ class _Drawing:
             yield self.x(x) - 6, self.y(y) - 6, self.x(x) + 6, self.y(y) + 6
 
     def _labels(self, series: Series) -> Iterator[str]:
-        """Yield an SVG text element for each label, at a free position beside its point. Omit labels without space."""
+        """Yield an SVG text element for each label, at a free position near its point. Omit labels that do not fit."""
         for (x, y), label in zip(series.points, series.labels, strict=bool(series.labels)):
             wide, left, at = text_width(label, 13), self.x(x), self.y(y)
             offsets = [(9, 5), (-9 - wide, 5), (-wide / 2, -10), (-wide / 2, 20)]
@@ -222,7 +222,7 @@ def _segments(points: Sequence[tuple[float, float]]) -> Iterator[list[tuple[floa
 
 
 def _nearest(points: Sequence[tuple[float, float]], x: float) -> int:
-    """Return the index of the point whose x value is nearest. The points must be in the order of their x values."""
+    """Return the index of the point whose x value is nearest to `x`. The points must be sorted by their x values."""
     right = min(bisect_left(points, x, key=lambda point: point[0]), len(points) - 1)
     return min((max(0, right - 1), right), key=lambda index: abs(points[index][0] - x))
 

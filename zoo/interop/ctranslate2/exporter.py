@@ -42,7 +42,7 @@ _SUPPORTED = {
     "positions": {"sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative", "alibi", "none"},
     "activation": {*ACTIVATIONS.values()},
 }
-"""Values that CTranslate2 implements for fields of `architecture`. For a section, they are values of `kind`."""
+"""Values of `architecture` fields that CTranslate2 implements. For a section, the list contains values of `kind`."""
 
 
 class CTranslate2Export(ExportFormat):
@@ -52,9 +52,9 @@ class CTranslate2Export(ExportFormat):
     description = "a CTranslate2 folder, in float32"
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the format that reads the exported model back, or None if the format does not support the model.
+        """Return the import format for the exported model, or None if the import does not support the model.
 
-        In a supported model, all attention layers have the same h, d_k and d_v, and d_k equals d_v.
+        The import requires the same h, d_k and d_v in all attention layers, and d_k equal to d_v.
         """
         a = bundle.spec.architecture
         attentions = [each for each in (*a.encoder, *a.decoder) if each.kind != "feed_forward"]
@@ -73,7 +73,7 @@ class CTranslate2Export(ExportFormat):
         """
         source, target = bundle.vocabulary.source, bundle.vocabulary.target
         if not isinstance(target, Tokenizer):
-            raise cannot_export("CTranslate2", "the target consists of brackets of parse trees, not of text")
+            raise cannot_export("CTranslate2", "its target consists of parse trees with brackets, not of text")
         if find_spec("ctranslate2") is None:
             hint = "run `pip install -e '.[ctranslate2]'` in zoo's source folder"
             raise ZooError("cannot write the model: CTranslate2 is not installed", hint=hint)
@@ -118,7 +118,7 @@ class CTranslate2Export(ExportFormat):
 
 
 def transformer(spec: Spec, weights: Mapping[str, Tensor]) -> Any:
-    """Convert a model to an object of CTranslate2's class TransformerSpec, without vocabularies and settings.
+    """Convert a model to CTranslate2's TransformerSpec, without vocabularies and settings.
 
     Raises:
         ZooError: CTranslate2 does not implement a part of the architecture.
@@ -164,7 +164,7 @@ def require_supported(a: Architecture) -> None:
 
 
 def _options(a: Architecture, side: str) -> dict[str, Any]:
-    """Return the arguments of CTranslate2's class for the encoder or the decoder."""
+    """Return the constructor arguments of CTranslate2's encoder or decoder class."""
     activations = import_module("ctranslate2.specs.common_spec").Activation
     attention, *_, feed_forward = getattr(a, side)
     h, d_k = a.option(attention, "h"), a.option(attention, "d_k")
@@ -187,7 +187,7 @@ def _options(a: Architecture, side: str) -> dict[str, Any]:
 
 
 def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Pad d_k and d_v of each head with zeros to the larger of the two, because CTranslate2 requires equal sizes."""
+    """Pad all heads with zeros so that d_k and d_v have the same size, as CTranslate2 requires."""
     padded = dict(tensors)
     for side in SIDES:
         for sublayer in getattr(a, side)[:-1]:
@@ -233,7 +233,7 @@ def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Ten
 
 
 def _distance_bias(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return the variables of self-attention for a bias that depends on distance. All layers of a stack share them.
+    """Return CTranslate2's self-attention variables for relative position biases. All layers of a side share them.
 
     CTranslate2's encoder has no ALiBi, so ALiBi becomes a relative bias with one bucket for each distance below
     `POSITIONS`. Larger distances share buckets, so their bias is approximate.
@@ -295,7 +295,7 @@ def _search_notes(spec: Spec, target: list[str]) -> Iterator[str]:
     )
     listed = ", ".join(f"`{name}={value}`" for name, value in options.items())
     relation = "correspond to the spec" if same else "come closest to the spec"
-    yield f"Pass the search options to each call to CTranslate2: {listed} {relation}."
+    yield f"Pass the search options to each call to CTranslate2. These options {relation}: {listed}."
     if decoding.length_factor:
         longest = f"{decoding.length_factor:g} times the source's length + {decoding.extra_length:,}"
         yield f"In zoo, a translation has at most {longest} tokens; in CTranslate2, at most `max_decoding_length`."

@@ -103,7 +103,7 @@ def open_translator(folder: Path) -> Any:
 
 def _require_transformer(binary: Binary) -> None:
     if binary.name not in _KINDS:
-        raise ZooError(f"cannot import a CTranslate2 `{binary.name}`: zoo only imports Transformers that translate")
+        raise ZooError(f"cannot import a CTranslate2 `{binary.name}`: zoo imports only encoder-decoder Transformers")
     if binary.revision not in _REVISIONS:
         supported = f"zoo reads revisions {_REVISIONS[0]} to {_REVISIONS[-1]}"
         problem = f"the model has revision {binary.revision} of CTranslate2's Transformer, but {supported}"
@@ -127,7 +127,7 @@ def read_settings(folder: Path, binary: Binary) -> Settings:
 
 
 def _token(settings: Settings, key: str, default: str) -> str:
-    """Return the name of a token. Raise ZooError if the value is not a string, or is `null`."""
+    """Return the token that a setting names. Raise ZooError if the value is not a string."""
     if settings.any(key, default) is None:
         raise settings.error(key, "is not a token")
     return settings.text(key, default)
@@ -185,7 +185,7 @@ def _token_list(folder: Path, names: list[str], tokens: dict[str, str]) -> Token
 
 
 def _read_list(folder: Path, name: str) -> list[str] | None:
-    """Read a vocabulary: a JSON list, or a text file with one token per line. Return None if there is neither file."""
+    """Read a vocabulary: a JSON list, or a text file with one token per line. Return None if neither file exists."""
     if is_present(file := folder / f"{name}.json"):
         names = json.loads(read_bytes(file))
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

@@ -20,7 +20,7 @@ from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, convert_
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
 """zoo's names of activations, by CTranslate2's numbers."""
 POSITIONS = 4096
-"""Number of positions in the tables of sinusoids, and number of distances with exact ALiBi in an exported model."""
+"""Number of positions in exported sinusoid tables, and of distances for which exported ALiBi biases are exact."""
 _PARTS = {"self_attention": "self_attention", "cross_attention": "attention", "feed_forward": "ffn"}
 _NORMS_ON_BOTH_SIDES = {
     "self_attention": ("input_layer_norm", "post_attention_layer_norm"),
@@ -43,7 +43,7 @@ _MUST_BE_OFF = {
     "sliding_window": "attention with a sliding window",
     "final_logit_softcapping": "soft-capped logits",
 }
-"""Flags of features that zoo cannot import, with the name of the feature. A model may contain them if they are off."""
+"""Flags of features that zoo cannot import, with the name of each feature. A model may contain a flag that is off."""
 
 
 def layout(a: Architecture) -> Layout:
@@ -99,7 +99,7 @@ def read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
 
 
 def written_layers(spec: Spec, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the variables of all layers. This is the inverse of `read_layers`."""
+    """Convert the tensors of all layers to CTranslate2's variables. This is the inverse of `read_layers`."""
     concatenated: dict[str, list[Tensor]] = {}
     for foreign, tensor in written_tensors(tensors, layout(spec.architecture).rows(spec)):
         concatenated.setdefault(_stored(foreign), []).append(tensor)
@@ -201,7 +201,7 @@ class Network(ForeignTensors):
         return float(tensor)
 
     def _rows(self, name: str, dimension: int = 0) -> int:
-        """Return the size of one dimension of a matrix. The matrix stays in `left`."""
+        """Return the size of one dimension of a matrix, without removing the matrix."""
         self.left[name] = tensor = self.take(name)
         if tensor.dim() != 2 or not len(tensor):
             raise ZooError(f"`{name}` in `{self.file}` is not a matrix", hint="restore the file", exit_code=1)
@@ -225,7 +225,7 @@ class Network(ForeignTensors):
         return ACTIVATIONS[number]
 
     def _same(self, name: str, default: int) -> int:
-        """Return a positive setting that both sides share, or 0 if it is off. Raise ZooError if the values differ."""
+        """Return a setting that encoder and decoder must share. Raise ZooError if the values differ or are negative."""
         encoder, decoder = self._both_sides(name, default)
         if encoder != decoder or encoder < 0:
             problem = f"`{name}` is {encoder} in the encoder and {decoder} in the decoder"
@@ -252,7 +252,7 @@ class Network(ForeignTensors):
         return {"kind": kind, "gated": is_gated, "bias": has_bias}
 
     def _positions(self, d_k: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Remove the variables for positions. Return the fields of `architecture.positions`, and the tensors of zoo."""
+        """Remove the variables for positions. Return the fields of `architecture.positions`, and zoo's tensors."""
         names = {side: f"{side}/position_encodings/encodings" for side in SIDES}
         stored = [name for name in names.values() if name in self.left]
         dimension = self._of_layers("self_attention", "rotary_dim", -1, SIDES)
@@ -262,7 +262,7 @@ class Network(ForeignTensors):
         if dimension >= 0:
             is_interleaved = self._of_layers("self_attention", "rotary_interleave", 1, SIDES)
             if dimension not in (0, d_k) or is_interleaved:
-                problem = "the model rotates a part of each head, or neighbouring features (`rotary_interleave`)"
+                problem = "rotary positions rotate a part of each head, or neighbouring features (`rotary_interleave`)"
                 raise ZooError(f"{problem}, but zoo rotates all features, in pairs that are d_k / 2 apart")
             theta = self._of_layers("self_attention", "rotary_base", _DEFAULT_ROTARY_BASE, SIDES)
             return {"kind": "rotary", "theta": theta}, {}
@@ -276,7 +276,7 @@ class Network(ForeignTensors):
         return convert_positions(tables)
 
     def _relative(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Remove the distance biases. Return the fields of `architecture.positions`, and the tensors of zoo."""
+        """Remove the distance biases. Return the fields of `architecture.positions`, and zoo's tensors."""
         tables = {}
         for side, depth in self.depths.items():
             names = [f"{side}/layer_{number}/self_attention/relative_attention_bias" for number in range(depth)]

@@ -25,7 +25,7 @@ ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
-"""Supported activation functions, with their names in transformers and in zoo."""
+"""Names of the supported activation functions in zoo, keyed by their names in transformers."""
 WRITTEN = {"is_encoder_decoder": True, "forced_eos_token_id": None, "use_cache": True, "dtype": "float32"}
 """Settings in the `config.json` of every exported model."""
 _DEFAULT_BEAM, _DEFAULT_MAX_LENGTH = 1, 20
@@ -67,7 +67,7 @@ def bart_settings(activation: str, attention_dropout: float) -> tuple[Setting, .
 
 
 def read_bart_settings(config: Settings, table: tuple[Setting, ...]) -> dict[str, Any]:
-    """Return the fields of `architecture` from the settings that Marian, M2M-100 and mBART models share.
+    """Convert the settings that Marian, M2M-100 and mBART models share to fields of `architecture`.
 
     Raises:
         ZooError: A setting is not supported.
@@ -187,7 +187,7 @@ def tokenizer_settings(folder: Path, *replaced: str) -> dict[str, Any]:
 
     Args:
         folder: The folder of the model.
-        replaced: Settings to ignore in the older file.
+        replaced: Settings to ignore in `special_tokens_map.json`.
     """
     older = read_optional_json(folder / SPECIAL_TOKENS)
     settings = {key: value for key, value in older.items() if key not in replaced}

@@ -1,4 +1,4 @@
-"""Base class of the families of transformers' models. A family describes how its models are read and written."""
+"""Base class for families of transformers' models. A family describes how its models are read and written."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class WrittenIds:
 
     @property
     def settings(self) -> dict[str, int]:
-        """The special tokens, as in `config.json` and `generation_config.json`."""
+        """IDs of the special tokens, as in `config.json` and `generation_config.json`."""
         return {"pad_token_id": self.pad, "eos_token_id": self.end, "decoder_start_token_id": self.start}
 
 
@@ -114,7 +114,7 @@ class Family(ImportFormat, ExportFormat):
     def settings(self, path: Path) -> tuple[Settings, Settings]:
         """Return the settings of the network and the settings of the search.
 
-        In older folders, `config.json` contains both kinds. The two results are then the same object.
+        In older folders, `config.json` contains all settings. The two results are then the same object.
 
         Raises:
             ZooError: The path is not a folder, or a file is damaged.
@@ -145,7 +145,7 @@ class Family(ImportFormat, ExportFormat):
             request: The options of the user.
             settings: The settings of the network, the search settings, and any other required settings.
             weights: The tensors of the layers.
-            architecture: The fields of `architecture`, except those that follow from the tables.
+            architecture: The fields of `architecture`, except the fields that `tables` determines.
             tables: The embeddings and the output projection. The output has a bias.
             vocabulary: The converted vocabulary.
             search: The converted search settings.
@@ -175,7 +175,7 @@ class Family(ImportFormat, ExportFormat):
 
     @abstractmethod
     def architecture(self, config: Settings) -> dict[str, Any]:
-        """Return the fields of `architecture` that the settings describe.
+        """Convert the settings in `config.json` to fields of `architecture`.
 
         Raises:
             ZooError: A setting is not supported.
@@ -225,7 +225,7 @@ class Family(ImportFormat, ExportFormat):
             yield "transformers has the same maximum length for all sources: `max_length` in generation_config.json"
 
     def reader(self, bundle: Bundle) -> ImportFormat:
-        """Return this format, which also reads the models that it writes."""
+        """Return the format itself, because it can also import the models that it exports."""
         return self
 
     def written_architecture(self, spec: Spec) -> Architecture:
@@ -267,9 +267,9 @@ class Family(ImportFormat, ExportFormat):
         return int(decoding.length_factor * decoding.max_source_length) + decoding.extra_length + 1
 
     def require_sentencepiece(self, vocabulary: Vocabulary) -> None:
-        """Raise ZooError unless both sides are SentencePiece models."""
+        """Raise ZooError unless source and target have SentencePiece vocabularies."""
         if not isinstance(vocabulary.target, Tokenizer):
-            raise cannot_export(self.name, "the target consists of brackets of parse trees, not of text")
+            raise cannot_export(self.name, "its target consists of parse trees with brackets, not of text")
         if vocabulary.source.is_word_level or vocabulary.target.is_word_level:
             problem = "its vocabulary is a list of words, but transformers requires a SentencePiece model"
             raise cannot_export(self.name, problem)

@@ -1,4 +1,4 @@
-"""transformers' Marian models.
+"""Import and export of transformers' Marian models.
 
 All their norms are layer norms after the residual connection, and all their linear maps have biases. transformers
 computes sinusoids that differ from zoo's. An export therefore writes the model's positions as a table, and transformers
@@ -122,7 +122,7 @@ class HuggingFaceMarian(Family):
         return replace(model, tensors=tensors, notes=(*position_notes, *model.notes))
 
     def architecture(self, config: Settings, positions: PositionConvention = "transformers") -> dict[str, Any]:
-        """Return the fields of `architecture`. `tied_embeddings` is the value that `config.json` suggests.
+        """Convert `config.json` to fields of `architecture`. The weights may later change `tied_embeddings`.
 
         Args:
             config: The content of `config.json`.
@@ -175,7 +175,7 @@ class HuggingFaceMarian(Family):
         return min(super().max_length(spec) + 1, _position_rows(spec))
 
     def ids(self, bundle: Bundle) -> WrittenIds:
-        """Return the token IDs, which equal zoo's. Raise ZooError if MarianTokenizer lacks the language tokens."""
+        """Return the token IDs, which equal zoo's. Raise ZooError if MarianTokenizer cannot read language tokens."""
         languages, size = bundle.spec.languages, max(bundle.spec.vocabulary.sizes)
         if languages and (languages.target_token or not is_language_token(languages.token_of(languages.codes[0]))):
             reason = "MarianTokenizer recognises only language tokens such as `>>de<<`, and only before sources"

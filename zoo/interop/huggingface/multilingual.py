@@ -105,7 +105,7 @@ class Multilingual(Family):
         }
 
     def architecture(self, config: Settings) -> dict[str, Any]:
-        """Return the fields of `architecture` except `tied_embeddings`.
+        """Convert `config.json` to fields of `architecture`, except `tied_embeddings`.
 
         Raises:
             ZooError: A setting is not supported.

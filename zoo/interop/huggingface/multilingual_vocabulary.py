@@ -44,7 +44,7 @@ START, PAD_ROW, END, UNKNOWN = range(4)
 MASK = "<mask>"
 _LANGUAGES = KNOWN_SETTINGS["transformers.multilingual.languages"]
 M2M100, WMT21, MBART50 = (tuple(_LANGUAGES[name].split()) for name in ("m2m100", "wmt21", "mbart50"))
-"""Languages of tokenizers, in the order of their tokens."""
+"""Languages that these tokenizers support, in the order of the language tokens."""
 LISTS = {"m2m100": M2M100, "wmt21": WMT21}
 """Languages of an M2M100Tokenizer, by its `language_codes` setting."""
 
@@ -68,7 +68,7 @@ CLASSES = {each.name: each for each in (M2M100_TOKENIZER, NLLB_TOKENIZER, MBART5
 _MAX_MESSAGE = 300  # characters
 _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]+)*")
 _START_NAME = f"{SPECIAL_NAMES[START]}<{START}>"
-"""Name of the row of `<s>` in a model that begins translations with another token."""
+"""Name of `<s>` in an imported model that begins translations with another token."""
 _UNNAMED = re.compile(r"<\d+>")
 _LISTED = ("extra_special_tokens", "additional_special_tokens")
 
@@ -202,7 +202,7 @@ def _beginning_with_special(file: Path, names: list[str]) -> list[str]:
 
 
 def fitting_class(spec: Spec) -> TokenizerClass:
-    """Return the tokenizer class that fits a spec. Raise ZooError if there is none."""
+    """Return the transformers tokenizer class that fits a spec. Raise ZooError if no class fits."""
     languages, vocabulary = spec.languages, spec.vocabulary
     if languages is None or (languages.source_token, languages.target_token) != ("source", "target"):
         raise _unsupported(
@@ -210,7 +210,7 @@ def fitting_class(spec: Spec) -> TokenizerClass:
             "token of the target language (`languages.source_token: source`, `target_token: target`)"
         )
     if vocabulary.byte_fallback or not vocabulary.shared or vocabulary.separate_models:
-        raise _unsupported("their tokenizers have one model for both sides, without bytes (`vocabulary.byte_fallback`)")
+        raise _unsupported("these tokenizers have one model for source and target, without `vocabulary.byte_fallback`")
     lists = {M2M100_TOKENIZER: [*LISTS.values()], MBART50_TOKENIZER: [MBART50], NLLB_TOKENIZER: [languages.codes]}
     for class_, codes in lists.items():
         if (vocabulary.kind, languages.token) == (class_.kind, class_.language_token) and languages.codes in codes:
@@ -219,7 +219,7 @@ def fitting_class(spec: Spec) -> TokenizerClass:
         f"it has a vocabulary of kind `{vocabulary.kind}` and tokens `{languages.token}` for its "
         f"{len(languages.codes)} languages: NllbTokenizer has a bpe model and tokens `{{}}`, M2M100Tokenizer a bpe "
         "model and tokens `__{}__` for the languages of M2M-100, and MBart50Tokenizer a unigram model and tokens `{}` "
-        "for those of mBART-50"
+        "for the languages of mBART-50"
     )
 
 

@@ -92,7 +92,7 @@ class T5(Family):
         }
 
     def architecture(self, config: Settings) -> dict[str, Any]:
-        """Return the fields of `architecture`. Raise ZooError if a setting is not supported."""
+        """Convert `config.json` to fields of `architecture`. Raise ZooError if a setting is not supported."""
         config.require_known("transformers", "transformers.t5")
         is_mt5 = config.text("model_type") == "mt5"
         fields = read_settings(config, _settings(is_mt5))
@@ -179,7 +179,7 @@ def _settings(is_mt5: bool) -> tuple[Setting, ...]:
 
 
 def _activation(config: Settings, default: str) -> dict[str, Any]:
-    """Return the fields of a feed-forward network that `feed_forward_proj` describes, such as `gated-gelu`."""
+    """Convert the `feed_forward_proj` setting, such as `gated-gelu`, to fields of a feed-forward sub-layer."""
     text = config.text("feed_forward_proj", default)
     gate, _, name = text.rpartition("-")
     name = "gelu_new" if text == _GATED_GELU else name

@@ -123,7 +123,8 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     tokens = _read_tokens(folder, config)
     tokens.model.require_spaces()
     if tokens.model.kind != "unigram":
-        raise ZooError(f"`{tokens.model.file}` is a `{tokens.model.kind}` model, but T5Tokenizer has a unigram model")
+        problem = f"`{tokens.model.file}` is a `{tokens.model.kind}` model"
+        raise ZooError(f"{problem}, but T5Tokenizer supports only unigram models")
     end = tokens.added[config["eos_token"]]
     if end != special.end:
         problem = f"the tokenizer of `{folder}` ends a text with the token {end}, but `eos_token_id` is {special.end}"
@@ -150,7 +151,7 @@ def _convert_tokens(
     folder: Path,
     languages: Collection[str],
 ) -> ImportedVocabulary:
-    """Convert the tokens of a tokenizer, including its added tokens. Source and target share them.
+    """Convert the tokens of a T5Tokenizer, including added tokens, to a vocabulary that source and target share.
 
     Args:
         tokens: The tokens.
@@ -207,8 +208,8 @@ def _require_plain(entry: Mapping[str, Any], folder: Path) -> None:
     and `rstrip` have no effect, because T5Tokenizer always removes the spaces around added tokens.
     """
     if entry.get("single_word") or (entry.get("normalized") and not entry["content"].isascii()):
-        problem = f"transformers finds the added token `{entry['content']}` of `{folder}` only in normalised text, or "
-        raise ZooError(f"{problem}only as a whole word"[:300], hint="remove this token from the tokenizer")
+        problem = f"cannot import the added token `{entry['content']}` of `{folder}`: it is only found as a whole "
+        raise ZooError(f"{problem}word, or in normalised text"[:300], hint="remove this token from the tokenizer")
 
 
 def _special_names(config: Mapping[str, Any]) -> Iterator[str]:
@@ -239,7 +240,7 @@ def written_ids(bundle: Bundle, format: str) -> WrittenIds:
         format: The name of the format.
 
     Raises:
-        ZooError: The model cannot generate BOS, and the embedding of BOS differs from those of UNK and EOS.
+        ZooError: The model cannot generate BOS, and the embedding of BOS differs from the embeddings of UNK and EOS.
     """
     tensors = bundle.tensors
     table = tensors["embedding" if "embedding" in tensors else "target_embedding"]
@@ -251,7 +252,7 @@ def written_ids(bundle: Bundle, format: str) -> WrittenIds:
         same = (row for row, id in ((_UNKNOWN, UNK), (_END, EOS)) if torch.equal(table[BOS], table[id]))
         if (start := next(same, None)) is None:
             raise cannot_export(
-                format, "the token that decoding starts with (BOS) would get a share of the probability"
+                format, "transformers could generate the token that decoding starts with (BOS), but this model cannot"
             )
     pad = 0 if kept else _END
     return WrittenIds([first, EOS, UNK, *others], len(table), pad=pad, end=_END, start=start)

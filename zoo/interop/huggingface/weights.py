@@ -35,7 +35,7 @@ BART_TABLES = {
     "target": "model.decoder.embed_tokens.weight",
     "output": "lm_head.weight",
 }
-"""Names of the tables in Marian, M2M-100 and mBART models."""
+"""Names of the embeddings and of the output projection in Marian, M2M-100 and mBART models."""
 _INPUTS_D_MODEL = ("query", "key", "value", "w1")
 _OUTPUTS_D_MODEL = (
     *("output", "output_bias", "w2", "b2", "norm_gain", "norm_bias"),
@@ -69,7 +69,7 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 
 
 def _read_file(file: Path) -> dict[str, Tensor]:
-    """Read one file. Raise an exception if it is damaged."""
+    """Read the tensors in a .safetensors or .bin file. Raise an exception if the file is damaged."""
     if file.suffix == ".safetensors":
         with open_file(file) as stream:
             check_header(stream, file)
@@ -121,7 +121,7 @@ def take_tables(
 def written_bart_tables(
     a: Architecture, tensors: Mapping[str, Tensor], select: Callable[[Tensor], Tensor], *, common: bool, biased: bool
 ) -> NamedTensors:
-    """Yield the tables of Marian, M2M-100 and mBART models, with their names in transformers.
+    """Yield the embeddings, the output projection and its bias with their names in transformers' BART-like models.
 
     Args:
         a: The architecture of the model.

@@ -116,7 +116,7 @@ def is_binary_model(file: Path) -> bool:
 
 
 def begins_with(file: Path, number: int) -> bool:
-    """Return whether a file exists and begins with this integer."""
+    """Return whether a file exists and begins with this 8-byte integer, in little-endian order."""
     if not is_present(file):
         return False
     with open_file(file) as stream:
@@ -124,7 +124,7 @@ def begins_with(file: Path, number: int) -> bool:
 
 
 def network_options(arrays: dict[str, np.ndarray], file: Path) -> Settings:
-    """Remove and return the options of the network. Raise ZooError if they are missing or not a YAML mapping."""
+    """Remove the network's options from `arrays`, and return them. Raise ZooError if they are missing or invalid."""
     if OPTIONS not in arrays:
         hint = "check that the file comes from Marian, which writes this array to each model"
         raise ZooError(f"`{file}` does not contain `{OPTIONS}`", hint=hint)
@@ -137,7 +137,7 @@ def network_options(arrays: dict[str, np.ndarray], file: Path) -> Settings:
 
 
 def yaml_settings(content: bytes, where: str, problem: str) -> Settings:
-    """Parse settings in YAML. Raise ZooError with the message `problem` if they are not a mapping."""
+    """Parse settings in YAML. Raise ZooError with the message `problem` if the content is not a mapping."""
     values = read_value(content.decode("utf-8", "replace"), where).plain()
     if not isinstance(values, dict):
         hint = "restore the file from the model's original source"

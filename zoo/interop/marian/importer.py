@@ -107,10 +107,10 @@ class Decoder:
 
 
 def read_decoder(path: Path) -> Decoder:
-    """Find the files of a model, and read its search settings.
+    """Find the files of a Marian model, and read its search settings.
 
     Args:
-        path: An .npz or .bin file, a `decoder.yml`, or a folder that contains one of them.
+        path: An .npz or .bin file, a `decoder.yml`, or a folder that contains such a file.
 
     Raises:
         ZooError: Files are missing or ambiguous, or a setting is not supported.
@@ -124,7 +124,7 @@ def read_decoder(path: Path) -> Decoder:
     models = _paths(options, "models", file.parent)
     if model is None and len(models) != 1:
         raise options.error(
-            "models", "lists several models, but ensembles cannot be imported", "import each model file"
+            "models", "lists several models, but ensembles cannot be imported", "import each model file separately"
         )
     options.require_known("marian.decoder")
     vocabularies = _paths(options, "vocabs", file.parent) or list(_default_vocabularies(model or models[0]))
@@ -152,7 +152,7 @@ def model_files(folder: Path) -> list[Path]:
 
 
 def _find(path: Path) -> tuple[Path | None, Path | None]:
-    """Return the paths of a model's .npz or .bin file and decoder.yml. One of them may be None, but not both."""
+    """Return the paths of a model's .npz or .bin file and of its decoder.yml. At most one of the paths is None."""
     if path.is_dir():
         files = [path / SUFFIX] if file_exists(path / SUFFIX) else sorted(path.glob(f"*.{SUFFIX}"))
         models = model_files(path)
@@ -200,7 +200,7 @@ def _default_vocabularies(model: Path) -> tuple[Path, Path]:
 
 
 def _decoding(options: Settings) -> dict[str, Any]:
-    """Return the fields of `decoding`.
+    """Convert Marian's search settings to fields of `decoding` in a spec.
 
     Marian divides scores by length^normalize, after it subtracts the word penalty for each token. With `normalize: 1`,
     the penalty changes all scores by the same amount, so it has no effect.

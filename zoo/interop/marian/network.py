@@ -34,7 +34,7 @@ _OUTPUT = "decoder_ff_logit_out"
 
 
 def architecture_fields(options: Settings) -> dict[str, Any]:
-    """Return the fields of `architecture`. Raise ZooError for an option that zoo does not support."""
+    """Convert options to fields of `architecture`. Raise ZooError if zoo does not support an option."""
     options.require_known("marian")
     fields = read_settings(options, _SETTINGS)
     d_model, h, d_ff = fields["d_model"], fields["h"], fields["d_ff"]
@@ -79,13 +79,13 @@ def _norm_placement(options: Settings) -> str:
     values = ", ".join(f"`{key}: {options.any(f'transformer-{key}', '')}`" for key in defaults)
     raise options.error(
         "transformer-preprocess",
-        f"is neither post-norm nor pre-norm together with the other steps ({values}); zoo imports only post-norm "
+        f"is, with the other steps ({values}), neither post-norm nor pre-norm; zoo imports only post-norm "
         "(`postprocess: dan`) and pre-norm (`preprocess: n`, `postprocess: da`, `postprocess-top: n`)",
     )
 
 
 def _require_normalised_keys(options: Settings) -> None:
-    """Raise ZooError if a pre-norm model is from a Marian version that possibly does not normalise keys and values."""
+    """Raise ZooError if the Marian version of a pre-norm model may not normalise keys and values."""
     numbers = re.match(r"v?(\d+)\.(\d+)\.(\d+)", options.text("version"))
     if numbers is None:
         raise options.error(
@@ -137,12 +137,12 @@ def _tied_layers(options: Settings) -> list[int]:
     depth = options.integer("dec-depth", minimum=1)
     tied = options.any("transformer-tied-layers", []) or list(range(1, depth + 1))
     if not isinstance(tied, list) or len(tied) != depth or any(layer not in range(1, depth + 1) for layer in tied):
-        raise options.error("transformer-tied-layers", f"does not name a layer for each of the {depth} layers")
+        raise options.error("transformer-tied-layers", f"must list {depth} layer numbers, one per decoder layer")
     return tied
 
 
 def _layout(a: Architecture) -> Layout:
-    """Return the names and the layout of the tensors in the layers."""
+    """Return Marian's names and layout of the tensors in encoder and decoder layers."""
     layer, suffix = "{side}_l{next}", "_pre" if a.norm.placement == "pre" else ""
     attentions = {"self_attention": "self", "cross_attention": "context"}
     norms = {

@@ -95,7 +95,7 @@ def _read_list(file: Path, rows: int) -> TokenList:
 
 
 def _parse_list(file: Path) -> dict[str, int]:
-    """Read a token list. Return the ID of each token, keyed by name. Reject any YAML other than text and numbers."""
+    """Return the token IDs in a YAML list, keyed by token name. Reject YAML other than text and numbers."""
     scalars: list[str] = []
     try:
         for event in yaml.parse(read_bytes(file).decode("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):

@@ -49,7 +49,7 @@ class FileStore(Protocol):
         """
 
     def newest_revisions(self) -> dict[str, int] | None:
-        """Return the newest revision number by model name. None if the store cannot list files."""
+        """Return the newest revision number of each model, keyed by model name. None if the store cannot list files."""
 
 
 @runtime_checkable
@@ -103,7 +103,7 @@ class FolderStore:
             append_chunks(partial, size, read, progress)
 
     def newest_revisions(self) -> dict[str, int]:
-        """Return the newest revision number by model name, derived from the file names."""
+        """Return the newest revision number of each model, keyed by model name."""
         return newest_numbers([path.as_posix() for path in self.folder.glob("models/*/*.json")])
 
     def has(self, path: str, size: int) -> bool:
@@ -136,8 +136,8 @@ def append_chunks(partial: Path, size: int, read: Callable[[int], bytes], progre
     Args:
         partial: The file to write.
         size: The number of bytes in the complete file.
-        read: Function that returns some bytes of the source from an offset on. Empty at the end of the source.
-        progress: Receives the number of bytes.
+        read: Function that returns the next bytes of the source, given an offset. It returns no bytes at the end.
+        progress: Progress bar to advance by the number of bytes.
     """
     with convert_disk_errors(partial), partial.open("ab") as target:
         progress.advance(target.tell())

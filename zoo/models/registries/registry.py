@@ -72,7 +72,7 @@ class Index(Record):
 
 @dataclass(frozen=True)
 class Registry:
-    """Models in a registry. All methods raise ZooError if the registry cannot be reached or a file is damaged."""
+    """Registry of published models. All methods raise ZooError if it cannot be reached or a file is damaged."""
 
     store: FileStore
 
@@ -82,7 +82,7 @@ class Registry:
         return self.store.address
 
     def absence(self) -> str | None:
-        """Return the reason why this address has no registry, such as "does not exist". None if it has one."""
+        """Return the reason why the address has no registry, such as "does not exist". None if there is one."""
         if isinstance(self.store, FolderStore) and not self.store.folder.exists():
             return "does not exist"
         return "is not a registry" if self.store.read(MARKER, MAX_BYTES) is None else None
@@ -127,8 +127,8 @@ class Registry:
         """Return the newest revision of each model, sorted by name.
 
         Args:
-            on_error: Function to call with the error if a revision cannot be read. The model is then taken from the
-                index, if it is listed there. By default, the error is raised.
+            on_error: Function to call with the error if a revision cannot be read. The model's entry in the index is
+                returned instead, if there is one. By default, the error is raised.
         """
         numbers = self.store.newest_revisions()
         try:
@@ -227,9 +227,10 @@ class Registry:
     def _newest_entry(
         self, name: str, number: int, indexed: IndexEntry | None, on_error: Callable[[ZooError], None] | None
     ) -> IndexEntry | None:
-        """Return the entry of a model whose newest revision is `number`.
+        """Return the index entry for a model whose newest revision is `number`.
 
-        If the revision cannot be read and there is an `on_error`, return `indexed`, the entry in the index.
+        If the revision cannot be read, call `on_error` and return `indexed`, the previous entry. Without `on_error`,
+        raise the error.
         """
         if indexed is not None and indexed.revision == number:
             return indexed

@@ -137,7 +137,7 @@ class FsspecStore:
             append_chunks(partial, size, read, progress)
 
     def newest_revisions(self) -> dict[str, int]:
-        """Return the newest revision number by model name, derived from the file names."""
+        """Return the newest revision number of each model, keyed by model name."""
         with self._convert_errors():
             try:
                 return newest_numbers(list(self.files.find(self._address_of("models"))))
@@ -198,7 +198,7 @@ class S3Store(FsspecStore):
         return True
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write an object, replacing an existing object."""
+        """Write an object. Replace any existing object at this path."""
         with self._writing():
             self.files.pipe_file(self._address_of(path), content)
 
@@ -225,7 +225,7 @@ class _ProgressCallback(Callback):  # type: ignore[misc]
 
 
 class HubStore(FsspecStore):
-    """Files in a repository of the Hugging Face Hub, written by commits.
+    """Files in a repository on the Hugging Face Hub. Each write is a commit.
 
     The address is `hf://ORG/NAME` or `hf://datasets/ORG/NAME`, optionally with a folder. The repository must exist.
     """

@@ -24,13 +24,13 @@ _Text = Annotated[str, Field(max_length=10_000)]
 
 
 class Record(BaseModel):
-    """Base class of the JSON records. Types are checked strictly; unknown fields of later versions are ignored."""
+    """Base class of JSON records. Types are checked strictly. Unknown fields of later versions are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
 
 class Summary(Record):
-    """Properties of a model for lists of models. `dev` and `test` are scores, or None if there is no score."""
+    """Properties of a model that `zoo list` prints. `dev` and `test` are scores, or None if there is no score."""
 
     task: _Text
     source: _Text
@@ -51,7 +51,7 @@ class Summary(Record):
 
 
 class IndexEntry(Record):
-    """The newest revision of a model, as the index of a registry lists it."""
+    """Entry in the index of a registry: the newest revision of a model."""
 
     name: Name
     revision: Number
@@ -86,7 +86,7 @@ class Revision(Record):
 
     @property
     def pin(self) -> str:
-        """The reference `NAME@NUMBER`."""
+        """The reference to this revision, such as `NAME@2`."""
         return f"{self.name}@{self.revision}"
 
     @property
@@ -141,7 +141,7 @@ def parse_reference(text: str) -> Reference | None:
     """Parse a reference: `NAME` or `NAME@2`. Return None if NAME is not a valid model name.
 
     Raises:
-        ZooError: The part after the @ is not a revision.
+        ZooError: The part after the @ is not a revision number.
     """
     name, at, pin = text.partition("@")
     if not is_name(name):
@@ -151,7 +151,7 @@ def parse_reference(text: str) -> Reference | None:
     if re.fullmatch(r"[1-9][0-9]{0,8}", pin):
         return Reference(name, revision=int(pin))
     hint = f"write a number, such as `{name}@2`; `zoo list --published` shows the numbers"
-    raise ZooError(f"`{pin}` in `{text}` is not a revision", hint=hint)
+    raise ZooError(f"`{pin}` in `{text}` is not a revision number", hint=hint)
 
 
 def is_name(text: str) -> bool:

@@ -131,7 +131,7 @@ class TreeTokenizer(Modality):
                     if visited is not hidden:
                         labels.add(visited.label)
         if not labels:
-            raise ZooError("there is no tree to learn brackets from", hint="add a treebank to `corpus.train`")
+            raise ZooError("there are no trees to learn brackets from", hint="add a treebank to `corpus.train`")
         known_run = longest_run if longest_run <= MAX_OPENING_RUN else None
         return cls(sorted(labels), sorted(tags), linearisation, section.sizes[1], known_run)
 
@@ -230,7 +230,7 @@ def _initial(word: str) -> str:
 
 
 def _word_token(linearisation: Linearisation, tag: str, word: str) -> str:
-    """Return the token that stands for a word."""
+    """Return the token that stands for a word in this linearisation."""
     return {"vinyals": XX, "tensor2tensor": tag, "initials": _initial(word)}[linearisation]
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from specs import ZooError
 from specs.notation import quote
+from zoo.text.language_codes import base_language
 
 ROOT = "TOP"
 """Label of the constituent that covers a whole sentence."""
@@ -137,7 +138,7 @@ def tokenize_words(text: str, language: str) -> str:
         text: The sentence.
         language: Language code. Only English sentences are changed.
     """
-    return " ".join(_tokenizer().tokenize(text)) if language.partition("-")[0] == "en" else text
+    return " ".join(_tokenizer().tokenize(text)) if base_language(language) == "en" else text
 
 
 @lru_cache

@@ -72,8 +72,8 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
         overrides: Fields to set in all rows: "KEY=VALUE".
 
     Raises:
-        ZooError: A spec does not exist or is a parser, two rows have the same name or describe the same model, or the
-            overrides set the seed.
+        ZooError: A spec does not exist or describes a parser, two specs have the same name or describe the same model,
+            or the overrides set the seed.
     """
     if any(text.partition("=")[0].strip() == SEED for text in overrides):
         hint = "use `--seeds N` instead, which trains with the seeds 1 to N"
@@ -90,11 +90,11 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
 
 
 def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow], overrides: Sequence[str]) -> SweepRow:
-    """Return the row of a spec. If the sweep has a row for its parent, `rows` already contains that row."""
+    """Return the row of a spec. If the spec's parent is in the sweep, `rows` must already contain the parent's row."""
     spec, parent = plain[reference], _parent(reference, plain)
     if not isinstance(spec.task, Translation):
         problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translation models"
-        raise ZooError(problem, hint=f"omit it; `zoo train {reference}` trains it")
+        raise ZooError(problem, hint=f"omit this spec, and train it with `zoo train {reference}`")
     changed, keys = specs.load(reference, overrides), tuple[str, ...]()
     if parent is not None:
         differing = specs.difference(changed, rows[parent].spec)
@@ -104,7 +104,7 @@ def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow],
 
 
 def _parent(reference: str, plain: dict[str, Spec]) -> str | None:
-    """Return the reference of the spec that this one extends. None if that spec is not in the sweep."""
+    """Return the reference of a spec's parent, the spec that it extends. None if the parent is not in the sweep."""
     parent = specs.parent(reference)
     if parent is None:
         return None
@@ -289,7 +289,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
 
 
 def _take_next(waiting: list[Trial]) -> Trial | None:
-    """Remove the first trial that no process is training, and return it, or None. Drop trials that are now finished."""
+    """Remove and return the first unfinished trial that no process is training, if any. Drop finished trials."""
     for trial in list(waiting):
         if not trial.lock_problem:
             waiting.remove(trial)
