@@ -225,6 +225,8 @@ def test_every_block_of_a_page_runs_in_order(page: Path, prepared: Path, tmp_pat
         pytest.skip("this page has no block that can be run")
     folder, environment = _page_folder(prepared, prepared / "packages", tmp_path)
     environment["ZOO_REGISTRIES"] = str(folder / "registry")
+    if any("zoo publish" in block.text for block in blocks):  # the page publishes the models itself
+        shutil.rmtree(folder / "home" / "models")
     for block in blocks:
         _run(block, folder, environment)
 
@@ -232,15 +234,13 @@ def test_every_block_of_a_page_runs_in_order(page: Path, prepared: Path, tmp_pat
 FIGURES = [page for page in PAGES if "tests.benchmarks." in page.read_text(encoding="utf-8")]
 """Pages that print commands to repeat a measurement."""
 VALUES = {"SPEC|MODEL": "tiny", "B": "native", "PRECISION": "bfloat16", "NAME=FILE": "dev=dev", "FILE": "dev"}
-SCRIPT, SPEC_COMMAND = r"python -m tests\.benchmarks\.(\w+)", r"zoo (train|sweep|compile|plan|benchmark \w+) [^-\s]"
+SCRIPT = r"python -m tests\.benchmarks\.(\w+)"
+SPEC_COMMAND = r"zoo (train|sweep|compile|plan|benchmark \w+) (?!speech|pictures)[^-\s]"
 
 
 def _commands_to_repeat(page: Path) -> Iterator[str]:
-    """Yield the commands of a page that run a benchmark script or a spec, with small models.
-
-    Blocks that the other tests do not run can also contain other commands.
-    """
-    blocks = [block for block in blocks_of(page) if block.language == "text" or block.reason]
+    """Yield the commands of a page that run a benchmark script or a spec, with small models."""
+    blocks = [block for block in blocks_of(page) if block.language == "text"]
     lines = [line for block in blocks for line in block.text.replace("\\\n", " ").splitlines()]
     spans = [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", page.read_text(encoding="utf-8"))]
     found = [line for line in lines if re.match(r"(python|zoo|echo) \S", line)]

@@ -141,7 +141,7 @@ def _set_parts(segment: Segment, words: Sequence[_Word], target: str, view: View
 
 
 def _covered(segment: Segment) -> bytearray:
-    """Return 1 for each character that the translator reads in place of copied content, and 0 for other characters."""
+    """Return a mask of the segment's text: 1 for characters that stand for copied content, 0 for all others."""
     covered = bytearray(len(segment.text) + 1)
     for unit in segment.units:
         covered[unit.start : unit.end] = b"\1" * (unit.end - unit.start)

@@ -108,7 +108,7 @@ def read_parameters(path: Path | str) -> Parameters:
 
 
 def _with_line(known: Parameters, words: list[str]) -> Parameters | None:
-    """Return `known` with the parameter that the words of a line set. None if the line is not valid."""
+    """Return a copy of `known` with the parameter set as in a line of the file. None if the line is invalid."""
     match words:
         case ["DEBUG", _]:
             return known

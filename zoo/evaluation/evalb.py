@@ -135,7 +135,7 @@ def evaluate_bracket_files(test: Path | str, gold: Path | str, parameters: Path 
     Args:
         test: The trees to score.
         gold: The references.
-        parameters: An EVALB parameter file. None for `COLLINS`.
+        parameters: An EVALB parameter file. None: use `COLLINS`.
 
     Raises:
         ZooError: A file cannot be read, or the trees cannot be scored.

@@ -51,7 +51,7 @@ class PromptPreprocessor(Preprocessor):
         """
         if prefix.strip():
             problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model accepts no prefixes"
-            raise ZooError(problem, hint="omit the prefix, and write the beginning of the output as the text")
+            raise ZooError(problem, hint="omit the prefix, and begin the input text with it")
         prompt = self._encode_prefix(text, index)
         limit = self.max_source_length
         if len(prompt) > limit:

@@ -98,7 +98,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
     """
     if options.languages and not are_language_codes(options.languages):
         problem = f"`--languages {' '.join(options.languages)}` must be two language codes"
-        raise ZooError(problem, hint="write codes such as `--languages en de`")
+        raise ZooError(problem, hint="use language codes, such as in `--languages en de`")
     path = _local_path(source, report)
     origin_name = repository(source) if is_on_hub(source) else Path(source).absolute().name
     name = options.name or _default_name(origin_name)

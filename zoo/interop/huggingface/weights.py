@@ -127,8 +127,8 @@ def written_bart_tables(
         a: The architecture of the model.
         tensors: Maps zoo's name of each tensor to the tensor.
         select: Returns a table with its rows in the order of transformers' token IDs.
-        common: Whether the model in transformers has a common embedding, even if zoo has two.
-        biased: Whether the model in transformers has a bias on the logits.
+        common: Whether encoder and decoder share an embedding in transformers, even if zoo has two.
+        biased: Whether the model in transformers has an output bias.
     """
     target = tensors["embedding" if "embedding" in tensors else "target_embedding"]
     tables = {"shared": target} if common else {}
