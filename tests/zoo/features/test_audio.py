@@ -129,8 +129,8 @@ def test_times_are_warped_by_factors_up_to_the_limit() -> None:
     [
         *((content, "cannot be read as audio") for content in (b"", b"RIFF\xff\xff\xff\xffWAVEfmt ", b"hello\n" * 400)),
         ((np.zeros(0), 16_000, "PCM_16"), "contains no audio"),
-        ((np.full(16_000, np.nan), 16_000, "FLOAT"), "not finite or too large"),
-        ((np.tile([3e38, -3e38], 22_050), 44_100, "FLOAT"), "not finite or too large"),
+        ((np.full(16_000, np.nan), 16_000, "FLOAT"), "infinite, NaN or too large"),
+        ((np.tile([3e38, -3e38], 22_050), 44_100, "FLOAT"), "infinite, NaN or too large"),
         ((np.zeros(900), 900, "PCM_16"), "has a sampling rate of 900 Hz"),
         ((np.zeros((16, 300)), 16_000, "PCM_16"), "has 300 channels"),
     ],
