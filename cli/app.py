@@ -98,7 +98,7 @@ _COMPLETION_VARIABLE = "_ZOO_COMPLETE"
 def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """Build the command-line application with the commands in `names`. By default, include all commands."""
     app = typer.Typer(
-        help='Declare, compile, train, evaluate and publish the Transformers of "Attention Is All You Need".',
+        help='Define, compile, train, evaluate and publish Transformers as described in "Attention Is All You Need".',
         epilog='zoo train tiny\n\necho "the old dog sees a small house" | zoo decode --spec tiny',
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",

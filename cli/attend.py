@@ -49,7 +49,7 @@ def attend(
         sentence SENTENCE|FILE: Sentence to translate or parse. For a model that reads audio or images, name a file.
         target TEXT: Show the attention weights for this translation (or tree), whether or not the model would choose
             it. [default: the model's own translation]
-        figure 3|4|5: Show the sentence in this figure of the paper, with the figure's layer, heads and word.
+        figure 3|4|5: Show the sentence from this figure of the paper, with the figure's layer, heads and word.
         output FILE.html: Write a self-contained interactive HTML page to this file.
         svg FILE.svg: Write an SVG drawing to this file. It shows the attention, layer, heads and word that the options
             select, and the spectrogram or image, if the model reads audio or images.
@@ -139,7 +139,7 @@ def curves(
     by step and by training time. Each plot shows all runs. Runs in training are shown up to their latest log entry.
 
     Options:
-        run RUN: Runs: their folders, or the names of their specs (`tiny` stands for `runs/tiny`).
+        run RUN: Folder of a run, or name of its spec (`tiny` stands for `runs/tiny`).
         output FILE.html|FILE.svg: Write the curves to this file: SVG if the name ends in .svg, otherwise
             self-contained HTML.
 

@@ -179,7 +179,7 @@ def confirm(question: str, otherwise: str, hint: str = "add `--yes` to skip the 
 
     Args:
         question: The question, without its choices.
-        otherwise: Beginning of the error message if stdin is not a terminal: "nothing was removed".
+        otherwise: Beginning of the error message if stdin is not a terminal, such as "nothing was removed".
         hint: Hint of this error message, such as how to skip the question.
 
     Returns:
@@ -206,7 +206,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], tit
 
     Args:
         columns: Column headings. The suffix `>` right-aligns a column, and `…` wraps it. Suffixes are not printed.
-        rows: The cells of each row. A `Text` has colours, and must be safe in terminals.
+        rows: The cells of each row. Control characters are escaped in strings, but not in a `Text`.
         title: Heading of the table.
     """
     from rich.console import Console

@@ -69,13 +69,13 @@ def run(
 
 
 class Conversation:
-    """Interactive session with a model. It keeps the languages and the number of results that the user chose."""
+    """Interactive session with a model. It remembers the languages and the number of results that the user chose."""
 
     def __init__(self, translator: Translator, source: str | None = None, target: str | None = None) -> None:
         """Choose the languages. If the user gave no language, use the model's first translation direction.
 
         Raises:
-            ZooError: The model does not support a language, or the user must choose a language.
+            ZooError: The model does not support a given language, or the user must choose one.
         """
         self._translator, self._n_best = translator, 1
         corpus = translator.spec.corpus
@@ -105,7 +105,7 @@ class Conversation:
             yield from self._translate(text)
 
     def _files(self, path: Path) -> list[str]:
-        """Return the input files at a typed path: one file, or the files in a folder. Empty if the model reads text."""
+        """Return the file, or the files in the folder, at a typed path. If the model reads text, return no files."""
         from zoo.features.modality import input_files
         from zoo.generation.recognizer import Recognizer
 
@@ -134,7 +134,7 @@ class Conversation:
                 self._choose(code, self._target)
             case ["/swap"] if self._source == UNKNOWN:
                 hint = "type `/from CODE` to set the source language, or `/to CODE` to change the target language"
-                raise ZooError("`/swap` needs a source language, but the language of each text is guessed", hint=hint)
+                raise ZooError("`/swap` needs a source language, but the language of each text is detected", hint=hint)
             case ["/swap"]:
                 self._choose(self._target, self._source)
             case ["/best", number] if number.isdecimal() and 1 <= int(number) <= 100:

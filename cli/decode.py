@@ -51,9 +51,9 @@ def decode(
 ) -> None:
     """Translate stdin to stdout, line by line.
 
-    Select a model by MODEL, --model or --spec. Each input line produces one output line, in the same order; empty lines
-    remain empty. Up to 1,024 lines are read ahead for efficient batches. When the input pauses, all lines read so far
-    are translated.
+    Select a model with MODEL, --model or --spec. Each input line produces one output line, in the same order; empty
+    lines remain empty. Up to 1,024 lines are read ahead for efficient batches. When the input pauses, all lines read so
+    far are translated.
 
     Lines are split into sentences, and the spaces between sentences are kept. A line is not split if the model was
     trained on longer texts, if the line has a prefix, or with --no-split. But a line of more than
@@ -116,7 +116,7 @@ def parse(
 ) -> None:
     """Print the constituency tree of each line of stdin.
 
-    Select a model by MODEL, --model or --spec. English sentences are first tokenised as in the Penn Treebank:
+    Select a model with MODEL, --model or --spec. English sentences are first tokenised as in the Penn Treebank:
     `The cat can't sleep.` has the words `The cat ca n't sleep .` With --tokenized, and in other languages, words are
     separated by spaces only. Each input line produces one bracketed tree over exactly its words, in the same order; `(`
     and `)` are written `-LRB-` and `-RRB-`. Empty lines remain empty. A model that was trained without parts of speech
@@ -198,7 +198,7 @@ def _lines_of_part(fraction: tuple[int, int], translator: Translator, input: Pat
 
 
 def _require_text_name(translator: Translator, output: Path | None) -> None:
-    """Raise ZooError if a recognizer would write text to a file with the suffix of its inputs, such as `.wav`."""
+    """Raise ZooError if the output of a recognition model has the suffix of an input file, such as `.wav`."""
     from specs import ZooError
 
     if output is None or translator.spec.task.kind != "recognition":

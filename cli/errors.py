@@ -27,7 +27,7 @@ def handle_errors(action: Callable[[], int | None], command: str = "zoo") -> int
 
     Args:
         action: The function to run. It may return an exit status.
-        command: The command that runs, such as "zoo train", for hints.
+        command: The command to name in hints, such as "zoo train".
     """
     try:
         status = action()

@@ -2,7 +2,7 @@
 
 Options:
     From CODE: Language of the input text, such as en, for a multilingual model. Optional if the model has no token for
-        the source language. [default: the other language, if the model has two; otherwise guessed for each text]
+        the source language. [default: the other language, if the model has two; otherwise detected for each text]
     To CODE: Target language, such as de, for a multilingual model. [default: the other language, if the model has two;
         otherwise required]
     Reference SPEC: Name of a shipped spec (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints all names), or
@@ -98,7 +98,7 @@ def complete_override(incomplete: str) -> list[str]:
 
 
 def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
-    """Join the argument MODEL (`name`) and the `--model` options (`others`) in one list. None if neither is given.
+    """Join the argument MODEL (`name`) and the `--model` options (`others`). Return None if neither is given.
 
     Raises:
         ZooError: `name` is not a model's name, but KEY=VALUE, a text to translate, or a file.
@@ -134,7 +134,7 @@ def _require_number(value: Any) -> Any:
 
 
 def _standard_stream(path: Path | None) -> Path | None:
-    """Return None for `-`, which stands for stdin or stdout."""
+    """Replace the path `-`, which stands for stdin or stdout, with None. Return any other path unchanged."""
     return None if path == Path("-") else path
 
 
@@ -241,7 +241,7 @@ def _unpacked(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
 
 
 def _read_items(section: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Parse an `Options` section: yield the name of each item, and its texts, keyed by typer's attribute names."""
+    """Parse an `Options` section. Yield the name of each option, and its attributes for typer, such as `help`."""
     for item in filter(None, re.split(r"(?:^|\n) {4}(?=\S)", section)):
         found = _ITEM.fullmatch(" ".join(item.split()))
         assert found is not None, item

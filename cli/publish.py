@@ -29,7 +29,7 @@ def publish(
     The bundle is verified before it is published. It replaces a published model of the same name only with --replace.
 
     With --to, the bundle becomes the next revision of the model in the registry. The upload is atomic and safe with
-    concurrent uploads, and a revision never changes. Others pull the newest revision, or a revision that they name.
+    concurrent uploads, and a revision never changes. Users pull the newest revision or, with NAME@2, revision 2.
 
     Options:
         run RUN|NAME: Folder of the run, or name of its spec (`tiny` stands for `runs/tiny`). With --to, the NAME of a
@@ -83,7 +83,7 @@ def pull(names: Annotated[list[str], argument(complete=options.complete_model)],
     damaged, repaired.
 
     A model that no registry has may be in the catalogue of public models, which `zoo list --available` prints. After
-    you confirm its size and licence, it is downloaded from its authors, imported as by `zoo import`, and stored.
+    you confirm its size and licence, it is downloaded from its authors, imported as with `zoo import`, and stored.
 
     Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
 
@@ -117,8 +117,8 @@ def verify(
 ) -> None:
     """Verify the files and log-probabilities of a published model.
 
-    All files must have their published hashes. The log-probabilities of the model's reference sentences must equal the
-    published log-probabilities within 1e-4.
+    All files must have their published hashes. The log-probabilities of the model's reference sentences must match the
+    published log-probabilities to within 1e-4.
 
     With --backend, the model runs on a GPU if there is one.
 
@@ -285,13 +285,14 @@ def export_model(
     """Convert a published model to the format of another toolkit.
 
     The written files are read again and compared tensor by tensor. If the other toolkit is installed, it must also
-    reproduce the model's reference log-probabilities (for ONNX, those of the compiler's interpreter on random tokens).
-    If a check fails, nothing is written. A model with features that the format cannot express is rejected.
+    reproduce the model's reference log-probabilities. onnxruntime must instead reproduce the results of the compiler's
+    interpreter on random tokens. If a check fails, nothing is written. A model with features that the format cannot
+    express is rejected.
 
     Options:
         name NAME: Name or folder of a published model.
         to hf-marian|hf-multilingual|hf-t5|ctranslate2|onnx: Format to write.
-        output FOLDER: New folder to write.
+        output FOLDER: Folder to create.
 
     Examples:
         zoo export transformer-tiny-ende --to ctranslate2 -o tiny.ct2

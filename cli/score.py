@@ -35,9 +35,9 @@ def score(
 ) -> None:
     r"""Print the log-probability of given translations or trees.
 
-    Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or from
-    --source and --target. For each pair, one line is printed, with the natural logarithm of its probability. For a
-    language model, each line of stdin is a text to score.
+    Select a model with MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
+    from --source and --target. For each pair, one line is printed: the natural logarithm of the target's probability.
+    For a language model, each line of stdin is a text to score.
 
     With --json, each line becomes an object with `log_probability`, `tokens` (the target's tokens and the
     end-of-sentence token) and `token_log_probabilities`.
@@ -85,9 +85,9 @@ def align(
 ) -> None:
     r"""Print the word alignments of given translations.
 
-    Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or from
-    --source and --target. For each pair, one line is printed, in Pharaoh's format: `0-1` means that the second word of
-    the translation comes from the first word of the source. Spaces separate words.
+    Select a model with MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
+    from --source and --target. For each pair, one line is printed, in Pharaoh's format: `0-1` means that the second
+    word of the translation comes from the first word of the source. Spaces separate words.
 
     With --json, each pair becomes a JSON list with an entry for each target token: the start and end of the token in
     the translation (`target`), the start and end of the source token that it attends to most (`source`), and the

@@ -52,8 +52,8 @@ def train(
 ) -> int | None:
     """Train a model, or resume its training.
 
-    Missing data is prepared first. At the end, the last `training.average` checkpoints are averaged and the dev set is
-    scored. If the average has a worse dev score than the last checkpoint alone, the last checkpoint is kept.
+    Missing data is prepared first. At the end, the last `training.average` checkpoints are averaged, and the average is
+    scored on the dev set. If the last checkpoint alone has a better dev score, it is used instead of the average.
 
     Ctrl-C writes a checkpoint and stops. The same command, or `zoo train RUN/spec.yaml`, resumes and gives the same
     weights as an uninterrupted training run.
@@ -158,8 +158,9 @@ def shortlist(run: options.Run) -> None:
     """Write the vocabulary shortlist of a run, which makes decoding with the `native` backend faster.
 
     For each source token, the shortlist contains its most probable translations (target tokens) in the training text,
-    by IBM model 1. With `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, a translation contains
-    only tokens that the shortlist gives for its source, and the most frequent tokens. `zoo publish` includes the file.
+    according to IBM Model 1. With `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, a translation
+    contains only tokens that the shortlist gives for its source, and the most frequent tokens. `zoo publish` includes
+    the file.
 
     Examples:
         zoo shortlist tiny
@@ -213,7 +214,9 @@ def sweep(
     from zoo.training.sweeps.trials import default_folder, make_rows, make_trials, parse_arguments, train_all
 
     if list and (table or json):
-        raise ZooError("`--list` cannot be combined with `--table` or `--json`", hint="omit `--list`, or the others")
+        raise ZooError(
+            "`--list` cannot be combined with `--table` or `--json`", hint="omit `--list`, or the other options"
+        )
     rows = make_rows(*parse_arguments(specs))
     messages = report()
     _warn_about_head_sizes(rows, messages)

@@ -166,14 +166,14 @@ def _find_files(
     """Yield each input file, and its path relative to the output folder. The path is empty if `output` is a file.
 
     Args:
-        given: Files and folders.
+        given: The input files and folders.
         output: File or folder to write to. None: beside the input files.
         read: Suffixes of the files to read in folders.
-        written: Suffixes of files to write.
+        written: Suffixes that an output file may have.
         what: Name for the files in error messages, such as "documents".
 
     Raises:
-        ZooError: A file does not exist, a folder has no such file, or `output` is a file but must be a folder.
+        ZooError: A file does not exist, a folder has no file to read, or `output` is a file but must be a folder.
     """
     is_file = output is not None and output.suffix and not output.is_dir() and len(given) == 1 and not given[0].is_dir()
     is_folder = output is None or output.is_dir() or not (output.exists() or output.suffix.lower() in written)
@@ -197,7 +197,7 @@ def _find_files(
             and (excluded in (None, path.resolve()) or excluded not in each.resolve().parents)
         ]
         if not inside:
-            raise ZooError(f"`{path}` contains no {what}", hint=f"the supported formats are {', '.join(read)}")
+            raise ZooError(f"`{path}` contains no {what}", hint=f"supported formats: {', '.join(read)}")
         yield from ((each, each.relative_to(path)) for each in inside)
 
 

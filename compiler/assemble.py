@@ -26,7 +26,7 @@ from specs import Spec, ZooError
 
 
 class BuildOptions(TypedDict, total=False):
-    """Options of `build`. The default device is "cpu". All other defaults are None."""
+    """Keyword arguments of `build`. `device` defaults to "cpu", and all other arguments default to None."""
 
     weights: Mapping[str, Tensor] | None
     device: str
@@ -72,8 +72,8 @@ def build_module(
 ) -> EmittedProgram:
     """Build a program that can be trained: a torch module with a float32 copy of the weights.
 
-    The arguments have the same meaning as those of `build`. On a GPU, the program also has the UPDATE graph, if a
-    training step can run as one CUDA graph (see `update_refusal`).
+    The arguments have the same meaning as those of `build`. On a GPU, the program also supports the purpose UPDATE
+    if a training step can run as one CUDA graph (see `update_refusal`).
 
     Raises:
         ValueError: The purposes do not include TRAIN.
@@ -122,7 +122,7 @@ def prepare_build(
     Args:
         spec: The spec of the model.
         purposes: The purposes of the program.
-        weights: The tensors of a weights file by name. None: random initial weights, as before training.
+        weights: The tensors of a weights file, keyed by name. None: random initial weights, as before training.
         device: auto, cpu, cuda or cuda:N.
         precision: Overrides the spec's `compilation.precision`.
         backend: Overrides the spec's `compilation.backend`.

@@ -26,7 +26,7 @@ class CudaGraphRecorder:
         """Create the CUDA stream on which the graphs for a device are recorded.
 
         Args:
-            device: The device.
+            device: The GPU.
             releases_memory: Whether to free the memory of the warm-up run before recording. This takes time, but
                 without it, recording a function needs twice as much memory.
         """

@@ -27,7 +27,8 @@ from specs import DecoderSubLayer, EncoderSubLayer
 class Cost:
     """Costs of a graph or of one of its layers.
 
-    Costs that depend on the batch are polynomials in its sizes. Byte counts assume float32 numbers, except for weights.
+    Costs that depend on the batch are polynomials in symbolic sizes, such as batch and source. Byte counts assume
+    float32 numbers, except for weights.
     """
 
     parameters: int
@@ -44,7 +45,7 @@ def cost(graph: Graph, layer: str | None = None) -> Cost:
     """Return the costs of a graph.
 
     Args:
-        graph: The graph.
+        graph: The graph to measure.
         layer: Count only this layer, such as "encoder.0", or "" for everything outside layers. None: count all.
     """
     types = graph.types
@@ -114,7 +115,7 @@ def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> C
     The numbers are computed from a stack of such sub-layers that has just enough layers to connect all positions.
 
     Args:
-        sublayer: The sub-layer.
+        sublayer: The sub-layer, as in a spec.
         n: Number of positions.
         d: Number of features.
         causal: Whether a position cannot see later positions, as in a decoder.
@@ -193,7 +194,7 @@ def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
     If no operation reads later positions, as in a decoder, only paths from a position to later positions count.
 
     Args:
-        graph: The graph.
+        graph: The graph that contains `start` and `end`.
         start: The value at which paths start.
         end: The value at which paths end.
         n: Number of positions.
@@ -208,7 +209,7 @@ def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
     If `end` depends on both earlier and later positions, return the smaller d of the two directions.
 
     Args:
-        graph: The graph.
+        graph: The graph that contains `start` and `end`.
         start: The value at which paths start.
         end: The value at which paths end.
         n: Number of positions.

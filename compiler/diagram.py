@@ -82,9 +82,9 @@ def _add_boxes(graph: Graph, boxes: dict[str, Box | str], result: tuple[Column, 
     """Add the boxes of a graph to the columns in `result`.
 
     Args:
-        graph: The graph.
+        graph: The graph to draw.
         boxes: For each input of the graph, its box in an earlier graph, or its name if it has no box.
-        result: The columns of encoder and decoder.
+        result: The columns for the encoder and the decoder.
 
     Returns:
         For each value, its box. An input without a box is mapped to its name.

@@ -54,7 +54,7 @@ class EmittedCode:
 
 
 def emit(graphs: Iterable[Graph]) -> EmittedCode:
-    """Return the Python code of graphs. Layers with the same code share one function, even in different graphs."""
+    """Generate Python code for graphs. Layers with the same code share one function, even in different graphs."""
     code = EmittedCode()
     for graph in graphs:
         code.main[graph.purpose] = _MainFunction(graph, code).text()
@@ -95,7 +95,7 @@ class _Names:
 
 
 class _MainFunction:
-    """Generates the main function for a graph. Each layer becomes a call, and every other node a line of code."""
+    """Generates the main function for a graph. Each layer becomes a call, and every other node becomes one line."""
 
     def __init__(self, graph: Graph, code: EmittedCode) -> None:
         self.graph, self.code, self.names = graph, code, _Names(code)
@@ -200,7 +200,7 @@ def _body(
     be as large as the value, and mostly zeros.
 
     Args:
-        graph: The graph.
+        graph: The graph that contains the nodes.
         nodes: The nodes to emit.
         names: Names of the function's variables.
         wanted: Function that returns the preferred variable name of a value.

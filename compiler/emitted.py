@@ -44,7 +44,7 @@ class _ParameterTree(nn.Module):
         return cast(nn.Module, self._modules[str(index)])
 
     def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        """Call a layer's function with these parameters and the inputs, so that hooks on the layer run."""
+        """Call a layer's function with this module and the inputs. A call through the module runs the layer's hooks."""
         return function(self, *inputs)
 
 
@@ -92,7 +92,7 @@ class EmittedProgram(DecoderStates, nn.Module):
 
     @property
     def layers(self) -> list[nn.Module]:
-        """The layers of encoder and decoder, in the order in which they are computed."""
+        """The encoder and decoder layers, in order of computation."""
         names = dict.fromkeys(node.layer for graph in self.graphs.values() for node in graph.nodes if node.layer)
         return [self._subtree(name) for name in names]
 
@@ -175,7 +175,7 @@ class EmittedProgram(DecoderStates, nn.Module):
 
     @property
     def _dtype(self) -> torch.dtype:
-        """The data type of values between operations."""
+        """The data type of activations."""
         return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
 
     def run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
@@ -223,7 +223,7 @@ class EmittedProgram(DecoderStates, nn.Module):
                 self.get_parameter(name).copy_(origin.make(file))
 
     def share(self, file: Mapping[str, Tensor]) -> None:
-        """Use the tensors of a weights file as parameters, without a copy if possible. The file must fit the spec."""
+        """Use the tensors of a weights file as parameters, without copying if possible. The file must fit the spec."""
         # OpenMP starts threads for each thread that calls torch. If there are more of these threads than cores, they
         # sleep between operations, and an LSTM takes four times as long. So call torch in a temporary thread: its
         # OpenMP threads end with it.
@@ -244,7 +244,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         return {n: p.origin for graph in self.graphs.values() for n, p in graph.parameters.items()}
 
     def _set_parameter(self, name: str, parameter: Tensor) -> None:
-        """Add or replace the parameter with a dotted name. Create its modules if necessary."""
+        """Set the parameter with the given dotted name. Create missing modules on its path."""
         path, _, leaf = name.rpartition(".")
         self._subtree(path)._parameters[leaf] = cast(nn.Parameter, parameter)
 

@@ -29,7 +29,7 @@ So the norm's backward pass receives two gradients, and adds them in its own ker
 def seeded_dropout(
     x: Float[Tensor, ...], probability: float, seed: Int[Tensor, ""], key: int, training: bool
 ) -> Float[Tensor, ...]:
-    """Return x after dropout (5.4). `compiler.cuda.norms` describes the hash function that generates the mask."""
+    """Apply dropout to x (5.4) in training. The mask depends only on `seed`, `key` and the index of each element."""
     return _apply(_SeededDropout, x, probability, seed, key) if training else x
 
 
@@ -45,7 +45,7 @@ def residual_norm(
     key: int = 0,
     training: bool = False,
 ) -> Float[Tensor, "... d"]:
-    """Return LayerNorm(x + Dropout(y + c)) (3.1, 5.4). y and c may be None.
+    """Return LayerNorm(x + Dropout(y + c)) (3.1, 5.4). y and c are optional.
 
     Sums and statistics are computed in float32, whatever the type of x is.
     """
@@ -99,7 +99,7 @@ def norm_linear(
 
 
 def _is_narrow(x: Tensor) -> bool:
-    """Return whether to use the matrix product kernel for few rows. In float32, cuBLAS is as fast and more exact."""
+    """Return whether to use the kernel for inputs with few rows. In float32, cuBLAS is as fast and more accurate."""
     return len(x) <= cuda.products.MAX_ROWS and x.dtype != torch.float32
 
 
@@ -143,7 +143,7 @@ def packed_ssru(
 def packed_sinusoids(
     x: Float[Tensor, "1 n d_model"], position: Int[Tensor, "1 n"], halves: bool, first: int
 ) -> Float[Tensor, "1 n d_model"]:
-    """Return the positional encodings (3.5) of positions below n, looked up in the table of `runtime.sinusoids`."""
+    """Return the sinusoidal encodings (3.5) of the given positions, which must be less than n."""
     return functional.embedding(position, runtime.sinusoids(x, halves=halves, first=first))
 
 
@@ -159,7 +159,7 @@ def whole_loss(
     """Return the same loss as `compiler.runtime.chunked_loss`, with all logits in memory at once.
 
     The amount of work does not depend on the number of PAD labels, so a CUDA graph can compute the loss. The kernel
-    overwrites the logits with their gradients. This buffer has the data type of x.
+    overwrites the logits with their gradients. Logits and gradients have the data type of x.
     """
     return _apply(_WholeLoss, x, table, bias, labels, smoothing, wrong_classes, classes)
 

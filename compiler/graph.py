@@ -34,7 +34,7 @@ class Purpose(StrEnum):
 
     @property
     def trains(self) -> bool:
-        """Whether the graph computes a loss, with dropout."""
+        """Whether graphs with this purpose compute a loss and apply dropout."""
         return self in (Purpose.TRAIN, Purpose.UPDATE)
 
 
@@ -90,7 +90,7 @@ class Graph:
         """Return the graph with different values as outputs and states. The nodes stay the same.
 
         Args:
-            names: The new value for each value to replace.
+            names: A mapping from values to the values that replace them.
         """
         return replace(
             self,

@@ -24,7 +24,7 @@ else:
 
 
 def cores() -> int:
-    """Return the number of processors that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -38,7 +38,7 @@ def cpuinfo() -> dict[str, str]:
 
 
 def may_have_gpu() -> bool:
-    """Return whether a GPU driver is present. This function does not need torch."""
+    """Return whether a GPU driver is present, without importing torch."""
     return any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd"))
 
 
@@ -51,7 +51,7 @@ ONEDNN, DEFAULT = "oneDNN", "torch's default"
 
 
 def matrix_libraries() -> tuple[str, ...]:
-    """Return the libraries that compute exact float32 matrix products on this processor, starting with the default.
+    """Return the libraries that multiply matrices in full float32 precision on this processor. The default is first.
 
     oneDNN is included only if the processor has AVX-512 but not AMX. With AMX, oneDNN would round to bfloat16. oneDNN
     is the default on processors with bfloat16 instructions. On older processors, torch's default is often faster.
@@ -75,11 +75,12 @@ _precision_before = ""
 
 @contextmanager
 def fast_float32(library: str | None = None) -> Iterator[None]:
-    """Make torch use a certain library for float32 matrix products in the `with` block.
+    """Make torch use the given library for float32 matrix products in the `with` block.
 
-    To use oneDNN, torch's precision setting must be "bf16". With AMX, oneDNN then rounds to bfloat16. Without AMX, it
-    computes in float32. If `with` blocks are nested or run in several threads, the first block determines the setting,
-    and the last block to end restores it.
+    torch uses oneDNN only if its precision setting is "bf16", so this function changes the setting. With AMX, oneDNN
+    would then round to bfloat16, so `matrix_libraries()` does not include oneDNN. Without AMX, oneDNN computes in
+    float32. If `with` blocks are nested or run in several threads, the first block determines the setting, and the last
+    block to end restores it.
 
     Args:
         library: One of `matrix_libraries()`. None: `matrix_library()`.

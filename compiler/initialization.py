@@ -27,7 +27,7 @@ def initial_weights(spec: Spec, graphs: Graphs) -> dict[str, Tensor]:
 
 
 def _draw(tensor: StoredTensor, spec: Spec, seed: int) -> Tensor:
-    """Return the initial values of one tensor. Glorot's variance for a matrix is 2 / (inputs + outputs)."""
+    """Return the initial values of one tensor. Glorot initialisation has the variance 2 / (inputs + outputs)."""
     generator = torch.Generator().manual_seed(seed)
     value = torch.empty(tensor.shape)
     match tensor.initial:

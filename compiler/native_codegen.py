@@ -139,7 +139,8 @@ class NativeCodeGenerator:
         """Return the operand that contains a value.
 
         Raises:
-            UnsupportedGraph: No buffer contains the value, because it would have to be computed from the memory.
+            UnsupportedGraph: No buffer contains the value. The pass `hoist_memory` must first move its computation to
+                the encoder.
         """
         if value in self.operands:
             return self.operands[value]
@@ -177,8 +178,8 @@ class NativeCodeGenerator:
     def recurrent_state(self, node: Node, state: str) -> Operand:
         """Return the cache slot of a recurrent layer's state.
 
-        The layer's result must be the state's value in the next step. The buffer of the result has rows for the new
-        positions only.
+        The layer's result must be the state's value in the next step. The result's buffer contains only the new
+        positions, not the initial state.
 
         Args:
             node: The node of the recurrent layer.

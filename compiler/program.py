@@ -138,7 +138,7 @@ class TreeLimits(NamedTuple):
 
 
 class TreeRules(NamedTuple):
-    """Rules for trees that a `SearchingDecoder` may generate (see `zoo.generation.constraints.BracketConstraint`)."""
+    """Rules for parse trees from a `SearchingDecoder` (see `zoo.generation.constraints.BracketConstraint`)."""
 
     kinds: Int32[np.ndarray, " V"]
     """Kind of each token: 1 is a word, 2 n + 2 and 2 n + 3 are label n's brackets, and 0 is any other token."""
@@ -175,18 +175,18 @@ class SearchingDecoder(Protocol[State]):
         Args:
             sources: Token IDs of each sentence, ending with EOS.
             prefixes: Tokens that the hypotheses of each sentence start with. All prefixes have the same length.
-            options: Options of each sentence.
+            options: Search options for each sentence.
             penalties: For each sentence, the length penalties for 0, 1, 2, ... tokens, at least up to `max_length` + 1.
             shortlists: The tokens of each sentence (see `ShortlistDecoder.restrict`). None: all tokens.
         """
 
     def constrain(self, state: State, rules: TreeRules, /) -> State:
-        """Restrict a search to well-formed trees, and return its state. The search must not have begun."""
+        """Restrict a search to well-formed parse trees, and return its state. The search must not have begun."""
 
     def search(
         self, state: State, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None, /
     ) -> tuple[list[BeamResult], State]:
-        """Run search steps until a quarter of the sentences are done, or until the time is over.
+        """Run search steps until a quarter of the sentences are done or the time limit is reached.
 
         Return the results of the finished sentences, and the state of the other sentences.
 

@@ -227,9 +227,10 @@ def _exact_int8_product(
 
 
 def sums_int8_exactly() -> bool:
-    """Return whether torch's int8 matrix products are exact. Without VNNI, oneDNN adds pairs of products in 16 bits.
+    """Return whether torch's int8 matrix products are exact. Without VNNI, 16-bit sums in oneDNN may saturate.
 
-    Backends that compile must tell torch that the result is constant. Doing so here would import torch's compiler.
+    Backends that use torch.compile must mark the result as constant themselves, because a decorator here would import
+    torch's compiler.
     """
     return _probe_int8_product()
 
@@ -275,7 +276,7 @@ def alignment_loss(
     alignment: Float[Tensor, "batch target source"],
     weight: float,
 ) -> Float[Tensor, 2]:
-    """Return a loss plus `weight` times the cross entropy between the first attention head and an alignment."""
+    """Return a loss plus `weight` times the cross entropy between the first head's weights and an alignment."""
     nats = -(alignment * weights[:, 0].clamp(min=SMALLEST_ATTENTION).log()).sum()
     return loss + torch.stack([weight * nats, nats.new_zeros(())])
 
@@ -419,7 +420,7 @@ def _logits_to_probabilities(logits: Tensor, labels: Tensor, possible: Tensor | 
     """Overwrite logits [n, V] with probabilities. Return two sums of negative log-probabilities.
 
     The first sum is over the labels. The second sum is over all classes or, if `possible` is given, over the classes
-    for which it is 1.
+    for which `possible` is 1.
     """
     label = logits.gather(-1, labels[:, None]).sum()
     total, classes = (

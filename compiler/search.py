@@ -93,7 +93,7 @@ class Searcher:
         return self._program.device
 
     def can_search(self, beam: int, *, trees: bool, shortlist: bool) -> bool:
-        """Return whether the kernels can run a search. Otherwise `zoo.generation.beam_search` runs it step by step."""
+        """Return whether the kernels can run the search. Otherwise `zoo.generation.beam_search` runs each step."""
         return beam <= MAX_BEAM and not trees and not shortlist
 
     def start_search(
@@ -187,7 +187,7 @@ class Searcher:
         return _Pool(self, layout, count, next(self._program.parameters()))
 
     def _admit(self, state: SearchState, allowed: npt.NDArray[np.bool_] | None) -> _Pool:
-        """Give slots to waiting sentences, and return the pool. Move to a larger or smaller pool first if necessary."""
+        """Give slots to waiting sentences, and return the pool. First move to a larger or smaller pool if necessary."""
         pool, count = state.pool, _rounded(len(state.sentences), 1)
         layout = _layout(state.waiting) if state.waiting or pool is None else pool.layout
         if pool:
@@ -311,7 +311,7 @@ class _Pool:
             into[new, : source.shape[1]] = source[old]
 
     def release(self, sentences: Sequence[_Sentence]) -> None:
-        """Free the slots of sentences. Unfinished searches continue until other sentences take their slots."""
+        """Free the slots of sentences. An unfinished search still runs until another sentence takes the slot."""
         for each in sentences:
             if each.slot >= 0:
                 self._unused.append(each.slot)
@@ -333,7 +333,7 @@ class _Pool:
             self._events.append(event)
 
     def states_before(self) -> list[int]:
-        """Return the latest states of all slots that the host knows, without waiting for the running step."""
+        """Return the state of each slot from the latest results on the host, without waiting for the running step."""
         if not self._on_gpu:
             self.known_step = self.steps
         elif len(self._events) > 1:
@@ -342,7 +342,7 @@ class _Pool:
         return self._host.tolist()
 
     def read(self, slots: Sequence[int]) -> npt.NDArray[np.int32]:
-        """Wait for the device. Return the fields and finished hypotheses of the given slots."""
+        """Wait for the device, and copy the fields and finished hypotheses of the given slots to the host."""
         table = self.slots.table[:, : self.layout.sequences]
         chosen = table if len(slots) == self.slots.count == 1 else table[self._sent(np.array(slots))]
         rows: npt.NDArray[np.int32] = chosen.cpu().numpy()

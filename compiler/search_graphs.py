@@ -41,7 +41,7 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
 
     Args:
         spec: The spec.
-        purposes: The purposes of the program, which determine how its parameters are stored.
+        purposes: All purposes of the program. They determine how the parameters are stored.
         precision: The precision of the program.
 
     Raises:
@@ -83,7 +83,7 @@ def _fuse_products(graph: Graph) -> Graph:
 
 
 def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
-    """Convert a decoder step to operations on slots.
+    """Rewrite the graph of a decoder step so that it operates on slots (see `compiler.slots`).
 
     Also return the name of the encoder value that contains the memory's keys and values.
     """
@@ -129,19 +129,19 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
 
 
 def _is_constant(step: Graph, name: str) -> bool:
-    """Return whether a state has a constant number of positions, as in a recurrence, and one row per hypothesis."""
+    """Return whether a state has a constant number of positions, as in an RNN, and one row per hypothesis."""
     state = step.states[name]
     return not step.inputs[name].shape[state.length_axis].symbols and state.row_axis == 0
 
 
 def _reader(step: Graph, node: Node) -> Node | None:
-    """Return the node that adds positions to the result of an embedding node, or None if there is none."""
+    """Return the node that adds positional encodings to the output of an embedding node, or None if there is none."""
     readers = (each for each in step.nodes if node.name in each.inputs)
     return next((each for each in readers if each.operation.adds_positions), None)
 
 
 def _embedding(by_name: Mapping[str, Node], node: Node) -> Node:
-    """Fuse the embedding of tokens and positions into one operation."""
+    """Fuse the token embedding and the positional encoding into one operation."""
     embedded, kind, first, operation = node, "none", 0, node.operation
     positioned: Any = operation
     if operation.adds_positions:

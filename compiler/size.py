@@ -19,7 +19,7 @@ _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Size:
-    """Symbolic size, a polynomial. `terms` pairs each monomial (its symbols, sorted) with a nonzero coefficient."""
+    """Symbolic size: a polynomial. `terms` pairs each monomial (a tuple of sorted symbols) with its coefficient."""
 
     terms: Polynomial = ()
 
@@ -115,7 +115,7 @@ def _product(first: Polynomial, second: Polynomial) -> Size:
 
 
 class _RoundedUp(str):
-    """Symbol for another size, rounded up to a multiple of a number."""
+    """Symbol for a size that is rounded up to a multiple of a number."""
 
     size: Size
     multiple: int

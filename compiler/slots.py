@@ -30,7 +30,7 @@ Numbers = npt.NDArray[np.int32]
 
 
 class Field(IntEnum):
-    """Columns of a slot that contain one number each."""
+    """Columns of a slot (see `SlotLayout`) that contain one number each."""
 
     STATE = 0
     LENGTH = 1
@@ -61,10 +61,10 @@ the number of tokens, the order, and an unused column."""
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """Layout of the slots. A slot is a row of 32-bit integers with the search state of one sentence.
+    """Layout of a slot, which is a row of 32-bit integers with the beam search state of one sentence.
 
-    The fields are sizes. Most properties are the first columns of arrays in a slot. Log-probabilities are stored as the
-    bits of a float32. Length penalties and scores are float64 in two columns.
+    Most properties give the first column of an array in the slot. Log-probabilities are stored as the bits of a
+    float32. Length penalties and scores are stored as float64 in two columns.
     """
 
     rows: int
@@ -85,7 +85,7 @@ class SlotLayout:
 
     @property
     def totals(self) -> int:
-        """First column of the log-probabilities of live hypotheses. They are -inf in rows without a hypothesis."""
+        """First column of the live hypotheses' log-probabilities. Rows without a hypothesis contain -inf."""
         return self.tokens + self.rows
 
     @property
@@ -124,7 +124,7 @@ class SlotLayout:
         return self.ancestors + self.rows * self.capacity
 
     def arrays(self, slots: Tensor) -> list[Tensor]:
-        """Split slots [n, width] into the arrays that the layout defines. Return views with the arrays' shapes."""
+        """Split slots [n, width] into the arrays of the layout. Each array is a view with its own shape."""
         ends = (0, self.tokens, self.totals, self.forced, self.penalties, self.results, self.sequences, self.ancestors)
         parts = [slots[:, start:end] for start, end in pairwise((*ends, self.width))]
         rows, results = (self.rows, self.capacity), (self.n_best, self.result_width)
@@ -137,10 +137,10 @@ class SlotLayout:
         prefixes: Sequence[Sequence[int]],
         penalties: Sequence[Sequence[float]],
     ) -> Numbers:
-        """Return the slots of sentences before the first step, [n, width].
+        """Return the initial slots for n sentences, [n, width].
 
         Args:
-            options: Options of each sentence.
+            options: Beam search options for each sentence.
             sources: Number of source tokens in each sentence.
             prefixes: The prefix of each sentence.
             penalties: For each sentence, the length penalties for 0, 1, 2, ... tokens, at least up to `max_length` + 1.
@@ -179,7 +179,7 @@ class SlotLayout:
 
 
 class Slots:
-    """Buffers of a search on a device: the slots, and the decoder's caches and states for their hypotheses."""
+    """Buffers of a beam search on a device: the slots, and the decoder's caches and states for all hypotheses."""
 
     def __init__(
         self,
@@ -195,9 +195,9 @@ class Slots:
         """Allocate free slots.
 
         Args:
-            layout: Sizes of a slot.
+            layout: Layout of a slot.
             count: Number of slots.
-            like: A tensor with the device and the type of the features.
+            like: A tensor with the device and data type of the features.
             widths: For each self-attention of the decoder, the number of features in its keys and values.
             recurrent: For each other state of the decoder, its shape without the hypothesis axis.
             memory_width: The number of features in the memory's keys and values, for all layers together.
@@ -216,7 +216,7 @@ class Slots:
 
     @cached_property
     def rows(self) -> int:
-        """Number of rows that a step of the decoder computes."""
+        """Number of rows that a decoder step computes."""
         return self.count * self.layout.rows
 
     @property
@@ -228,7 +228,7 @@ class Slots:
 def slot_embedding(
     slots: Slots, table: Float[Tensor, "V d"], scale: float, positions: Float[Tensor, "capacity d"] | None
 ) -> Float[Tensor, "rows 1 d"]:
-    """Return the embeddings of the last tokens of all hypotheses, plus the encodings of their positions (3.4, 3.5)."""
+    """Embed the last token of each hypothesis, and add its positional encoding (sections 3.4 and 3.5)."""
     return cuda.search.embed(slots, table, scale, positions)
 
 
@@ -246,7 +246,7 @@ def slot_self_attention(
         cache: Keys and values of earlier positions, indexed by the row that computed them.
         slots: The slots. For each row and position, they contain the index of the cache row to read.
         heads: The columns of queries, keys and values.
-        scale: Factor of Q Kᵀ.
+        scale: Factor by which Q Kᵀ is multiplied.
     """
     return cuda.search.attend_cache(features, cache, slots, heads, scale)
 
@@ -264,13 +264,13 @@ def slot_parents(slots: Slots) -> Int[Tensor, " rows"]:
 def slot_cross_attention(
     features: Float[Tensor, "rows 1 _"], slots: Slots, heads: HeadColumns, scale: float
 ) -> Float[Tensor, "rows 1 h·d_v"]:
-    """Return the attention of all hypotheses to the memory of their sentence.
+    """Return the cross-attention of each hypothesis to the memory of its sentence.
 
     Args:
         features: Features that contain the queries.
         slots: The slots, with the memory.
         heads: The columns of queries in `features`, and of keys and values in the memory.
-        scale: Factor of Q Kᵀ.
+        scale: Factor by which Q Kᵀ is multiplied.
     """
     return cuda.search.attend_memory(features, slots, heads, scale)
 

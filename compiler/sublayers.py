@@ -21,8 +21,8 @@ def ssru(
     Args:
         gate: The forget gate before the sigmoid.
         value: The inputs, of which each state is a weighted average.
-        length: The number of positions in each row without padding. If given, the SSRU runs backwards: from the last
-            of these positions to the first.
+        length: The number of positions in each row, excluding padding. If given, the SSRU runs backwards, from the
+            last of these positions to the first.
     """
     if length is not None:
         order = _reversed_positions(length, value.shape[1])
@@ -60,8 +60,8 @@ def lstm(
         matrix: The weights of the inputs.
         recurrent: The weights of the hidden state.
         bias: The bias of the gates.
-        length: The number of positions in each row without padding. If given, the LSTM runs backwards: from the last
-            of these positions to the first.
+        length: The number of positions in each row, excluding padding. If given, the LSTM runs backwards, from the
+            last of these positions to the first.
     """
     if length is not None:
         order = _reversed_positions(length, x.shape[1])
@@ -157,7 +157,7 @@ def top_k_gates(
 
     Args:
         x: The inputs.
-        gate: The matrix W_g of the scores.
+        gate: The matrix W_g. The scores are x W_g.
         k: Number of experts to select.
     """
     return _softmax_of_largest(x.float() @ gate.float(), k).to(x.dtype)
@@ -171,13 +171,13 @@ def noisy_top_k_gates(
     balance: float,
     training: bool,
 ) -> Float[Tensor, "batch n experts"]:
-    """Return the weights of the experts as `top_k_gates` does. While training, add noise to the scores.
+    """Return the weights of the experts as `top_k_gates` does, but add noise to the scores in training.
 
     The backward pass adds the gradient of the balance loss (see `_BalanceGradient`).
 
     Args:
         x: The inputs.
-        gate: The matrix W_g of the scores.
+        gate: The matrix W_g. The scores are x W_g.
         noise: The matrix W_noise. The standard deviation of the noise is softplus(x W_noise).
         k: Number of experts to select.
         balance: Weight of the balance loss.

@@ -27,7 +27,7 @@ Indices = npt.NDArray[np.integer[Any]]
 
 
 class PackedRows:
-    """Buffer for an update's inputs on a device. Each step overwrites the buffer with one copy from the host."""
+    """Device buffer for the inputs of a training step. Each step overwrites the buffer with one copy from the host."""
 
     def __init__(self, source: int, target: int, device: torch.device | str) -> None:
         """Allocate the buffer.
@@ -113,13 +113,13 @@ class PackedRows:
 
 
 def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[str, Indices]) -> None:
-    """Write each token's position in its sentence, and the spans of its sentence in this or the other row.
+    """Write each token's position in its sentence, and the start and end of the sentence in this or the other row.
 
     Args:
         views: The inputs.
-        side: `source` or `target`.
-        own: Lengths of the sentences in this row.
-        spans: For each array of spans, the lengths of the sentences in the row that the spans refer to.
+        side: The row of the tokens: `source` or `target`.
+        own: Lengths of the sentences in the row of the tokens.
+        spans: For each array of starts and ends, the lengths of the sentences in the row that the array refers to.
     """
     count = own.sum()
     views[f"{side}_position"][0, :count] = np.arange(count) - np.repeat(own.cumsum() - own, own)
@@ -132,11 +132,11 @@ class GradientProgram:
     """Computes the gradients for a batch in packed rows. Inputs, gradients and losses have constant addresses."""
 
     def __init__(self, program: EmittedProgram, rows: PackedRows, *, bfloat16: bool) -> None:
-        """Allocate the gradients and, if necessary, the copies of the matrices in bfloat16.
+        """Allocate the gradients and, if necessary, bfloat16 copies of the parameters.
 
         Args:
             program: The program to train, which has a graph for the purpose UPDATE.
-            rows: The buffer of the inputs.
+            rows: The buffer that contains the inputs.
             bfloat16: Whether to compute in bfloat16. The parameters themselves stay in float32.
         """
         self.rows, self._program = rows, program

@@ -56,7 +56,7 @@ class StoredTensor:
         yield self
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Return the parameter, made from the tensors of a weights file."""
+        """Compute the parameter from the tensors of a weights file."""
         return file[self.name]
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -81,11 +81,11 @@ class Concatenated:
             yield from part.stored()
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Build the parts of this parameter from the tensors of a weights file, and concatenate them."""
+        """Compute the parts of this parameter from the tensors of a weights file, and concatenate them."""
         return torch.cat([part.make(file) for part in self.parts], -1)
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Split the parameter into its parts, convert each part back, and yield tensors of a weights file."""
+        """Split the parameter into its parts, and convert each part back to tensors of a weights file."""
         tensors = torch.split(parameter, [part.shape[-1] for part in self.parts], -1)
         for part, tensor in zip(self.parts, tensors, strict=True):
             yield from part.undo(tensor.contiguous())
@@ -117,14 +117,14 @@ class Padded(_Derived):
         return (self.rows, *self.part.shape[1:])
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make `part` from the tensors of a weights file, and return it padded with rows of zeros."""
+        """Compute `part` from the tensors of a weights file, and pad it with rows of zeros."""
         part = self.part.make(file)
         result = part.new_zeros(self.shape)
         result[: part.shape[0]] = part
         return result
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Remove the padding of a parameter, and yield the tensors that a weights file contains for `part`."""
+        """Remove the padding of a parameter, and convert the result back to tensors of a weights file."""
         return self.part.undo(parameter[: self.part.shape[0]])
 
 
@@ -135,11 +135,11 @@ class Scaled(_Derived):
     factor: float
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make `part` from the tensors of a weights file, and return it multiplied by the factor."""
+        """Compute `part` from the tensors of a weights file, and multiply it by the factor."""
         return self.part.make(file) * self.factor
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Divide the parameter by the factor, convert `part` back, and yield tensors of a weights file."""
+        """Divide the parameter by the factor, and convert the result back to tensors of a weights file."""
         return self.part.undo(parameter / self.factor)
 
 
@@ -148,11 +148,11 @@ class Rounded(_Derived):
     """Origin of a parameter: another parameter (`part`), rounded to bfloat16."""
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make `part` from the tensors of a weights file, and return it rounded to bfloat16."""
+        """Compute `part` from the tensors of a weights file, and round it to bfloat16."""
         return self.part.make(file).bfloat16()
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Convert the parameter to float32, convert `part` back, and yield tensors of a weights file."""
+        """Convert the parameter to float32, and convert the result back to tensors of a weights file."""
         return self.part.undo(parameter.float())
 
 
@@ -166,7 +166,7 @@ class Quantised(_Derived):
     dimension: int
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make `part` from the tensors of a weights file, and return it in int8."""
+        """Compute `part` from the tensors of a weights file, and quantise it to int8."""
         return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[0]
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -184,7 +184,7 @@ class Scales(Quantised):
         return (self.part.shape[self.dimension],)
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make `part` from the tensors of a weights file, and return its int8 scales."""
+        """Compute `part` from the tensors of a weights file, and return its int8 scales."""
         return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[1].flatten()
 
 
@@ -203,7 +203,7 @@ ParameterOrigin = StoredTensor | Concatenated | Padded | Scaled | Rounded | Quan
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a graph. Its origin describes how it is made from a weights file."""
+    """Parameter of a graph. Its origin describes how to compute the parameter from a weights file."""
 
     name: str
     origin: ParameterOrigin

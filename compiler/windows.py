@@ -38,7 +38,7 @@ def restricted_attention(
         value: The values of the keys.
         reach: The numbers of positions that a query sees before and after itself.
         block: The number of queries in a block.
-        scale: Factor of the scores of dot-product attention.
+        scale: Factor by which the scores of dot-product attention are multiplied.
         hidden: True at padding.
         vector: The vectors of additive attention, one per head. None: dot-product attention.
         dropped: The probability that an attention weight is dropped.

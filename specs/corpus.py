@@ -102,7 +102,7 @@ class Archive(Directed):
 
 
 class SearchOptions(Sparse):
-    """Search options that replace a trained model's own options."""
+    """Options that override the search options of a trained model."""
 
     search: Literal["beam", "sample"] | None = None
     """Decoding method, as in the `decoding` section. Default: the model's method."""
@@ -182,11 +182,11 @@ class Treebank(Weighted):
 
 
 class Digits(Weighted):
-    """Spoken or handwritten strings of digits with their texts, for the `recognition` task.
+    """Spoken or handwritten digit strings with their transcripts, for the `recognition` task.
 
     If the task reads audio, espeak-ng speaks strings such as `3 1 4` with many voices, and noise and echoes
-    are added. If it reads images, they show strings such as `314`, made of handwritten digits from scikit-learn. The
-    train, dev and test sets share no voices and no handwritten digits.
+    are added. If the task reads images, each image shows a string such as `314`, composed of handwritten digits from
+    scikit-learn. The train, dev and test sets share no voices and no handwritten digits.
     """
 
     sources: ClassVar[tuple[str, ...]] = ("audio", "image")

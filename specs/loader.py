@@ -115,7 +115,7 @@ def parse(text: str, where: str) -> Spec:
 def _chain(source: SpecFile) -> list[tuple[SpecFile, LocatedValue]]:
     """Return a spec file and all files that it extends, directly or indirectly, each with its values.
 
-    The values have no keys `extends` and `format`.
+    The values do not contain the keys `extends` and `format`.
     """
     chain: list[tuple[SpecFile, LocatedValue]] = []
     while True:

@@ -130,7 +130,7 @@ class Audio(FeatureSource):
 
 
 class PatchSize(Section):
-    """Size of the patches of an image."""
+    """Size of image patches."""
 
     height: PictureSize
     """Height of a patch. If it is the height of the image, patches are columns. Unit: pixels."""
@@ -139,7 +139,7 @@ class PatchSize(Section):
 
 
 class Image(FeatureSource):
-    """Image files: PNG or JPEG. A frame is a patch of greyscale pixels."""
+    """Image files (PNG or JPEG). A frame is a patch of greyscale pixels."""
 
     kind: Literal["image"]
     """Read images, which are converted to greyscale and scaled to a fixed height. Their pixels have mean 0 and variance

@@ -61,7 +61,7 @@ class LocatedValue:
     def at(self, path: Sequence[str | int]) -> "LocatedValue":
         """Return the value at a path of keys and list indices.
 
-        If the path does not exist, return the innermost value that exists on the way to it.
+        If the path does not exist, return the value at the longest prefix that exists.
         """
         current = self
         for step in path:
@@ -136,7 +136,7 @@ def _values(text: str, file: str) -> LocatedValue | None:
         raise ZooError(f"invalid YAML: {problem}", where=where, hint=_hint(error)) from None
     except yaml.reader.ReaderError as error:
         where = f"{file}:{text.count(chr(10), 0, error.position) + 1}"
-        raise ZooError("the text contains a control character", where=where, hint="delete it") from None
+        raise ZooError("the text contains a control character", where=where, hint="delete this character") from None
 
 
 def _hint(error: yaml.MarkedYAMLError) -> str:

@@ -31,7 +31,7 @@ Steps = Annotated[int, Field(ge=1, le=1_000_000_000)]
 class Section(BaseModel):
     """Base class of the sections of a spec, which are frozen pydantic models.
 
-    A missing field and an unknown field are errors. Text is never converted to a number. Most fields have no defaults,
+    Missing and unknown fields are errors. Text is never converted to a number. Most fields have no defaults,
     because `base.yaml` sets them. Options that `base.yaml` does not contain have defaults. So do new fields, because
     files of older versions do not contain them. The docstring below a field is its description, for people and in the
     JSON Schema.

@@ -118,7 +118,7 @@ MODALITY_CLASSES: Mapping[str, str] = {
 
 
 class BaseTask(Section):
-    """Base class of the tasks that a model can learn. Functions and classes are written as `module:name`."""
+    """Base class of the tasks that a model can learn. Fields refer to functions and classes as `module:name`."""
 
     loss: ClassVar[str] = "compiler.lowering.transformer:cross_entropy"
     """The function that adds the loss to a graph. For training, this is the output `loss`, of shape [2]: the sums with
@@ -146,7 +146,7 @@ class BaseTask(Section):
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """Names of the streams of an example -> modalities. The encoder reads all streams except the last, OUTPUT."""
+        """Modality of each stream in an example. The encoder reads all streams except the last, OUTPUT."""
         return {"source": "text", OUTPUT: "text"}
 
     @property
@@ -345,7 +345,7 @@ class Training(Section):
     """Number of steps between lines with training metrics in the run's log.jsonl (not in the paper). Unit: steps."""
 
     def describe_short_training(self, steps: int) -> str | None:
-        """Return a warning if training for `steps` steps ends before the learning rate's warm-up. None otherwise."""
+        """Return a warning if training for `steps` steps ends before the learning rate warm-up does. None otherwise."""
         if steps >= self.warmup_steps:
             return None
         return (

@@ -84,7 +84,7 @@ class Spec(Section):
 
     @property
     def short_name(self) -> str:
-        """Name of a shipped spec ("big", "table3/a-h1") or stem of the spec file. Without a file, it is `name`."""
+        """Name of a shipped spec ("big", "table3/a-h1") or stem of the spec file. `name` if there is no file."""
         return self.name if self._short_name is None else self._short_name
 
     @property
@@ -158,7 +158,7 @@ class Spec(Section):
                     reject((field, "languages.codes"), problem, suggest_language(code, self.languages))
 
     def _check_languages_of_files(self, languages: Languages) -> None:
-        """Check `languages` for a model that reads files. The corpus languages are defaults, and must be included."""
+        """Check `languages` for a model that reads audio or images. The codes must include the `corpus` languages."""
         if languages.source_token is not None:
             problem = "a language token precedes the source, but the source does not consist of tokens"
             hint = "write `source_token: null` and `target_token: target` in `languages`"
@@ -221,9 +221,9 @@ class Spec(Section):
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """Metrics that rate the model, and permitted values of `training.dev_score`. The main metric comes first.
+        """Evaluation metrics of the model, and permitted values of `training.dev_score`. The main metric comes first.
 
-        A model that only translates recordings or images has no transcripts, and so no word or character error rate.
+        Word and character error rate are omitted if there are no transcripts, as in speech translation.
         """
         only_translates = self.languages is None and self.corpus.source != self.corpus.target
         return tuple(name for name in self.task.scores if not (only_translates and name in ("wer", "cer")))

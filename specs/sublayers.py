@@ -16,7 +16,7 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 
 
 class Sublayer(Sparse):
-    """Base class of sub-layers. For an option that is null, the same field of `architecture` applies."""
+    """Base class of sub-layers. If an option is null, the `architecture` field of the same name applies."""
 
     kind: str
     norm: Norm | None = None

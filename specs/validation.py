@@ -51,7 +51,7 @@ def validate(section: type[_S], values: LocatedValue, files: Sequence[str] = (),
 
     Raises:
         ZooError: Values are missing, unknown or invalid. The exception is the first error in the order of `files` and
-            `overrides`. Its `additional` attribute contains the next errors, at most 20.
+            `overrides`. Its `additional` attribute contains up to 20 further errors.
     """
     try:
         return section.model_validate(values.plain())
@@ -110,7 +110,7 @@ def _combined_error(
     first, *additional = (error for _, error in sorted(found, key=lambda item: item[0]))
     if unlisted := additional[_MAX_ERRORS:]:
         hint = "correct the errors above first: they often have a common cause"
-        additional[_MAX_ERRORS:] = [ZooError(f"errors that are not listed: {len(unlisted):,}", hint=hint)]
+        additional[_MAX_ERRORS:] = [ZooError(f"number of errors not listed: {len(unlisted):,}", hint=hint)]
     first.additional = tuple(additional)
     return first
 
@@ -279,7 +279,7 @@ def _contains_float(annotation: Any) -> bool:
 
 
 def _unannotated(annotation: Any) -> Any:
-    """Return a type without its annotations. If it is a section that may be null, return the section."""
+    """Return a type without its annotations. For an optional section, return the section."""
     if get_origin(annotation) is Annotated:
         return get_args(annotation)[0]
     section, *others = get_args(annotation) or (None,)

@@ -48,7 +48,7 @@ def _compile(request: BuildRequest, folder: Path) -> None:
 
 
 class _Package:
-    """Package of code that AOTInductor compiled. It shares the weights of a program."""
+    """AOTInductor package, which can share the weights of a program."""
 
     def __init__(self, file: Path) -> None:
         self.loader = torch._C._aoti.AOTIModelPackageLoader(str(file), "model", False, 1, -1)

@@ -28,7 +28,7 @@ class BuildRequest:
     graphs: Graphs
     """The graphs after all passes."""
     weights: Mapping[str, Tensor]
-    """The tensors of a weights file by name."""
+    """The tensors of a weights file, keyed by name."""
     device: str = "cpu"
     precision: str = "float32"
     folder: Path | None = None
@@ -38,7 +38,7 @@ class BuildRequest:
 
     @cached_property
     def native_code(self) -> NativeCode:
-        """The instructions of the native backend. Raises UnsupportedGraph if the backend cannot run the graphs."""
+        """The instructions for the native backend. Raises UnsupportedGraph if the backend cannot run the graphs."""
         return generate_native_code(self.graphs)
 
     @cached_property

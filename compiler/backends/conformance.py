@@ -68,7 +68,7 @@ def _random_batch(spec: Spec, seed: int) -> tuple[PaddedBatch, Tensor]:
 
 
 def _run(program: Program, purpose: Purpose, source: PaddedBatch, target: Tensor) -> Tensor:
-    """Run the program for one purpose. Return the two sums of the loss, or the log-probabilities of the target."""
+    """Run the program for one purpose. Return the smoothed and plain losses, or the target's log-probabilities."""
     if purpose is Purpose.DECODE_STEP:
         return _decode(program, source, target)
     source, target = source.to(program.device), target.to(program.device)

@@ -43,7 +43,7 @@ class _ExportableModule(nn.Module):
 
 
 def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
-    """Export the encoder and the decoder step with torch.export for dynamic sizes. Return them keyed by purpose."""
+    """Export the encoder and the decoder step with torch.export and dynamic sizes. Return them keyed by purpose."""
     from torch.export import export  # slow to import, and needed only to compile
 
     run = functions(emit(request.graphs.values()))
@@ -59,7 +59,7 @@ def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
 
 
 def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
-    """Return the `dynamic_shapes` argument for torch.export. Torch infers products such as batch × beams."""
+    """Return the `dynamic_shapes` argument for torch.export. Products such as batch × beams are `Dim.DYNAMIC`."""
     from torch.export import Dim
 
     limits = dict(MAX_SIZES)
@@ -105,7 +105,7 @@ def assemble_program(
     """Return a program that runs compiled functions for some purposes, and PyTorch code for the other purposes.
 
     Args:
-        request: The request.
+        request: The build request for the program.
         compiled: For each compiled purpose, a function that takes the graph's inputs and returns its results, in order.
         backend: The name of the backend.
     """
@@ -149,9 +149,10 @@ def _one_by_one(graph: Graph, step: Function) -> Function:
 
 
 def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
-    """Return the part of the cache key that all backends with exported programs have in common.
+    """Return the entries of the cache key for an exported program. Each backend adds its own entries.
 
-    The key contains the emitted code, the inputs, and the text of our source files.
+    The entries contain the version of torch, the emitted code, the inputs, and the text of our source files, such as
+    `backend_file`.
     """
     modules = (runtime, windows, sublayers)
     files = (*(module.__file__ for module in modules), __file__, backend_file)

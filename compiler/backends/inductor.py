@@ -23,7 +23,7 @@ without gradients. Therefore its default limit of 8 can be too low."""
 
 
 def _build(request: BuildRequest) -> EmittedProgram:
-    """Build a program like `eager`, with compiled layers. Layers of the same kind share their compiled code."""
+    """Build a program, and compile its layers with torch.compile. Layers of the same kind share their compiled code."""
     code = emit(request.graphs.values())
     namespace = execute(code)
     loops = any(

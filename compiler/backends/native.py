@@ -30,7 +30,7 @@ from compiler.program import TopK
 
 
 class NativeProgram(KernelProgram):
-    """Program that encodes and decodes with the kernels. Only `score` runs emitted PyTorch code.
+    """Program that encodes and decodes with our C++ kernels. Only `score` runs emitted PyTorch code.
 
     Methods change states in place. A state is invalid after it has been passed to a method.
     """
@@ -45,7 +45,7 @@ class NativeProgram(KernelProgram):
         super().__init__(library, request.packed or _Packer(request, library).pack())
 
     def encode(self, source: PaddedBatch) -> KernelState:
-        """Encode sources that end with EOS. Return the state before the first step. Padding is skipped."""
+        """Encode sources that end with EOS. Return the state before the first decoder step. Padding is skipped."""
         is_token = torch.arange(source.values.shape[1]) < source.lengths[:, None]
         return self._encode(_as_int64(source.values[is_token]), source.lengths.int().numpy())
 
@@ -182,7 +182,7 @@ class _Packer:
     def _place_matrix(self, i: Instruction) -> int:
         """Place an instruction's matrix, packed with its scales and bias.
 
-        Matrices are [in, out], except for the table of LOGITS, which is [out, in].
+        Matrices are [in, out], except for the matrix that computes the logits, which is [out, in].
         """
         is_transposed, parameter = i.opcode is Opcode.LOGITS, self._parameters[i.matrix[0]]
         outer, inner = parameter.origin.shape if is_transposed else parameter.origin.shape[::-1]

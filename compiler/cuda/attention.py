@@ -169,7 +169,7 @@ class PackedAttention(NamedTuple):
 
     @property
     def sizes(self) -> tuple[float, ...]:
-        """First columns and widths of the heads, and the factor of the scores, in the order that the kernels expect."""
+        """First columns and widths of the heads, and the attention scale, in the order that the kernels expect."""
         heads = self.heads
         return heads.query, heads.key, heads.value, heads.d_k, heads.d_v, self.scale
 

@@ -20,7 +20,7 @@ VECTOR: tl.constexpr = tl.constexpr(8)
 
 @triton.jit
 def _read(start, first, row_stride, classes, block: tl.constexpr):
-    """Return the columns and the logits of a block, [block / VECTOR, VECTOR]. Logits of padding columns are -inf."""
+    """Return the column indices and the logits of a block, [block / VECTOR, VECTOR]. Padding has logits of -inf."""
     columns = first + tl.arange(0, block // VECTOR)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
     z = tl.load(start + columns, columns < row_stride, other=float("-inf")).to(tl.float32)
     return columns, tl.where(columns < classes, z, float("-inf"))
@@ -94,7 +94,7 @@ def cross_entropy(
         classes: Size of the vocabulary.
         smoothing: The label smoothing probability.
         wrong_classes: Whether `smoothing` is spread over the wrong classes only, instead of over all classes.
-        suppresses: Whether some classes may be suppressed. Otherwise the kernel is faster.
+        suppresses: Whether some classes may be suppressed. If not, the kernel is faster.
     """
     (count, width), alignment = logits.shape, math.gcd(logits.shape[1], 8)
     losses = torch.empty((2, count), dtype=torch.float32, device=logits.device)

@@ -89,19 +89,19 @@ class Product(NamedTuple):
 
 
 def product(x: Tensor, given: Product) -> Tensor:
-    """Return the product of rows [n, 1, inner] and a matrix [inner, outer], with n at most `MAX_ROWS`."""
+    """Return x W + b (see `Product`) for rows x [n, 1, inner] and W [inner, outer]. n is at most `MAX_ROWS`."""
     return _launch(x.contiguous(), None, None, given, min(WIDTH, triton.next_power_of_2(x.shape[-1])), 8)
 
 
 def norm_product(norm: Norm, given: Product) -> tuple[Tensor, Tensor]:
-    """Return z = LayerNorm(x + y + c), and the product of z and the matrix. Rows have at most `WIDTH` elements."""
+    """Return z = LayerNorm(x + y + c), and z W + b (see `Product`). Rows have at most `WIDTH` elements."""
     norm = norm._replace(x=norm.x.contiguous(), y=None if norm.y is None else norm.y.contiguous())
     normed = torch.empty_like(norm.x)
     return normed, _launch(norm.x, norm, normed, given, triton.next_power_of_2(norm.x.shape[-1]), 16)
 
 
 def _launch(x: Tensor, norm: Norm | None, normed: Tensor | None, given: Product, width: int, block: int) -> Tensor:
-    """Run the kernel. A program computes `block` columns, and reads `width` rows of the matrix at a time."""
+    """Run the kernel. Each Triton program computes `block` columns. It reads `width` rows of the matrix at a time."""
     inner, outer = given.matrix.shape
     y, c, gain, bias, epsilon = (norm.y, norm.c, norm.gain, norm.bias, norm.epsilon) if norm else (None,) * 4 + (0.0,)
     out, options = x.new_empty(*x.shape[:-1], outer), early(x)

@@ -326,7 +326,7 @@ def _select(
 
 
 def embed(slots: Slots, table: Tensor, scale: float, positions: Tensor | None) -> Tensor:
-    """Return the embedded last token of each hypothesis (see `compiler.slots.slot_embedding`)."""
+    """Return the embedding of each hypothesis's last token (see `compiler.slots.slot_embedding`)."""
     d, layout, count = table.shape[1], slots.layout, 0 if positions is None else len(positions)
     out = table.new_empty(slots.rows, 1, d)
     _embed[(slots.rows,)](

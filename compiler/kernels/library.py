@@ -171,7 +171,7 @@ def _compiler_version() -> str:
 
 
 def processor() -> str:
-    """Return a string that identifies this processor and its instruction sets, for which `-march=native` compiles."""
+    """Return a string that identifies this processor and the instruction sets that `-march=native` selects."""
     names = ("flags", "Features", "model name", "CPU part")
     features = {key: value for key, value in cpuinfo().items() if key in names}
     text = str(features or platform.processor())

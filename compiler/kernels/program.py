@@ -96,7 +96,7 @@ class KernelProgram:
     method.
 
     Attributes:
-        max_drafts: Maximum number of tokens that a greedy search drafts per step. It does not change any result.
+        max_drafts: Maximum number of tokens that a greedy search drafts per step. This limit does not affect results.
     """
 
     backend = "native"
@@ -131,7 +131,7 @@ class KernelProgram:
         penalties: Sequence[Sequence[float]],
         shortlists: Sequence[Int64[np.ndarray, " listed"]] | None = None,
     ) -> KernelState:
-        """Encode sources, and read their prefixes (see `SearchingDecoder.start_search`)."""
+        """Encode sources, and let the decoder read the prefixes (see `SearchingDecoder.start_search`)."""
         if {len(prefixes), len(options), len(penalties)} != {len(sources)}:
             raise ValueError(
                 f"got {len(sources)} sources: pass one prefix, one `BeamOptions` and one row of penalties per source"
@@ -167,7 +167,7 @@ class KernelProgram:
         return state
 
     def constrain(self, state: KernelState, rules: TreeRules) -> KernelState:
-        """Restrict each sentence to well-formed trees (see `SearchingDecoder.constrain`)."""
+        """Restrict each sentence to well-formed parse trees (see `SearchingDecoder.constrain`)."""
         if len(rules.sentences) != state.sentences:
             raise ValueError(f"got limits for {len(rules.sentences)} sentences, but the state has {state.sentences}")
         if rules.kinds.shape != (self.vocabulary,) or rules.kinds.dtype != np.int32:
@@ -239,7 +239,7 @@ class KernelProgram:
             tokens: The tokens to read, row by row.
             k: Number of tokens in each row.
             count: Number of next tokens to return for each token.
-            allowed: Address of the mask of allowed tokens, or None, and the distance between its rows.
+            allowed: Address of the mask of allowed tokens, or None, and the stride of the mask's rows.
             log_probabilities: Array that receives all log-probabilities.
 
         Returns:
@@ -301,7 +301,7 @@ def raise_for(status: int, subject: str = "this batch") -> None:
 
     Args:
         status: The status that the call returned.
-        subject: What the call processed, with which the error message starts.
+        subject: Name of the call's input, for the start of the error message.
     """
     if status != Status.DONE:
         error, problem = _ERRORS[status]

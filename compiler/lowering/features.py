@@ -29,7 +29,7 @@ def features(b: GraphBuilder, options: Features, d_model: int) -> tuple[Value, V
     their width to d_model.
 
     Args:
-        b: The builder of the graph, which gets the inputs `source` [batch, frames, width] and `source_length` [batch].
+        b: The graph builder. `source` [batch, frames, width] and `source_length` [batch] are added as graph inputs.
         options: The spec of the source features.
         d_model: The width of the result.
     """

@@ -43,14 +43,14 @@ ROUNDING = 1e-9
 
 
 class StackPositions:
-    """Positional encoding of a stack: the encoder or the decoder. This base class ignores positions."""
+    """Positional encoding of the encoder or the decoder. This base class does not encode positions."""
 
     def __init__(self, builder: GraphBuilder, architecture: Architecture, stack: str, causal: bool) -> None:
         """Store the builder, the architecture and the properties of the stack.
 
         Args:
             builder: The builder of the graph.
-            architecture: The architecture.
+            architecture: The architecture of the model.
             stack: Name of the stack, `encoder` or `decoder`.
             causal: Whether a position cannot see later positions.
         """
@@ -76,7 +76,7 @@ class StackPositions:
         return heads
 
     def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
-        """Return the bias of self-attention scores, [batch or 1, h, n, m]. None if there is no bias.
+        """Return the bias of self-attention scores [batch or 1, h, n, m], or None if there is no bias.
 
         Args:
             stream: Input of the stack, of which only the shape matters: [batch, n, ...].
@@ -209,7 +209,7 @@ class PositionalEncoding(Operation):
         codegen.add(node, Opcode.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count the inputs and the result. If there is a table, count one row per position, not the whole table."""
+        """Count the bytes of inputs and result. If there is a table, add one row per position, not the whole table."""
         read = sum((each.bytes(float_bytes) for each in inputs), Size())
         return read + result.bytes(float_bytes) * (2 if weight_bytes.terms else 1)
 

@@ -67,7 +67,7 @@ With these prefixes, no two sub-layers in a layer have equal value names."""
 
 
 def lower(spec: Spec, purpose: Purpose) -> Graph:
-    """Lower a spec to the graph for one purpose, before any pass. The graph follows the paper's figures.
+    """Lower a spec to the graph for one purpose, without running passes. The graph follows the paper's figures.
 
     A model without an encoder has no graph for the purpose `encode`, and its other graphs have no source inputs.
     """

@@ -240,7 +240,7 @@ class RestrictedAttention(Operation):
     """Self-attention restricted to `radius` positions on each side of the query or, if causal, before it (4).
 
     Inputs: Q [batch, h, n, d], K and V [batch, h / groups, n, d], and an optional padding mask [batch, 1, 1, n].
-    Parameters: an optional vector v [h, d] of additive scores. A query always sees itself, because a query in the
+    Parameters: an optional vector v [h, d] of additive scores. A query always sees itself, because a query at
     padding might see no other key. Each block of queries is multiplied by one window of keys, which contains all keys
     that the block may see. Costs are computed for sequences longer than the radius. Shorter sequences get full
     attention, which costs no more.

@@ -57,7 +57,7 @@ class ActivationOperation(Operation):
     joins_boxes = ("linear", "int8")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Add a native instruction for the activation. It also computes the projection before it if that is fused."""
+        """Add the activation's instruction. If the projection before it is fused, one instruction computes both."""
         (x,) = node.inputs
         projection = codegen.nodes[x] if x in codegen.fused else None
         if projection:

@@ -211,9 +211,9 @@ class StepLinear(KernelOperation, Linear):
 class NormLinear(KernelOperation, Operation):
     """Norm in a decoder step, and the matrix product that follows it.
 
-    The inputs are the inputs of `norm`. The parameters are those of `norm`, followed by those of `product`. The result
-    is the norm and the product, concatenated: [rows, 1, i + o]. In emitted code, the result is a tuple, and
-    `Part` selects from it.
+    The inputs are the inputs of `norm`. The parameters of `norm` come first, followed by the parameters of `product`.
+    The result is the concatenation of the norm and the product: [rows, 1, i + o]. In emitted code, the result is a
+    tuple, and `Part` selects from it.
     """
 
     norm: ResidualNorm

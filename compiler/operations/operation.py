@@ -67,8 +67,8 @@ def require(condition: bool, operation: object, *types: ValueType) -> None:
 
     Args:
         condition: Whether the operation accepts the types.
-        operation: The operation that the error names.
-        types: The types that the error lists.
+        operation: The operation to name in the error message.
+        types: The types to list in the error message.
     """
     if not condition:
         raise GraphError(f"{operation} does not accept {', '.join(map(str, types))}")
@@ -195,7 +195,7 @@ class Operation(ABC):
         """Compute the result in simple, slow PyTorch, as a reference for all backends. Dropout is off."""
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        """Return the PyTorch expression that computes the result. By default, it is made from the `code` format."""
+        """Return the PyTorch expression that computes the result. By default, format `code` with the arguments."""
         return self.code.format(*inputs, *parameters, all=", ".join((*inputs, *parameters)), self=self)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
@@ -237,14 +237,14 @@ class Operation(ABC):
         return self
 
     def quantised(self) -> tuple[Operation, int] | None:
-        """Return the int8 variant, and whether its matrix has one scale per row (0) or per column (1).
+        """Return the int8 variant, and 0 if its matrix has one scale per row, or 1 if it has one scale per column.
 
         Return None if there is no int8 variant.
         """
         return None
 
     def chunked(self, classes: Size) -> Operation | None:
-        """Return the variant of this loss that also computes the logits, in chunks, or None if there is no variant.
+        """Return the variant of this loss that also computes the logits, in chunks, or None if no such variant exists.
 
         Args:
             classes: Size of the vocabulary.
@@ -291,7 +291,7 @@ class Operation(ABC):
         return not self.loops_in_python(inputs)
 
     def describe(self, inputs: Sequence[str]) -> str:
-        """Return the details that a drawing shows below the operation's name, given descriptions of the inputs."""
+        """Return the details below the operation's name in a model drawing, given descriptions of the inputs."""
         return self.details.format(self=self)
 
 

@@ -109,10 +109,11 @@ class CrossEntropy(Operation):
 
 
 class AlignmentLoss(Operation):
-    """Add the cross entropy between the first attention head and an alignment to the smoothed loss.
+    """Add the cross entropy between the attention weights of the first head and an alignment to the smoothed loss.
 
-    Inputs: a loss [2], attention weights [batch, h, n, m], and the alignment [batch, n, m]. Each row of the alignment
-    is a probability distribution, or 0 if the position has no link. The result is the loss [2].
+    Inputs: the two losses from `CrossEntropy` [2], attention weights [batch, h, n, m], and the alignment [batch, n, m].
+    Each row of the alignment is a probability distribution, or all zeros if the position has no link. The result [2]
+    contains both losses.
     """
 
     weight: float
@@ -140,9 +141,9 @@ class CtcLoss(Operation):
     The CTC loss is the negative logarithm of the total probability of all paths that spell the labels. A path has one
     symbol per position of the encoder. PAD is the blank. To read the labels from a path, merge repeated
     symbols, then remove the blanks. EOS is not part of these labels.
-    Inputs: a loss [2], logits [batch, source, V] at the encoder's positions, the mask of their padding
-    [batch, 1, 1, source], and labels [batch, target]. The result is the loss [2]. If an example has too
-    few positions for its labels, the example adds nothing.
+    Inputs: the two losses from `CrossEntropy` [2], logits [batch, source, V] at the encoder's positions, the mask of
+    their padding [batch, 1, 1, source], and labels [batch, target]. The result [2] contains both losses. If an example
+    has too few positions for its labels, the example adds nothing.
     """
 
     weight: float

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class Recurrence(Operation):
     """Base class of recurrent layers. They run from the first position to the last or, if `backwards`, in reverse.
 
-    Inputs have a value per position. One further input can follow: the initial state or, if `backwards`, the length
-    [batch] of each row without padding.
+    Each input has one value per position. One further input can follow: the initial state or, if `backwards`, the
+    length [batch] of each row without padding.
     """
 
     backwards: bool = False

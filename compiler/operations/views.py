@@ -36,7 +36,7 @@ class View(Operation):
 
 
 class Slice(View):
-    """Select `start:stop` along `dimension`. Negative values of all three fields count from the end."""
+    """Select `start:stop` along `dimension`. Negative values count from the end."""
 
     dimension: int
     start: int = 0

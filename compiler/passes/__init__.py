@@ -33,12 +33,12 @@ class Pass:
 
     @property
     def name(self) -> str:
-        """The name of the pass: the name of its function."""
+        """The name of the pass, which is the name of its function."""
         return self.apply.__name__
 
     @property
     def summary(self) -> str:
-        """The first line of the docstring of the pass."""
+        """The first line of the pass's docstring."""
         return (self.apply.__doc__ or "").strip().splitlines()[0]
 
 

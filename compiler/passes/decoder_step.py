@@ -52,7 +52,7 @@ def _memory_nodes(step: Graph, memory: Iterable[str]) -> list[Node]:
 
 
 def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Make all beams of a sentence the queries of one cross-attention, which then reads the memory only once."""
+    """Compute cross-attention for all beams of a sentence together, so that it reads the memory only once."""
     if Purpose.DECODE_STEP not in graphs:
         return graphs
     try:
@@ -149,7 +149,7 @@ def _nodes_per_sentence(graph: Graph) -> set[str]:
 
 
 def _is_per_row(type_: ValueType) -> bool:
-    """Return whether a value [batch, new, w] can have a row per hypothesis as well as a row per sentence."""
+    """Return whether a value has the shape [batch, new, w], so that its rows can be hypotheses or sentences."""
     return type_.kind is ValueKind.FLOAT and len(type_.shape) == 3 and type_.shape[:2] == (BATCH, NEW)
 
 

@@ -50,7 +50,7 @@ class Unpackable(ZooError):
 
 
 def pack_rows(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Train on packed rows of a constant length, so that a GPU can run each update as one CUDA graph."""
+    """Rewrite the training graph to use packed rows of constant length, so that each update can be one CUDA graph."""
     if Purpose.UPDATE not in graphs:
         return graphs
     return {**graphs, Purpose.UPDATE: fuse_kernels(pack(graphs[Purpose.UPDATE]))}
@@ -119,7 +119,10 @@ def require_plain_attention(node: Node) -> None:
 
 
 def head_columns(query: ValueType, value: ValueType, *columns: int) -> HeadColumns:
-    """Combine the first columns with the head counts and widths of queries and values, [batch, heads, n, width]."""
+    """Return the columns of all heads, given the types of queries and values [batch, heads, n, width].
+
+    `columns` contains the first column of queries, keys and values.
+    """
     (_, count, _, d_k), (_, kv_count, _, d_v) = query.shape, value.shape
     if max(d_k.constant, d_v.constant) > MAX_HEAD_WIDTH:
         raise Unpackable(f"its attention heads have more than {MAX_HEAD_WIDTH} features")

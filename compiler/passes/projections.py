@@ -116,7 +116,7 @@ def _fuse(graph: Graph) -> Graph:
 def fuse_group(
     group: list[Node], name: str, names: list[str], parameters: dict[str, Parameter], layer: str
 ) -> list[Node]:
-    """Fuse projections. Return the fused node, and for each projection a slice of the result that keeps its name.
+    """Fuse projections. Return the fused node, and one slice of its result per projection, with the projection's name.
 
     Args:
         group: The projections.

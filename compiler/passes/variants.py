@@ -32,7 +32,7 @@ def _drop(graph: Graph) -> Graph:
 
 
 def choose_attention(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """On a GPU, use one fused kernel for each dot-product attention without dropout. Otherwise use separate calls.
+    """On a GPU, compute dot-product attention without dropout in one fused kernel, not in separate PyTorch calls.
 
     Fused attention saves memory traffic on a GPU. On a CPU, separate calls are faster for short sentences.
     """

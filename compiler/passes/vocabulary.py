@@ -18,7 +18,7 @@ _MULTIPLE = 8
 def pad_vocabulary(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     """Pad the table and bias of the pre-softmax projection to a multiple of 8 rows.
 
-    Matrix products are fastest if sizes are multiples of the hardware's tile size. Vocabulary sizes rarely are.
+    Matrix products are fastest if sizes are multiples of the hardware's tile size. Most vocabulary sizes are not.
     """
     padded: dict[str, Parameter] = {}
     for graph in graphs.values():
@@ -53,7 +53,7 @@ def _pad(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
 def chunk_loss(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     """Merge the pre-softmax projection and the loss into one operation that works on chunks of positions.
 
-    The logits are the largest tensor of training: the tokens of a batch times a vocabulary of, for example, 37,000.
+    The logits are the largest tensor in training: the tokens of a batch times a vocabulary of, for example, 37,000.
     Computing them in chunks avoids storing all of them.
     """
     if Purpose.TRAIN not in graphs:

@@ -1,7 +1,7 @@
 """Restricted attention over long inputs (section 4): `python -m tests.benchmarks.long_inputs [--backward]`.
 
 An encoder for speech reads random frames of audio, with full attention and with restricted attention of three radii.
-Each measurement runs in its own process and prints the processor time of one run, over all threads, and the process's
+Each measurement runs in its own process and prints the CPU time of one run, over all threads, and the process's
 peak memory. With `--backward`, a run is a forward and a backward pass. Beside them are the FLOPs and the bytes of all
 results, as the cost model predicts them, and the longest path between two positions: 1 for full attention, n / r for
 restricted attention (Table 1). The last column says how far apart two frames of audio may be so that the layers connect
@@ -89,7 +89,7 @@ def _predict(spec: Spec, radius: int | None, seconds: int, purpose: Purpose) -> 
 
 
 def _measure(spec: Spec, seconds: int, *, backward: bool) -> dict[str, float]:
-    """Run the encoder, or a training pass, on random frames. Return the shortest processor time and the peak memory."""
+    """Run the encoder, or a training pass, on random frames. Return the shortest CPU time and the peak memory."""
     tune_process()
     torch.manual_seed(0)
     program = build_module(spec, [Purpose.TRAIN, Purpose.ENCODE]).train(backward)

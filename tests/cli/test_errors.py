@@ -19,7 +19,7 @@ from tests.conftest import Zoo, missing
 ERRORS = [
     ("foo", "`foo` is not a zoo command", "the commands are list, show, plan"),
     ("benchmark decoed tiny", "`benchmark decoed` is not a zoo command", "did you mean `zoo benchmark decode`?"),
-    ("translate tiny", "`tiny` has an unknown format", "the formats are .txt"),
+    ("translate tiny", "`tiny` has an unknown format", "supported formats: .txt"),
     ("decode tiny hello", "`zoo decode`: got unexpected extra argument", "text is read from stdin or from `--input"),
     ("decode 'the old dog'", "`the old dog` is not the name of a model", "text is read from stdin or from `--input"),
     ("--foo", "`zoo` has no option `--foo`", "run `zoo --help`"),

@@ -166,7 +166,7 @@ def test_one_model_writes_what_is_said_or_its_translation(sounds: None, zoo: Zoo
         assert model.attention(name, target=target).picture is not None
         assert zoo("transcribe", name, "--to", target, "--model", "both").status == 0
         assert Path(name).with_suffix(f".{target}.txt").read_text().strip() == text
-    assert "has no language `fr`" in zoo("transcribe", name, "--to", "fr", "--model", "both").err
+    assert "does not support the language `fr`" in zoo("transcribe", name, "--to", "fr", "--model", "both").err
 
 
 def test_files_whose_names_cannot_be_in_a_list_are_to_be_renamed(hearing: Trained, zoo: Zoo) -> None:

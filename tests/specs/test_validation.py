@@ -88,7 +88,7 @@ MISTAKES = [
     ("5: a", "a key must be text", 2, "such as `d_model`"),
     ("name: !!python/object:os.system x", "is not supported", 2, "without a tag"),
     ("a: &a [*a]", "an alias refers to a value that contains this alias", 2, "with a value"),
-    ("name: a\x07", "contains a control character", 2, "delete it"),
+    ("name: a\x07", "contains a control character", 2, "delete this character"),
     ("format: 0", "`format` must be a positive whole number, not `0`", 2, "`format: 1`"),
 ]
 
@@ -236,7 +236,7 @@ def test_unreadable_file_and_file_named_by_dots_only() -> None:
 
 def test_many_errors_are_counted() -> None:
     *listed, last = refusal("tiny", {"compilation.disabled_passes": [1] * 60}).additional
-    assert (len(listed), last.summary) == (20, "errors that are not listed: 39")
+    assert (len(listed), last.summary) == (20, "number of errors not listed: 39")
 
 
 def test_a_field_named_like_a_kind_is_a_field() -> None:

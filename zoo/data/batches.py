@@ -55,7 +55,7 @@ class BatchSize(NamedTuple):
 
     @classmethod
     def total(cls, sizes: Iterable[Self]) -> Self:
-        """Return the size of several batches together. There must be at least one batch."""
+        """Return the total size of several batches. There must be at least one batch."""
         return cls(*map(sum, zip(*sizes, strict=True)))
 
     @property
@@ -75,7 +75,7 @@ class Batch:
 
     Attributes:
         streams: Values of each stream. Input streams end with EOS. The output stream begins with BOS and ends with EOS.
-        size: Size of the whole batch. If several processes train, this object contains the part of only one process.
+        size: Size of the whole batch, even if `streams` contains only the part for one of several training processes.
     """
 
     streams: Mapping[str, PaddedBatch]
@@ -137,7 +137,7 @@ class EpochBatches(list[Indices]):
     """Batches of one epoch. Each batch is an array of example indices.
 
     Attributes:
-        total: Size of all batches together.
+        total: Number of examples and tokens in all batches together.
     """
 
     def __init__(self, order: Indices, bounds: Indices, total: BatchSize) -> None:
@@ -146,7 +146,7 @@ class EpochBatches(list[Indices]):
         Args:
             order: Indices of all examples of the epoch, ordered so that each batch is a slice of this array.
             bounds: Start and end of each batch in `order`, `[batches, 2]`.
-            total: Size of all batches together.
+            total: Number of examples and tokens in all batches together.
         """
         super().__init__(order[start:end] for start, end in bounds.tolist())
         self.total = total
@@ -171,7 +171,7 @@ class Examples(dict[str, Sequence[Values]]):
 
     @property
     def size(self) -> BatchSize:
-        """Size of the batch that consists of these examples."""
+        """Size of a batch with these examples."""
         return BatchSize.of(self.lengths)
 
     def rows(self, indices: Iterable[int]) -> Examples:
@@ -186,7 +186,7 @@ class Examples(dict[str, Sequence[Values]]):
         for this process, return an empty batch.
 
         Args:
-            rank: Number of the process, from 0.
+            rank: Rank of the process, from 0.
             count: Number of processes.
         """
         size = self.size
@@ -208,8 +208,8 @@ def epoch_batches(
 ) -> EpochBatches:
     """Divide the examples of an epoch into batches. The examples of a batch have similar lengths.
 
-    In a batch, a stream's number of tokens is the number of rows times the length of the longest row, with EOS. If
-    batches are packed, padding does not count. For the same store, the result depends only on the other arguments.
+    The size of a stream in a batch is the number of rows times the length of the longest row, with EOS. If batches are
+    packed, padding does not count. The result depends only on the arguments and the content of the store.
 
     Args:
         store: Values of the training text.
@@ -218,7 +218,7 @@ def epoch_batches(
         epoch: Number of the epoch.
         weights: How often an epoch contains the examples of each corpus part. For a fraction such as 0.5, each
             epoch draws that fraction of the examples at random. Empty: 1 for all parts.
-        packed: Whether padding does not count, because batches are trained as packed rows.
+        packed: Whether batches are trained as packed rows, so that padding does not count.
 
     Raises:
         ZooError: An example is too long for a batch, or the weights are so small that no example is left.

@@ -36,7 +36,7 @@ def sentences(split: str, count: int) -> Iterator[Pair]:
         count: Number of pairs.
 
     Raises:
-        ZooError: The split has fewer than `count` pairs.
+        ZooError: The set has fewer than `count` pairs.
     """
     if count > MAX_PAIRS[split]:
         problem = f"the built-in corpus has {MAX_PAIRS[split]:,} pairs for `{split}`, but {count:,} are requested"
@@ -52,7 +52,7 @@ def examples(
     Args:
         split: The set: `train`, `dev` or `test`.
         count: Number of examples.
-        streams: Modality of each stream. If one stream contains trees, texts consist of the words in the trees.
+        streams: Modality of each stream. If one stream contains trees, text streams contain the words of the trees.
         languages: Language of each stream: `en` or `de`.
     """
     for english, german, tree in sentences(split, count):

@@ -65,7 +65,7 @@ REASONS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class CleaningCounts:
-    """Counts of training pairs that are kept, held out, and dropped for each reason."""
+    """Numbers of training pairs that are kept, held out, or dropped for each reason."""
 
     read: int = 0
     empty: int = 0
@@ -104,8 +104,8 @@ def classify(
     """Determine how each training pair is used: kept, dropped, or held out for dev or test.
 
     The pairs whose first streams have the smallest hashes are held out, so that the selection does not depend on the
-    order of the sentences. All pairs with the same source are held out together. If the last source of dev or test has
-    more pairs than are needed, the remaining pairs are not used.
+    order of the sentences. All pairs with the same source are held out together. If the last held-out source has more
+    pairs than needed, the remaining pairs are not used.
 
     Each pair needs up to 2 bytes of memory, plus 40 bytes to find duplicates, plus 40 bytes to hold out pairs.
 
@@ -114,8 +114,8 @@ def classify(
         deduplicate: Whether to drop repeated pairs.
         dev: Number of pairs to hold out for dev.
         test: Number of pairs to hold out for test.
-        filtered: Result of `apply_filters` for each example. The iterator over `examples` may append these results.
-            Empty: no filters.
+        filtered: Status of each example from `apply_filters`. The iterator `examples` may append the status of an
+            example before it yields the example. Empty: no filters.
 
     Returns:
         Status of each pair, `[pairs]`, and the counts. Pairs with unsuitable lengths still count as kept (see
@@ -172,7 +172,7 @@ def apply_filters(example: Example, filters: Iterable[Filter], languages: Mappin
 
 
 def examples_with_status(examples: Iterable[Example], statuses: Statuses, status: Status) -> Iterator[Example]:
-    """Yield the examples that have this status, with cleaned raw data."""
+    """Clean and yield the examples that have this status."""
     for example, own in zip(examples, statuses, strict=False):
         if own == status:
             yield cleaned_example(example)
@@ -206,7 +206,7 @@ def filter_by_length(values: Rows, section: Corpus, counts: CleaningCounts) -> t
 
 
 def _hash(text: str) -> int:
-    """Return a 64-bit hash. Among ten million sentences, the probability of any collision is three in a million."""
+    """Return a 64-bit hash. For ten million sentences, the probability of a collision is three in a million."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
@@ -246,8 +246,8 @@ def other_language(lines: Iterable[str], language: str) -> str | None:
         language: Code of the expected language, such as `en` or `pt-BR`.
 
     Returns:
-        The code of another language, if most of the long lines are in that language, and at most a fifth as many are
-        in `language`. Otherwise None, for example if there is too little text or py3langid does not know `language`.
+        The code of another language, if most long lines are in that language, and at least five times as many as in
+        `language`. Otherwise None, for example if there is too little text or py3langid does not know `language`.
     """
     expected = base_language(language)
     long_lines = [line[:_MAX_CHARACTERS] for line in lines if sum(map(str.isalpha, line)) >= _MIN_LETTERS]

@@ -45,7 +45,7 @@ class MissingFileError(ZooError):
 
 
 class CorpusReader:
-    """Reader for the corpus of a spec. Each call reads the examples from the files again."""
+    """Reader for the corpus of a spec. Examples are not cached: each method call reads the files again."""
 
     def __init__(self, spec: Spec, report: Report) -> None:
         """Prepare to read a corpus.
@@ -209,7 +209,7 @@ class CorpusReader:
                 ]
                 raise ZooError(
                     ", but ".join(f"`{path}` has {lines:,} lines" for path, lines in zip(paths, counts, strict=True)),
-                    hint="line n of the target must translate line n of the source: both need the same number of lines",
+                    hint="line n of the target must translate line n of the source: the numbers of lines must be equal",
                 )
             yield dict(zip(self._streams, values, strict=True))
             count += 1
@@ -255,7 +255,7 @@ class CorpusReader:
         with file_errors(folder):
             files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
         if not files:
-            raise ZooError(f"the folder of trees `{folder}` contains no files", hint="give another folder, or a file")
+            raise ZooError(f"the treebank folder `{folder}` contains no files", hint="give another folder, or a file")
         return files
 
 

@@ -286,7 +286,7 @@ class _Preparation:
             start += count
 
     def _kept_examples(self) -> Iterator[Example]:
-        """Yield the training examples that cleaning kept, with copy symbols."""
+        """Yield the training examples that cleaning kept, with copy symbols in place of spans such as numbers."""
         return starmap(self._with_copy_symbols, self._train_examples(Status.KEPT))
 
     def _with_copy_symbols(self, example: Example, direction: Direction) -> Example:
@@ -329,7 +329,7 @@ class _Preparation:
             self._dropped["unusable"] = [{"source": problem} for problem in sorted(unusable)[:_EXAMPLES]]
             self.report.warn(
                 f"{len(unusable):,} of {done:,} pairs are left out of training, because their files cannot be used. "
-                f"The first: {min(unusable)}"
+                f"The first error: {min(unusable)}"
             )
         self._require_examples()
 
@@ -384,7 +384,7 @@ class _Preparation:
 
         Args:
             examples: The examples.
-            vocabulary: Vocabulary of the streams that are text.
+            vocabulary: Vocabulary for the text streams.
             unusable: Function that receives the error message of each file that cannot be used. None: raise the error.
         """
         with closing(prefetch(_chunks(examples, _CHUNK_FILES if self.modality else _CHUNK_EXAMPLES))) as chunks:
@@ -407,7 +407,7 @@ class _Preparation:
 
 
 def _shown_characters(reason: str) -> int | None:
-    """Return how many characters of a dropped example to show. None for error messages, which are shown whole."""
+    """Return how many characters of a dropped example to show. None for error messages, which are shown in full."""
     return None if reason == "unusable" else _EXAMPLE_CHARACTERS
 
 

@@ -62,7 +62,7 @@ class PreparedCorpus:
 
     @cached_property
     def counts(self) -> CleaningCounts:
-        """Numbers of training pairs that cleaning kept, and dropped for each reason."""
+        """Numbers of training pairs that cleaning kept, held out, or dropped for each reason."""
         return CleaningCounts(**read_json(self.folder / COUNTS_FILE))
 
     @property
@@ -75,7 +75,7 @@ class PreparedCorpus:
         return Store(self.folder / split)
 
     def texts(self, split: Split) -> dict[str, list[str]]:
-        """Return the cleaned raw data of each stream in the dev or test set."""
+        """Return the cleaned lines of each stream in the dev or test set."""
         streams = self.store(split).lengths
         return {name: read_lines(self.folder / split / f"{name}.txt") for name in streams}
 

@@ -119,7 +119,7 @@ class Store:
         return sum(self.parts)
 
     def has_eos(self, stream: str) -> bool:
-        """Return whether EOS follows the values of an example in a batch: after token IDs, but not after features."""
+        """Return whether batches append EOS to the values of a stream: to token IDs, but not to features."""
         return not self._dtypes[stream].startswith("float")
 
     def row(self, stream: str, index: int) -> Values:

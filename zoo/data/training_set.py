@@ -41,7 +41,7 @@ class SubwordSampler:
         Args:
             vocabulary: Vocabulary of the sentences.
             alpha: Probability of skipping a merge (BPE), or exponent of the probabilities (unigram).
-            max_length: Maximum number of tokens per sentence. If a sample is longer, the sentence keeps its old tokens.
+            max_length: Maximum number of tokens per sentence. If a sample is longer, the original tokens are used.
         """
         self._vocabulary, self._alpha, self._max_length = vocabulary, alpha, max_length
 
@@ -79,7 +79,7 @@ class TrainingSet:
     """Batches of a training run. Their content depends only on the data, the spec and the position in the data.
 
     Subword regularisation changes the lengths of sentences, so that batches planned for the stored lengths would not
-    fit. Therefore the examples of POOL_BATCHES batches are sampled together, and divided into batches again.
+    fit. Therefore a pool (the examples of POOL_BATCHES batches) is tokenised again, and then divided into batches.
     """
 
     def __init__(
@@ -136,8 +136,8 @@ class TrainingSet:
     def mean_size(self) -> BatchSize:
         """Return the mean size of a batch in the first epoch. The method is not thread-safe.
 
-        With subword regularisation, batch sizes depend on the sampled tokens. The mean is then an estimate from the
-        first pool.
+        With subword regularisation, batch sizes depend on the sampled tokens. The mean is then estimated from the first
+        POOL_BATCHES batches.
         """
         if self._sampler is None:
             first = self.epoch_batches(0)
@@ -153,7 +153,7 @@ class TrainingSet:
         Args:
             epoch: Epoch of the first batch.
             batch: Number of finished batches of the epoch.
-            pool_batch: Number of finished batches of the pool that begins at `batch`.
+            pool_batch: Number of finished batches of the pool (see `TrainingSet`) that begins at `batch`.
         """
         if self._sampler is None:
             batches = self._stored_batches(epoch, batch)
@@ -197,7 +197,7 @@ class TrainingSet:
             epoch, batch = epoch + 1, 0
 
     def _sample_pool(self, epoch: int, start: int) -> list[Examples]:
-        """Return the batches of the pool that begins at batch `start` of an epoch. The last pool is cached."""
+        """Return the batches of the pool (see `TrainingSet`) that begins at batch `start`. The last pool is cached."""
         key = epoch, start, self.packed
         if self._pool is None or self._pool[0] != key:
             assert self._sampler is not None

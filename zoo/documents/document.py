@@ -230,7 +230,7 @@ class Document:
     """Document with segments of text to translate. Everything else is copied byte for byte.
 
     Attributes:
-        segments: The segments, in order.
+        segments: The segments, in the order in which `render` expects their translations.
     """
 
     def __init__(self, content: bytes, name: str, roles: html.ElementRoles | None = None) -> None:
@@ -322,7 +322,7 @@ def format_of(name: str) -> Format | Archive:
     """Return the format for a file name. Raise ZooError if its suffix is unknown."""
     suffix = PurePath(name).suffix.lower()
     if suffix not in FORMATS:
-        raise ZooError(f"`{name}` has an unknown format", hint=f"the formats are {', '.join(FORMATS)}")
+        raise ZooError(f"`{name}` has an unknown format", hint=f"supported formats: {', '.join(FORMATS)}")
     return FORMATS[suffix]
 
 

@@ -41,8 +41,8 @@ class Fragment:
     Attributes:
         kind: Kind of the fragment.
         raw: The fragment as it is written in the document.
-        text: The characters that the translator reads. For TEXT, the text without entities. For a UNIT, its readable
-            content, such as code, a space for white space such as a tab, or "" if it has no readable content.
+        text: The characters that the translator reads. For TEXT, the text with decoded entities. For a UNIT, its
+            readable content, such as code, a space for white space such as a tab, or "" if it has no readable content.
         name: Name of the element, for OPEN and CLOSE. Identifier of the range, for START and END.
         output: The fragment as it is written in a translated segment. If None, it is written as in the document.
         again: The OPEN or CLOSE tag as it is written if its element is opened a second time, because the words of the

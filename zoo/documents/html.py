@@ -252,7 +252,7 @@ class Parser:
             self._add(start, Kind.TEXT, text=text)
 
     def _is_copied(self, name: str) -> bool:
-        """Return whether a tag is inside a copied element. If the tag implies its end tag, end the element first."""
+        """Return whether a tag is inside a copied element. If the tag implies the element's end, end it first."""
         if self._depth and not self.is_xml and name in _ENDED_BY.get(self._copied, ()):
             self._end_copied()
         return self._depth > 0

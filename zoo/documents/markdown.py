@@ -122,7 +122,7 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
 
 
 def _spans(tokens: Sequence[Token]) -> Iterator[tuple[Token, int, int]]:
-    """Yield the tokens of an inline text with their start and end."""
+    """Yield each token of an inline text with its start and end offset."""
     end = 0
     for token in tokens:
         start = end

@@ -16,7 +16,7 @@ _MARKERS = "".join(map(chr, range(0xD800, 0xD80A)))
 
 
 class Mode(Enum):
-    """Kind of block, which determines the characters to escape. The value is a marker at the start of such blocks."""
+    """Type of Markdown block, which determines the characters to escape. Each value marks the start of a block."""
 
     TEXT = chr(0xD805)
     CELL = chr(0xD806)
@@ -54,7 +54,7 @@ _BEGINS_BLOCK = re.compile(r"(?:#{1,6}|[-+*])(?:\s|$)|-[-|: \t]*$|=+[ \t]*$|:(?:
 
 
 def escape(text: str) -> str:
-    """Return a text with a marker before each character that may have to be escaped."""
+    """Put a marker before each character that may need to be escaped."""
     return _ESCAPED.sub(rf"{_ESCAPE}\1", _SPACES.sub(" ", text))
 
 
@@ -64,7 +64,7 @@ def mark(raw: str, *, is_open: bool) -> str:
 
 
 def line_break(raw: str) -> str:
-    """Return a line break between markers. `finish` removes it if it is at the start or end of a line."""
+    """Enclose a line break in markers, so that `finish` can remove it at the start or end of a line."""
     return f"{_LINE}{raw}{_LINE}"
 
 
@@ -196,7 +196,7 @@ def _write_escapes(text: str) -> str:
 
 
 def _is_special(text: str, position: int, line: int, *, in_cell: bool) -> bool:
-    """Return whether the character at `position` would be read as markup. `line` is the index where its line starts."""
+    """Return whether the character at `position` would be read as markup. Its line starts at index `line`."""
     character = text[position]
     before, after = text[position - 1 : position] or "\n", text[position + 1 : position + 2] or "\n"
     start = _LINE_START.match(text, line, position)

@@ -189,7 +189,7 @@ def _line(state: StateBlock, line: int) -> tuple[int, str]:
 
 
 def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Skip a formula on lines of its own, in `$$` or in square brackets with backslashes, so that it is copied."""
+    """Skip a display formula, delimited by `$$` or escaped square brackets, so that it is copied unchanged."""
     first = _line(state, start)[1].rstrip()
     mark = "$$" if first.startswith("$$") else "\\]" if first == "\\[" else ""
     is_whole = len(first) > 3 and first.endswith(mark)

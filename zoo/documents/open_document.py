@@ -42,7 +42,7 @@ _NESTED = ("text-box", "note-body", "annotation")
 
 
 def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
-    """Return the fragments of a file in an OpenDocument text (.odt).
+    """Return the fragments of an XML file in an OpenDocument text document (.odt).
 
     Start marks without an end mark, such as comments without a range, become units.
 
@@ -66,7 +66,7 @@ def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
 
 
 def _leaf(tokens: Sequence[Token]) -> Iterator[Fragment]:
-    """Yield the fragment for a text or an element. Fields, whose text the office program computes, become units."""
+    """Yield the fragment for a text node or element. Fields, whose text the office program computes, become units."""
     name, raw = tokens[0].name, join_raw(tokens)
     mark = _RANGE.fullmatch(name)
     if tokens[0].kind == "text":

@@ -23,8 +23,8 @@ class _Word:
     """Word of a translation.
 
     Attributes:
-        start: Position in the translation.
-        end: End in the translation.
+        start: Start position in the translation.
+        end: End position in the translation.
         source: Position, in the segment's text, of the characters that the word translates, or None if unknown.
         parts: Parts of the word, each with the elements around it. Empty until the elements are known.
         unit: Copied content that replaces the word.
@@ -48,7 +48,7 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
 
     Args:
         segment: The segment.
-        target: The translation of its text.
+        target: The translation of the segment's text.
         tokens: Alignment of the translation's tokens. Ignored if the segment has no markup.
         view: The view that contains the segment. It determines how text is escaped.
     """
@@ -178,7 +178,7 @@ def _word_parts(
 def _keep_elements(segment: Segment, words: Sequence[_Word], view: View) -> list[Unit]:
     """Put each element without a translated word around the nearest word with the same outer elements.
 
-    Return elements for which there is no such word as units. In Word documents, a run is put only around a word whose
+    If there is no such word, return the element as a unit. In Word documents, a run is put only around a word whose
     own run has less markup, so that no other run loses its word.
     """
     starts: dict[int, int] = {}
@@ -385,7 +385,7 @@ class _Writer:
         return "".join(self._output)
 
     def length(self, stack: Stack) -> int:
-        """Return the total length of the elements' start tags."""
+        """Return the total length of the start tags in `stack`."""
         return sum(len(self._elements[index][0].written) for index in stack)
 
     def move_to(self, stack: Stack) -> None:
@@ -404,7 +404,7 @@ class _Writer:
         self.stack = stack
 
     def text(self, text: str, stack: Stack) -> None:
-        """Write a text inside the elements of `stack`."""
+        """Write text inside the elements of `stack`."""
         if text:
             self._write_gap(stack)
             self.move_to(stack)
@@ -453,5 +453,5 @@ class _Writer:
 
 
 def _common(*stacks: Stack) -> Stack:
-    """Return the outer elements that all stacks have in common."""
+    """Return the outermost elements that all stacks share."""
     return tuple(same[0] for same in takewhile(lambda each: len({*each}) == 1, zip(*stacks, strict=False)))

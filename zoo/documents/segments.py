@@ -47,7 +47,7 @@ the element is raised or lowered.
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Inline content that is copied, or a mark at the start or end of a range.
+    """Inline content that is copied, or the start or end mark of a range, such as a bookmark.
 
     Attributes:
         start: Position in the text of the segment. For a mark, the start of the range, or 0 if the range starts in an
@@ -55,7 +55,7 @@ class Unit:
         end: End of the word that the translator reads in place of the content. If there is no such word, `start`. For a
             mark, the end of the range, or the length of the text if the range ends in a later segment.
         stack: The elements around the content.
-        output: The content as it is written.
+        output: The content to write to the translated document.
         space_before: Whether the source has a space before the content.
         space_after: Whether the source has a space after the content.
         is_space: Whether the content replaces a space, as a line break does.
@@ -101,7 +101,7 @@ class Segment:
 
     @property
     def raw(self) -> str:
-        """The segment as it is written in the document."""
+        """The segment as it appears in the original document, with markup."""
         return "".join(fragment.raw for fragment in self.fragments)
 
     @property
@@ -280,7 +280,7 @@ def _divide(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
             yield fragment
             continue
         if len(opened) > MAX_DEPTH:
-            raise ZooError(f"a line break is inside more than {MAX_DEPTH} elements", hint="remove some of the elements")
+            raise ZooError(f"a line break is nested in more than {MAX_DEPTH} elements", hint="reduce the nesting")
         yield from (replace(end, raw="", output=end.written) for _, end in reversed(opened))
         opened = [(_reopened(start), _reopened(end)) for start, end in opened]
         tags = "", ""
@@ -297,7 +297,7 @@ def _reopened(tag: Fragment) -> Fragment:
 def _copy_marks(run: list[Fragment], view: View) -> list[Fragment]:
     """Convert marks at the start and end of a segment, such as dashes, to units. Return all fragments.
 
-    A text with entities is not split, because its positions differ from the positions in the document.
+    Text with entities is not split, because its positions differ from the positions in the document.
     """
     texts = [index for index, fragment in enumerate(run) if fragment.kind is Kind.TEXT and fragment.text.strip()]
     if not texts:
@@ -319,7 +319,7 @@ def _copy_marks(run: list[Fragment], view: View) -> list[Fragment]:
 
 
 def _split_text(text: Fragment, position: int, view: View, *kinds: Kind) -> list[Fragment]:
-    """Split a text into two fragments of the given kinds."""
+    """Split a text fragment at `position` into two fragments of the given kinds."""
     parts = text.text[:position], text.text[position:]
     outputs = [None if text.output is None or not part else view.escape(part) for part in parts]
     return [
@@ -329,7 +329,10 @@ def _split_text(text: Fragment, position: int, view: View, *kinds: Kind) -> list
 
 
 def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
-    """Convert each short element for which `test` returns a text to a unit. Return all fragments of the segment."""
+    """Join each short element into a UNIT fragment, which is copied, if `test` returns text for the element.
+
+    Return all fragments of the segment.
+    """
     result, before, index = list[Fragment](), "", 0
     while index < len(run):
         end = _element_end(run, index) if run[index].kind is Kind.OPEN else index
@@ -353,7 +356,7 @@ def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
 
 
 def _is_glued(parts: Sequence[Fragment]) -> bool:
-    """Return whether the last fragments are copied content, with nothing or a sign such as "+" between them."""
+    """Return whether the fragments are copied content with nothing, or only a sign such as "+", between them."""
     kinds, first, last = [each.kind for each in parts], parts[0], parts[-1]
     if not first.text.strip() or not (last.text.strip() or not last.written):
         return False
@@ -362,7 +365,7 @@ def _is_glued(parts: Sequence[Fragment]) -> bool:
 
 
 def _element_end(run: Sequence[Fragment], start: int) -> int:
-    """Return the index after the element that starts at `start`. Return 0 if it is long or contains a range mark."""
+    """Return the index after the element at `start`. Return 0 if the element is too long or contains a range mark."""
     depth = 0
     for index in range(start, min(start + _MAX_REFERENCE, len(run))):
         depth += {Kind.OPEN: 1, Kind.CLOSE: -1}.get(run[index].kind, 0)
@@ -389,7 +392,7 @@ def _wordless_text(before: str, content: str, after: str, is_raised: bool) -> st
 def _reference_text(before: str, content: str, after: str, is_raised: bool) -> str | None:
     """Return the text that an element such as a footnote number adds to the sentence. None if it is not a reference.
 
-    A reference has no letters and directly follows a word, or it is a raised number after a sentence.
+    A reference has no letters and directly follows a word, or it is a superscript number after a sentence.
     """
     is_sign = _REFERENCE.fullmatch(content) and not any(map(str.isalpha, content)) and not after[:1].isalnum()
     if is_sign and _GLUED_BEFORE.search(before) and (is_raised or not (before[-1].isdigit() and content[0].isdigit())):
@@ -400,7 +403,7 @@ def _reference_text(before: str, content: str, after: str, is_raised: bool) -> s
 
 
 def _is_number(content: str, after: str) -> bool:
-    """Return whether a raised text is the number of the verse or note that follows."""
+    """Return whether a superscript is the number of the verse or note that follows."""
     return content.isdigit() and _AFTER_NUMBER.match(after) is not None
 
 

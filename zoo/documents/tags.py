@@ -81,7 +81,7 @@ def attribute_view(
 
 
 def add_boundaries(text: str, parts: Iterable[tuple[int, Fragment]]) -> list[Fragment]:
-    """Split a text into the given fragments and boundaries between them. `parts` has the position of each fragment."""
+    """Split text into the given fragments, with boundaries between them. `parts` contains each fragment's position."""
     fragments, end = list[Fragment](), 0
     for start, part in parts:
         fragments += [Fragment(Kind.BREAK, text[end:start]), part]
@@ -94,7 +94,7 @@ def _escape(text: str) -> str:
 
 
 def pattern_view(pattern: re.Pattern[str]) -> View:
-    """Return a view of the XML texts that the pattern's group `text` matches. Other groups match language codes."""
+    """Return a view of the XML text in the pattern's group `text`. All other groups match language codes."""
 
     def find(text: str) -> Iterator[tuple[int, Fragment]]:
         for match in pattern.finditer(text):
@@ -260,12 +260,12 @@ def paragraph_fragments(
 
     Args:
         tokens: The tokens of the file.
-        names: Names of paragraphs.
+        names: Names of the paragraph elements.
         skipped: Names of elements whose paragraphs are copied.
         level: 1 for paragraphs of the file, 2 for paragraphs inside other paragraphs, such as in text boxes and notes.
         elements: Names of inline elements. The value is None if an element may be repeated around other words.
             Otherwise, it is the name of the child with the text. "" means all content after the properties.
-        leaf: Function that returns the fragments of a text or of an element that is copied as a whole.
+        leaf: Function that returns the fragments of a text node, or of an element that is copied as a whole.
     """
     index, copied, depth, ends = 0, 0, 0, element_ends(tokens)
     while index < len(tokens):

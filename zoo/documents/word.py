@@ -254,7 +254,7 @@ def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
 
 
 def _child(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of an element in a run, such as a text or a line break."""
+    """Yield the fragments of an element in a run, such as text or a line break."""
     name, raw = child[0].name, join_raw(child)
     if name == "w:t":
         text = join_text(child)

@@ -41,8 +41,8 @@ class Parameters:
 
     Attributes:
         name: Name of this set of parameters, for the signature of the scores.
-        deleted: Labels of brackets, and tags of words, that are ignored.
-        deleted_for_length: Tags of words that do not count for the length of a sentence.
+        deleted: Labels of brackets, and tags of words, to ignore.
+        deleted_for_length: Tags of words that do not count towards the sentence length.
         equal_labels: Pairs of labels that count as equal, each pair in both orders. The relation is not transitive.
         equal_words: Pairs of words that count as equal, each pair in both orders. The relation is not transitive.
         quotes: Tags that part-of-speech taggers confuse when they tag quotation marks.
@@ -108,7 +108,7 @@ def read_parameters(path: Path | str) -> Parameters:
 
 
 def _with_line(known: Parameters, words: list[str]) -> Parameters | None:
-    """Return a copy of `known` with the parameter set as in a line of the file. None if the line is invalid."""
+    """Return a copy of `known` with the parameter from one line of the file. None if the line is invalid."""
     match words:
         case ["DEBUG", _]:
             return known
@@ -148,7 +148,7 @@ class Bracket(NamedTuple):
 class Bracketing:
     """The words of a sentence, a tag for each word, and the constituents in the order in which they open.
 
-    `is_tree` is false if the brackets are unbalanced or a word has no tag. `words` then ends before the first fault.
+    `is_tree` is false if the brackets are unbalanced or a word has no tag. Then `words` ends before the first error.
     """
 
     words: tuple[str, ...]

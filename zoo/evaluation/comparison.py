@@ -119,7 +119,7 @@ def compare_files(
         One comparison per metric.
 
     Raises:
-        ZooError: The same errors as `evaluate_files`.
+        ZooError: For the same reasons as in `evaluate_files`.
     """
     first_texts, targets = read_aligned(first, references)
     second_texts, _ = read_aligned(second, references)

@@ -90,11 +90,11 @@ def score_brackets(
     """Score bracketed trees against references.
 
     Before two trees are compared, words are deleted by their tags, and brackets by their labels. If no output has tags
-    (all are `XX`), each word gets its tag from the reference. Otherwise punctuation would only be deleted from the
-    references.
+    (all are `XX`), each word gets its tag from the reference, because punctuation would otherwise be deleted only from
+    the references.
 
     Args:
-        outputs: The trees to score. A tree without words is skipped. A text that is not a tree counts as an error.
+        outputs: The trees to score. A tree without words is skipped. An output that is not a tree counts as an error.
         references: The reference of each tree.
         parameters: EVALB's parameters.
         own_tags: Whether to use the tags in the outputs, if there are any. If false, each word gets its tag from the

@@ -38,7 +38,7 @@ def evaluate_models(
     show: bool = False,
     **options: Unpack[BackendOptions],
 ) -> Scores:
-    """Score a training run, a published model or an ensemble. The decoding settings come from the (first) model's spec.
+    """Score a training run, a published model or an ensemble, with the decoding settings in the first model's spec.
 
     For a training run in float32, the scores are saved in `scores.json`, and the outputs in a separate file. Nothing is
     saved if the run's weights have changed during the evaluation.
@@ -94,7 +94,7 @@ def _confidence_scores(outputs: ModelOutputs, model: Translator, split: Split) -
 
 
 def _weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) -> bool:
-    """Return whether a model's weights still have this digest. If not, warn that the scores are not saved."""
+    """Return whether a model's weights still have the given digest. If not, warn that the scores are not saved."""
     if known_digest(folder.weights) == digest:
         return True
     report.warn(
@@ -104,19 +104,19 @@ def _weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) 
 
 
 def check_split(name: str) -> Split:
-    """Check the name of a set to evaluate on, and return it.
+    """Check the name of an evaluation set, and return it.
 
     Raises:
         ZooError: The name is neither "dev" nor "test".
     """
     splits: dict[str, Split] = {"dev": "dev", "test": "test"}
     if name not in splits:
-        raise ZooError(f"`{name}` is not a set to evaluate on", hint="use `dev` or `test`")
+        raise ZooError(f"`{name}` is not an evaluation set", hint="use `dev` or `test`")
     return splits[name]
 
 
 def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None) -> EvaluationSet:
-    """Read the streams of the dev or test set and, for multilingual models, the languages of each example.
+    """Read the texts in the dev or test set and, for multilingual models, the languages of each example.
 
     If the set is held out from the training text (`held_out` in the spec), the whole corpus is prepared first.
     Otherwise, only the files of the set are read.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """Metric for models: its names, and how it is computed, compared and formatted."""
+    """Evaluation metric: its names, and how it is computed, compared and formatted."""
 
     name: str
     """Name in specs, in the training log and in `scores.json`."""
@@ -66,7 +66,7 @@ class Metric:
         return "-" if score is None else f"{score:.{self.decimals}f}"
 
     def read_score(self, scores: object) -> float | None:
-        """Read this metric's score from a set's entry in `scores.json`. Return None if it is missing or invalid."""
+        """Read this metric's score from an entry in `scores.json`. Return None if the score is missing or invalid."""
         score = scores.get(self.name) if isinstance(scores, Mapping) else None
         if not isinstance(score, int | float) or not 0 <= score < self.max_value * 1.00001:
             return None
@@ -189,7 +189,7 @@ def compute_scores(outputs: ModelOutputs, spec: Spec) -> Scores:
 
 
 def summary_line(scores: Scores) -> str:
-    """Format the scores of all metrics with `in_summary` as one line of text."""
+    """Format the scores of all metrics whose `in_summary` is true as one line of text."""
     metrics = [metric for metric in _present_metrics(scores) if metric.in_summary]
     return ", ".join(f"{m.title} {m.format_score(scores[m.name])}{m.unit and f' per {m.unit}'}" for m in metrics)
 

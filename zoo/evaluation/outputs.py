@@ -30,7 +30,7 @@ _MAX_FILE_BYTES = 1_000_000_000  # enough for millions of sentences
 
 
 class EvaluationSet(NamedTuple):
-    """Texts of a dev or test set, keyed by stream."""
+    """Texts of a dev or test set, keyed by stream, such as `source`."""
 
     streams: Mapping[str, Sequence[str]]
     directions: Sequence[Direction] | None = None
@@ -47,7 +47,7 @@ class EvaluationSet(NamedTuple):
         return self.streams[OUTPUT]
 
     def examples(self, direction: Direction) -> list[tuple[str, ...]]:
-        """Return the examples of one translation direction, each as a tuple with the text of each stream."""
+        """Return the examples in one translation direction. Each example is a tuple with one text per stream."""
         directions = self.directions or [direction] * len(self.references)
         rows = zip(zip(*self.streams.values(), strict=True), directions, strict=True)
         return [example for example, of_row in rows if of_row == direction]

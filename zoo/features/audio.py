@@ -100,7 +100,7 @@ def _random_factor(warp: float, random: np.random.Generator) -> float:
 
 
 def _interpolate(places: npt.NDArray[np.float64], rows: Frames) -> Frames:
-    """Interpolate linearly between rows. For places outside the range of rows, return the first or the last row."""
+    """Interpolate linearly between rows. Places outside the range of rows get the first or last row."""
     places = np.clip(places, 0, len(rows) - 1)
     before = places.astype(np.int64)
     after = np.minimum(before + 1, len(rows) - 1)

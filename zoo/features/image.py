@@ -29,9 +29,9 @@ _STEP = 257
 
 
 class Image(FeatureModality):
-    """The `image` modality: greyscale pixels, normalised to mean 0 and variance 1 per picture.
+    """The `image` modality: greyscale pixels, normalised to mean 0 and variance 1 per image.
 
-    Dark pixels have positive values. Transparent pixels count as white. Only the first frame of an animated picture is
+    Dark pixels have positive values. Transparent pixels count as white. Only the first frame of an animated image is
     read. A photo is rotated according to its EXIF data.
     """
 
@@ -39,9 +39,9 @@ class Image(FeatureModality):
     options: parts.Image
 
     def encode(self, file: str | Path | BinaryIO) -> Frames:
-        """Return the patches of a picture, [columns * rows, pixels], column by column and from top to bottom.
+        """Return the patches of an image, [columns * rows, pixels], column by column and from top to bottom.
 
-        If the last patches extend beyond the right edge of the picture, the last column of pixels is repeated.
+        If the last patches extend beyond the right edge of the image, the last column of pixels is repeated.
 
         Raises:
             ZooError: The file is missing, damaged, too large or not a PNG or JPEG file, or pillow is not installed.
@@ -54,18 +54,18 @@ class Image(FeatureModality):
         return np.ascontiguousarray(grid).reshape(-1, self.options.width)
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
-        """Join patches into a picture, [height, width]."""
+        """Join patches into an image, [height, width]."""
         patch = self.options.patch
         grid = frames.reshape(-1, self.options.rows, patch.height, patch.width).transpose(1, 2, 0, 3)
         return grey_pixels(grid.reshape(self.options.height, -1))
 
     def place(self, frame: int) -> str:
-        """Return the position of a patch, such as `32 px`: the first column of its pixels in the picture."""
+        """Return the horizontal position of a patch in its image, such as `32 px`."""
         return f"{frame // self.options.rows * self.options.patch.width} px"
 
 
 def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
-    """Read a picture, convert it to 8-bit greyscale, and scale it to a height in pixels."""
+    """Read an image, convert it to 8-bit greyscale, and scale it to the given height in pixels."""
     try:
         from PIL import Image as pillow
         from PIL import ImageOps, UnidentifiedImageError
@@ -105,7 +105,7 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
 
 
 def _convert_to_grey(picture: PillowImage.Image) -> PillowImage.Image:
-    """Convert a picture to 8-bit greyscale. Transparent parts become white."""
+    """Convert an image to 8-bit greyscale. Transparent parts become white."""
     from PIL import Image as pillow
 
     if picture.mode.startswith("I"):  # 16 bits, which pillow would cut off at 255

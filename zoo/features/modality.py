@@ -81,12 +81,12 @@ class FeatureModality(ABC):
         return frames
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
-        """Draw frames as a greyscale picture, [height, width]: a column per frame, the first feature at the bottom."""
+        """Draw frames as a greyscale image, [height, width]: one column per frame, the first feature at the bottom."""
         return grey_pixels(frames.T[::-1])
 
     @abstractmethod
     def place(self, frame: int) -> str:
-        """Return the position of a frame in its file as a short text, such as `1.25 s`."""
+        """Return the position of a frame in its file as a short string, such as `1.25 s`."""
 
     @property
     def augments(self) -> bool:
@@ -96,7 +96,7 @@ class FeatureModality(ABC):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """JSON data with everything that determines the frames of a given file."""
+        """All settings that determine the frames of a file, as JSON data."""
         options = self.options.model_dump(mode="json", exclude={*self.options.augmentation}, exclude_none=True)
         return {**options, "version": self.version}
 
@@ -193,5 +193,5 @@ def input_files(path: Path, suffixes: tuple[str, ...]) -> list[str] | None:
     # Reading a broken link or a pipe raises an error. If they were skipped, the output would lack a line for them.
     found = [str(each) for each in named if not each.is_dir()]
     if not found:
-        raise ZooError(f"`{path}` contains no files to read", hint=f"the formats are {', '.join(suffixes)}")
+        raise ZooError(f"`{path}` contains no files to read", hint=f"supported formats: {', '.join(suffixes)}")
     return found

@@ -60,7 +60,7 @@ Samples = npt.NDArray[np.floating[Any]]
 
 
 def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the audio file and the text of each of the first `count` strings in a split. Write missing files first.
+    """Yield the audio file and text of each of the first `count` digit strings in a split. Write missing files first.
 
     Raises:
         ZooError: espeak-ng is not installed, or fails.
@@ -74,7 +74,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
 
 
 def _speak(split: str, count: int, folder: Path, report: Report) -> None:
-    """Write recordings of the first `count` strings in a split to `folder`, with one process per core."""
+    """Write recordings of the first `count` digit strings in a split to `folder`, using one process per core."""
     parts = np.linspace(0, count, cores() + 1).astype(int).tolist()
     command = [sys.executable, "-m", __name__, split]
     read, write = os.pipe()
@@ -129,7 +129,7 @@ class Speaker:
         return 0
 
     def choose_at_random(self, split: str, random: np.random.Generator, accents: Sequence[str] = ENGLISH) -> None:
-        """Choose an accent or language, a voice of a split, and the speed, pitch and pauses of the speech."""
+        """Choose a random accent or language, voice, speed, pitch and pause length. Each split has its own voices."""
         voice = f"{random.choice(accents)}+{random.choice(VOICES[split])}"
         if self._library.espeak_SetVoiceByName(voice.encode()):
             raise ValueError(f"espeak-ng has no voice {voice}")
@@ -144,7 +144,7 @@ class Speaker:
             self._library.espeak_SetParameter(parameter, int(value), 0)
 
     def speak(self, text: str) -> Samples:
-        """Speak a text, and return the samples without silence at both ends."""
+        """Synthesise speech for a text. Return the samples without leading and trailing silence."""
         self._blocks.clear()
         encoded = text.encode()
         self._library.espeak_Synth(encoded, len(encoded) + 1, 0, 1, 0, _UTF8, None, None)
@@ -152,13 +152,13 @@ class Speaker:
 
 
 def without_silence(samples: Samples, threshold: float = 0.01) -> Samples:
-    """Remove quiet samples at both ends: samples below `threshold` times the loudest sample."""
+    """Remove leading and trailing samples that are quieter than `threshold` times the loudest sample."""
     loud = np.flatnonzero(np.abs(samples) > threshold * np.abs(samples).max(initial=1e-9))
     return samples[loud[0] : loud[-1] + 1] if len(loud) else samples
 
 
 def _record(speaker: Speaker, split: str, number: int) -> tuple[npt.NDArray[np.float32], int]:
-    """Return the recording of a spoken string of digits: its samples and its sampling rate."""
+    """Synthesise the recording of a digit string. Return its samples and its sampling rate."""
     random = _random(split, number)
     digits = _digits(split, random)
     speaker.choose_at_random(split, random)
@@ -177,7 +177,7 @@ def as_recorded(
 ) -> tuple[npt.NDArray[np.float32], int]:
     """Simulate a recording of speech in a room, with silence at both ends. Return the samples and their sampling rate.
 
-    The level of the noise is the loudest of `noises` random levels.
+    The noise level is the highest of `noises` random levels.
     """
     soxr = import_module("soxr")
     rate = int(random.choice(_SAMPLE_RATES, p=_RATE_SHARES))
@@ -198,7 +198,7 @@ def join_words(words: list[Samples], rate: int, random: np.random.Generator) -> 
 
 
 def _in_a_room(samples: Samples, rate: int, random: np.random.Generator, noises: int) -> Samples:
-    """Add the sound of a room, a microphone and noise."""
+    """Simulate a room and a microphone, and add noise."""
     size = -(-(len(samples) + rate // 2) // _FFT_STEP) * _FFT_STEP
     frequencies = np.fft.rfftfreq(size, 1 / rate)
     spectrum = np.fft.rfft(samples, size)
@@ -226,7 +226,7 @@ def _in_a_room(samples: Samples, rate: int, random: np.random.Generator, noises:
 
 
 def main(split: str, start: str, end: str, folder: str) -> None:
-    """Write recordings of the strings with numbers `start` to `end` - 1. Print a line after each recording."""
+    """Write recordings of the digit strings `start` to `end` - 1. Print a line after each recording."""
     soundfile = import_module("soundfile")
     speaker = Speaker()
     for number in range(int(start), int(end)):

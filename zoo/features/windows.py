@@ -50,7 +50,7 @@ class Window(NamedTuple):
 
 
 class Recording:
-    """Audio file as an iterable of windows, whose values are frames. It can be iterated only once.
+    """Iterable over the windows of an audio file, as frames. It can be iterated only once.
 
     Attributes:
         duration: Length of the audio that has been read so far, in seconds.

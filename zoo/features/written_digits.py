@@ -37,7 +37,7 @@ _GAPS = (-4, 4)
 
 
 def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the image file and the text of each of the first `count` strings in a split. Write missing files first.
+    """Yield the image file and text of each of the first `count` digit strings in a split. Write missing files first.
 
     Raises:
         ZooError: pillow or scikit-learn is not installed.
@@ -56,7 +56,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
 
 
 def draw_string(split: str, number: int) -> Image.Image:
-    """Draw a string of handwritten digits. `number` is the number of the string in its split."""
+    """Draw the string of handwritten digits that has the given number in a split."""
     from PIL import Image
 
     random = _random(split, number)
@@ -76,11 +76,11 @@ def draw_string(split: str, number: int) -> Image.Image:
 
 
 def _draw_digit(index: int, size: int, distorted: bool, random: np.random.Generator) -> Image.Image:
-    """Draw a digit of scikit-learn's data as a square picture, white on black.
+    """Draw a digit from scikit-learn's data as a square image, white on black.
 
     Args:
         index: Index of the digit in the data.
-        size: Width and height of the picture, in pixels.
+        size: Width and height of the image, in pixels.
         distorted: Whether to rotate, slant, stretch and thicken the digit.
         random: Random number generator.
     """

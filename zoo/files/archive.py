@@ -128,7 +128,7 @@ def open_gzip(path: Path) -> IO[bytes]:
 
 
 class _LimitedReader(io.RawIOBase):
-    """Reader of a packed file that raises ZooError if the file unpacks to more bytes than allowed."""
+    """Reader for a compressed file. Reading raises ZooError if the file unpacks to more bytes than allowed."""
 
     def __init__(self, inner: gzip.GzipFile | bz2.BZ2File, path: Path) -> None:
         self._inner, self._path, self._read = inner, path, 0
@@ -150,7 +150,7 @@ class _LimitedReader(io.RawIOBase):
 
 
 def _require_plausible(path: Path, unpacked: int) -> None:
-    """Raise ZooError if a packed file unpacks to implausibly many bytes."""
+    """Raise ZooError if an archive or compressed file unpacks to an implausible size."""
     packed = path.stat().st_size
     if unpacked > (limit := _unpacked_limit(packed)):
         raise ZooError(
@@ -222,12 +222,12 @@ def _copy(stream: IO[bytes] | None, target: tuple[Path, Path] | None, size: int)
 
 
 def _member_path(sha256: str, name: str) -> Path:
-    """Return the path of an extracted member, always inside the folder of its archive."""
+    """Return the path of an extracted member. It is always inside the archive's folder."""
     return storage.archives() / "members" / sha256[:16] / _relative_path(name)
 
 
 def _relative_path(name: str) -> PurePosixPath:
-    """Return the path of a member below its folder.
+    """Return a member's path relative to the extraction folder.
 
     Raises:
         ZooError: The path points outside the folder.
@@ -235,7 +235,7 @@ def _relative_path(name: str) -> PurePosixPath:
     member = PurePosixPath(name.removeprefix("./"))
     if member.is_absolute() or ".." in member.parts or any(sign in name for sign in "\\:\0"):
         hint = "write a relative path without `..`, such as `training/corpus.en`"
-        raise ZooError(f"`{name}` is not a valid path of an archive member", hint=hint)
+        raise ZooError(f"`{name}` is not a valid path for an archive member", hint=hint)
     return member
 
 

@@ -158,7 +158,7 @@ def _replace_folder(partial: Path, path: Path) -> None:
 def restore_replaced(folder: Path) -> None:
     """Restore subfolders that a process renamed but did not replace, unless their old name is in use again.
 
-    The process was killed, or it is still running. A running process finds the name in use, and tries again.
+    The process was killed, or it is still running. A running process notices that the name is in use, and tries again.
     """
     with suppress(OSError):  # there is no such folder, or this user may not change it
         replaced = [(path.stat().st_mtime_ns, path) for path in folder.iterdir() if path.name.endswith(_REPLACED)]
@@ -239,7 +239,7 @@ def flush_to_disk(path: Path) -> None:
 
 @contextmanager
 def convert_disk_errors(path: Path, partial: Path | None = None) -> Iterator[None]:
-    """While the `with` block writes `path`, convert errors of the disk to ZooErrors. Raise other errors unchanged.
+    """While the `with` block writes `path`, convert disk errors to ZooErrors. Raise other errors unchanged.
 
     Args:
         path: The file or folder that the `with` block writes, for the error message.

@@ -1,12 +1,12 @@
 """Download archives once, check their SHA-256, and store them for later use.
 
-`corpus.lock` records the SHA-256 of each download. Later downloads from the same address must have the same SHA-256.
+`corpus.lock` records the SHA-256 of each download. Later downloads from the same URL must have the same SHA-256.
 
 Two environment variables control the source:
 
-* `ZOO_MIRROR` replaces the scheme and host of every address with a folder or another address. With the folder
-  `/data/mirror`, `http://host/a/b.tgz` becomes the file `/data/mirror/a/b.tgz`, which is used without copying it. With
-  the address `https://mirror.org/wmt`, it becomes `https://mirror.org/wmt/a/b.tgz`.
+* `ZOO_MIRROR` replaces the scheme and host of every URL with a folder or another URL. With the folder `/data/mirror`,
+  `http://host/a/b.tgz` becomes the file `/data/mirror/a/b.tgz`, which is used without copying it. With the URL
+  `https://mirror.org/wmt`, it becomes `https://mirror.org/wmt/a/b.tgz`.
 * `ZOO_OFFLINE=1` forbids network access.
 """
 
@@ -40,12 +40,12 @@ class Fetched:
 
 
 def fetch(url: str, expected: str | None, report: Report, command: str = "the same command") -> Fetched:
-    """Return the file at an address. Download it unless it was downloaded before.
+    """Return the file at a URL. Download it unless it was downloaded before.
 
     Args:
-        url: The address, http(s):// or file://.
+        url: The URL, http(s):// or file://.
         expected: The SHA-256 that the file must have. If None, the file must have the SHA-256 that `corpus.lock`
-            records for the address. If there is no record yet, record the SHA-256 of the file, and warn.
+            records for the URL. If there is no record yet, record the SHA-256 of the file, and warn.
         report: Receives progress and warnings.
         command: The command to run again after a failure, for error messages.
 
@@ -73,7 +73,7 @@ def fetch(url: str, expected: str | None, report: Report, command: str = "the sa
 
 
 def path_of(url: str) -> Path:
-    """Return the path at which the file from an address is stored. Users can also save the file there themselves."""
+    """Return the path where the file from a URL is stored. Users can also save the file there themselves."""
     return storage.archives() / f"{hashlib.sha256(url.encode()).hexdigest()[:8]}-{_file_name(url)}"
 
 
@@ -107,7 +107,7 @@ def discard_damaged(url: str, fetched: Fetched) -> None:
 
 
 def recorded_sha256(url: str) -> str | None:
-    """Return the SHA-256 of the first download from an address. None if there was no download."""
+    """Return the SHA-256 of the first download from a URL. None if there was no download."""
     record = _records().get(url)
     return None if record is None else record.sha256
 
@@ -118,7 +118,7 @@ def lock_file() -> Path:
 
 
 def _records() -> dict[str, ManifestEntry]:
-    """Return the SHA-256 and the size of each file at its first download, keyed by address."""
+    """Return the SHA-256 and the size of each file at its first download, keyed by URL."""
     path = lock_file()
     if not path.exists():
         return {}
@@ -197,18 +197,18 @@ def _accept(path: Path, url: str, expected: str | None, recorded: ManifestEntry 
 
 def _require_recorded(url: str, actual: str, recorded: ManifestEntry | None) -> None:
     if recorded is not None and recorded.sha256 != actual:
-        hint = f"if the change is intended, remove the address from `{lock_file()}` and run the command again"
+        hint = f"if the change is intended, remove the URL from `{lock_file()}` and run the command again"
         problem = f"the file from `{url}` has the SHA-256 {actual}, but had {recorded.sha256} at its first download"
         raise ZooError(problem, hint=hint, exit_code=1)
 
 
 def _source(url: str) -> str | Path:
-    """Return the address to download from, or the local file to use."""
+    """Return the URL to download from, or the local file to use."""
     try:
         mirror, parts = os.environ.get("ZOO_MIRROR"), urlsplit(url)
     except ValueError as error:
-        problem = f"`{url}` is not a valid address: {error}"
-        raise ZooError(problem, hint="check the address", exit_code=1) from None
+        problem = f"`{url}` is not a valid URL: {error}"
+        raise ZooError(problem, hint="check the URL", exit_code=1) from None
     if parts.scheme == "file":
         return Path(url2pathname(parts.path))
     if not mirror:
@@ -221,7 +221,7 @@ def _source(url: str) -> str | Path:
 
 
 def _file_name(url: str) -> str:
-    """Return the last part of an address, with unusual characters replaced."""
+    """Return the last part of a URL, with unusual characters replaced."""
     name = posixpath.basename(unquote(urlsplit(url).path)) or "archive"
     return "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)[-100:]
 
@@ -230,4 +230,4 @@ def _mirror_hint() -> str:
     mirror = os.environ.get("ZOO_MIRROR")
     if mirror:
         return f"ZOO_MIRROR is `{mirror}` and replaces the scheme and host: put the file there, or unset ZOO_MIRROR"
-    return "check the address"
+    return "check the URL"

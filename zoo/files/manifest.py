@@ -195,7 +195,7 @@ def sha256(path: Path) -> str:
 
 
 def file_identity(file: Path) -> tuple[int, ...]:
-    """Return properties of a file or folder, such as its size and inode, that differ after it was changed or replaced.
+    """Return properties of a file or folder, such as its size and inode, that change when it is modified or replaced.
 
     Raises:
         OSError: The file does not exist.

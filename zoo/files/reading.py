@@ -24,7 +24,7 @@ MAX_VOCABULARY_BYTES = 100_000_000
 
 
 class UnreadableError(ZooError):
-    """A file cannot be read now, but it may be undamaged: for example, permissions, memory or a package are missing."""
+    """A file cannot be read now but may be intact, for example because of missing permissions or a missing package."""
 
 
 def damaged(file: Path | str, reason: str, hint: str = "restore the file from its source") -> ZooError:
@@ -67,7 +67,7 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
 
 @contextmanager
 def _convert_errors(path: Path) -> Iterator[None]:
-    """Convert errors of the operating system to ZooErrors that name the file."""
+    """Convert operating system errors to ZooErrors that name the file."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):

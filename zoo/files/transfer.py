@@ -33,7 +33,7 @@ _MIN_BYTES = 1 << 14
 _MAX_WAIT = 60.0
 """Longest time in seconds that a server can make the download wait."""
 _CHUNK = 1 << 18
-_ADDRESS_HINT = "check the address, or set ZOO_MIRROR to a folder or address that has a copy of the file"
+_ADDRESS_HINT = "check the URL, or set ZOO_MIRROR to a folder or URL that has a copy of the file"
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
 _NUMBER = "[0-9]{1,18}"
 _QUOTED_CHARACTERS = 200  # maximum length of text from a server in an error message
@@ -68,11 +68,11 @@ class UnreachableError(ZooError):
 
 
 class NotFoundError(ZooError):
-    """The server has no file at this address."""
+    """The server has no file at this URL."""
 
 
 class ForbiddenError(ZooError):
-    """The server denies access to this address. Some S3 buckets return the same status for missing files."""
+    """The server denies access to this URL. Some S3 buckets return the same status for missing files."""
 
 
 _ERRORS: Mapping[int, type[ZooError]] = {403: ForbiddenError, 404: NotFoundError, 410: NotFoundError}
@@ -91,7 +91,7 @@ def transfer(
     If the server is busy or the connection breaks, wait with increasing delays and try again.
 
     Args:
-        url: The address.
+        url: The URL.
         partial: The file to write. It is kept if the download fails, so that the next call can resume the download.
         report: Receives progress and warnings.
         max_bytes: The maximum size of the file in bytes. None: no limit.
@@ -143,7 +143,7 @@ def _attempt(url: str, partial: Path, report: Report, max_bytes: int | None) -> 
             _handle_status(error, url, partial, offset, version)
         return
     except (ValueError, OverflowError, http.client.InvalidURL) as error:
-        problem = f"`{url}` is not a valid address, or redirects to an invalid one: {str(error)[:_QUOTED_CHARACTERS]}"
+        problem = f"`{url}` is not a valid URL, or redirects to an invalid one: {str(error)[:_QUOTED_CHARACTERS]}"
         raise ZooError(problem, hint=_ADDRESS_HINT, exit_code=1) from None
     with response:
         start, current = _parse_headers(response.status, response.headers)
@@ -163,7 +163,7 @@ def _require_at_most(url: str, partial: Path, count: int, max_bytes: int | None)
     if max_bytes is not None and count > max_bytes:
         discard(partial)
         problem = f"`{url}` is larger than {size(max_bytes)}, the limit for such a file"
-        raise ZooError(problem, hint="check that the address leads to the right file", exit_code=1)
+        raise ZooError(problem, hint="check that the URL leads to the right file", exit_code=1)
 
 
 def _receive(

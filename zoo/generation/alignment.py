@@ -49,7 +49,7 @@ class AlignedToken(NamedTuple):
 
 
 class AlignmentHead(NamedTuple):
-    """Attention head that aligns words best. The metadata of a weights file contains it as a string: `2.5.reads`."""
+    """Attention head that aligns words best. Weights files store it as `LAYER.HEAD.reads` or `LAYER.HEAD.predicts`."""
 
     layer: int
     """Index of the decoder layer."""
@@ -187,7 +187,7 @@ def _spans(tokenizer: Tokenizer, sentence: Replaced, sentence_start: int) -> lis
 def _weights_of(
     layers: dict[int, Float32[Tensor, "batch h target source"]], head: AlignmentHead | None
 ) -> Float32[np.ndarray, "batch target source"]:
-    """Return the attention of the alignment head. If there is none, average the heads in the second-to-last layer."""
+    """Return the attention of the alignment head. Without such a head, average the second-to-last layer's heads."""
     if head is not None and head.layer in layers:
         weights = layers[head.layer][:, head.head]
         return (weights[:, 1:] if head.reads else weights[:, :-1]).numpy()

@@ -36,7 +36,7 @@ _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """Attention weights of a model over one text and one translation (paper, section 3.2).
+    """Attention weights of a model for a text and its translation (paper, section 3.2).
 
     Tensors are float32 on the CPU: [layers, h, queries, keys], first layer first. Each row sums to 1. If the model
     lacks one of the three kinds of attention, the tensor for it has 0 layers. Tokens are SentencePiece tokens, with `▁`
@@ -191,7 +191,7 @@ def compute_attention(
 
 
 def _stack_layers(weights: Mapping[str, Tensor], stack: str, kinds: tuple[str, ...], shape: tuple[int, int]) -> Tensor:
-    """Stack the attention weights of all layers of a stack, for the given kinds of sub-layers.
+    """Stack the attention weights of all encoder or decoder layers, for the given kinds of sub-layers.
 
     Args:
         weights: Weights by name, such as `encoder.0.self_attention`, each [1, h, queries, keys].
@@ -207,7 +207,7 @@ def _stack_layers(weights: Mapping[str, Tensor], stack: str, kinds: tuple[str, .
 
 
 def layers_of(weights: Mapping[str, Tensor], stack: str, kinds: Sequence[str]) -> dict[int, Tensor]:
-    """Return the attention weights of a stack's sub-layers of the given kinds, on the CPU, keyed by layer index."""
+    """Return the attention weights of encoder or decoder sub-layers, on the CPU, keyed by layer index."""
     pattern = re.compile(rf"{stack}\.(\d+)\.({'|'.join(kinds)})")
     matches = {name: pattern.fullmatch(name) for name in weights}
     return {int(match[1]): weights[name].float().cpu() for name, match in matches.items() if match}

@@ -186,7 +186,10 @@ class _PendingStep:
         return self.asynchronous or parents.numpy().tolist() != [list(range(parents.shape[1]))] * parents.shape[0]
 
     def report(self) -> list[SearchHistory]:
-        """Wait for the copies, and add the step to the histories. Return the histories that are now done."""
+        """Wait until the step is copied to the host, and add it to the histories.
+
+        Return the histories that are now done.
+        """
         if self.asynchronous:
             self._copied.synchronize()
         record = StepRecord(*(tensor.numpy() for tensor in self._tensors))

@@ -35,9 +35,9 @@ In a shared batch, each sentence has as many rows as the largest beam. Surplus r
 class BeamSearch:
     """Beam search with `size` live (unfinished) hypotheses per sentence. It returns the `n_best` finished hypotheses.
 
-    Each step takes the 2 * `size` most probable continuations, or 1 if the size is 1. Continuations that end with EOS
-    are finished, and ranked by score. The first `size` other continuations are the new live hypotheses. There are three
-    stopping rules:
+    Each step takes the 2 * `size` most probable continuations, or only the best one if `size` is 1. Continuations that
+    end with EOS are finished, and ranked by score. The first `size` other continuations are the new live hypotheses.
+    There are three stopping rules:
 
     - "admissible": the search ends when no live hypothesis can still become one of the `n_best`.
     - "full": the search ends when `size` hypotheses have finished, as in fairseq and CTranslate2. Only the first `size`

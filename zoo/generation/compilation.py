@@ -72,7 +72,7 @@ def build_with_message(
 
     Args:
         spec: The model's spec.
-        purposes: Purposes of the program.
+        purposes: Purposes of the program's graphs, such as training.
         weights: The model's tensors by name.
         report: Receives the message.
         packed: The packed weights of the model, if they were read from the cache.
@@ -116,20 +116,20 @@ Build = Callable[["PackedModel | None"], "Program"]
 
 
 class PackedProgram(KernelProgram):
-    """Program that translates with packed weights. The complete program computes everything else.
+    """Program that translates with packed weights, without importing torch.
 
-    The complete program is built, and torch imported, when one of its methods or attributes is first used.
+    All other methods and attributes come from the complete program, which is built when it is first needed.
     """
 
     def __init__(self, library: Any, model: PackedModel, build: Build) -> None:
-        """Open a packed model. `build` builds the complete program."""
+        """Open a packed model. `build` is called when the complete program is first needed."""
         self._build, self._lock = build, Lock()
         self._complete: Program | None = None
         super().__init__(library, model)
 
     @property
     def complete(self) -> Program:
-        """The complete program. It uses the packed weights of this model instead of a copy."""
+        """The complete program. It shares the packed weights with this program."""
         with self._lock:  # several worker threads may need it at the same time
             if self._complete is None:
                 self._complete = self._build(self.model)
@@ -178,7 +178,7 @@ def read_or_build(stored: Artefact | None, build: Build) -> Program:
 
 
 def _store(stored: Artefact, program: Program) -> None:
-    """Store the packed model of a program, and remove the packed models of earlier revisions."""
+    """Store the packed model of a program in the cache, and remove earlier versions of the packed model."""
     if isinstance(program, KernelProgram):
         with suppress(OSError):  # the next process builds the program again
             stored.make(program.model.write, elsewhere=False)

@@ -40,10 +40,12 @@ _BINS = 10
 
 @dataclass(frozen=True)
 class Calibration:
-    """Logistic regression that gives the confidence. The confidence never falls when the log-probability rises.
+    """Logistic regression that predicts the confidence in a translation.
+
+    A higher log-probability never lowers the confidence.
 
     Attributes:
-        intercept: The intercept.
+        intercept: Intercept (bias) of the regression.
         log_probability: Coefficient of the log-probability per character, at least 0.
         length: Coefficient of the squared difference between the log length ratio and the usual ratio, at most 0.
         usual_ratio: The usual log length ratio: the median over the dev set.
@@ -56,7 +58,7 @@ class Calibration:
 
     @classmethod
     def fit(cls, translations: Sequence[tuple[str, str, float]], good: ArrayLike) -> Self | None:
-        """Fit the coefficients.
+        """Fit the coefficients on the dev set.
 
         Args:
             translations: Source, translation and log-probability of each sentence of the dev set.
@@ -80,7 +82,7 @@ class Calibration:
 
     @classmethod
     def read(cls, folder: ModelFolder) -> Self | None:
-        """Read the calibration of a model. Return None if there are no valid scores on the dev set."""
+        """Read the calibration of a model. Return None if the model has no valid calibration."""
         try:
             calibration = cls(**folder.known_scores["dev"][CALIBRATION_KEY])
             is_valid = all(abs(number) <= _MAX_NUMBER for number in astuple(calibration))  # false for NaN
@@ -96,9 +98,9 @@ class Calibration:
 
 
 def calibration_error(confidences: Sequence[float], good: ArrayLike) -> float:
-    """Return the expected calibration error, with `_BINS` ranges of confidence.
+    """Return the expected calibration error over `_BINS` bins of equal width.
 
-    It is the mean difference between the confidence and the fraction of good translations in the same range.
+    In each bin, the mean confidence is compared with the fraction of good translations. Bins are weighted by size.
     """
     surplus = np.array(confidences) - np.array(good)
     bins = np.minimum((np.array(confidences) * _BINS).astype(int), _BINS - 1)
@@ -114,9 +116,9 @@ def _features(source: str, translation: str, log_probability: float) -> tuple[fl
 def _logistic_regression(
     columns: Float64[np.ndarray, "sentences features"], good: Bool[np.ndarray, " sentences"]
 ) -> Float64[np.ndarray, " features"]:
-    """Return the coefficients of the logistic regression that maximise the likelihood.
+    """Return the maximum-likelihood coefficients of the logistic regression.
 
-    The targets are slightly above 0 and below 1 (Platt 1999), so that there is a maximum even if all translations are
+    The targets are slightly above 0 and below 1 (Platt 1999), so that a maximum exists even if all translations are
     good. A bound replaces the Hessian (Böhning and Lindsay 1988), so that each step improves the likelihood.
     """
     count = good.sum()

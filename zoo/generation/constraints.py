@@ -39,7 +39,7 @@ class ConstraintState(Protocol):
         """
 
     def join(self, other: Self) -> Self:
-        """Return the state of a batch with the rows of this state, followed by the rows of `other`."""
+        """Return this state with the rows of `other` appended."""
 
 
 class Constraint(Protocol):
@@ -150,7 +150,7 @@ class BracketConstraint:
         Args:
             opening: Token IDs of the opening brackets, one for each label.
             closing: Token IDs of the closing brackets, in the same order.
-            words: Token IDs of words.
+            words: Token IDs of all words.
             vocabulary_size: Size of the target vocabulary.
             max_consecutive: Maximum number of consecutive opening brackets. None: no limit.
         """
@@ -163,7 +163,7 @@ class BracketConstraint:
         self._tables_on = {"cpu": self._tables}
 
     def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> BracketState:
-        """Return the state before the first token, one row per sentence. The maximum length must suffice for a tree."""
+        """Return the state before the first token, one row per sentence. `max_length` must allow a complete tree."""
         name = str(device)
         if name not in self._tables_on:
             self._tables_on[name] = _Tables(*(table.to(device) for table in self._tables))
@@ -193,7 +193,7 @@ def _fixed_words(source: SearchInput) -> list[int]:
 class _Tables(NamedTuple):
     """Lookup tables for the rules of `BracketConstraint`.
 
-    A case is a combination of the four counters of `BracketState`, each clipped to `max_counters`.
+    The rules depend on the case: the four counters of `BracketState`, each clipped to `max_counters`.
 
     To limit memory for large vocabularies, the tables have at most five entries per token.
     """
@@ -213,7 +213,7 @@ class _Tables(NamedTuple):
 
 
 class BracketState:
-    """Stack of open brackets of each hypothesis, with four counters.
+    """Stack of open brackets and four counters for each hypothesis.
 
     The counters are, in this order: open brackets, words left, constituents that still fit into the maximum length, and
     opening brackets since the last other token. The bottom of each stack is a sentinel. Entries above the top of the
@@ -267,7 +267,7 @@ class BracketState:
         return self
 
     def join(self, other: BracketState) -> BracketState:
-        """Return the state with the rows of this state, followed by the rows of `other`."""
+        """Return this state with the rows of `other` appended."""
         self._stack = concatenate(self._stack, other._stack)
         self._counters = torch.cat([self._counters, other._counters])
         self._words = concatenate(self._words, other._words)

@@ -88,13 +88,13 @@ class Engine(AbstractContextManager["Engine"]):
         Cancelling the future removes its sentences from the queue immediately, and from batches within a few steps.
 
         Args:
-            sources: The sentences. No two of them may have the same index and part.
+            sources: The sentences. The (index, part) pair of each sentence must be unique.
             strategy: Beam search or sampling.
 
         Returns:
             A future with the hypotheses of each sentence. A sentence has fewer hypotheses than requested if the search
-            finds no more. The future raises a ZooError if a sentence does not fit into memory even in a separate batch,
-            or if the model's probabilities are not usable numbers.
+            finds no more. The future raises a ZooError if a sentence does not fit into memory even in a batch of its
+            own, or if the model's log-probabilities are NaN or infinite.
         """
         future: Future[list[list[Translation]]] = Future()
         found: dict[tuple[int, int], list[Translation]] = {}
@@ -130,12 +130,12 @@ class Engine(AbstractContextManager["Engine"]):
         Errors in workers are raised here. Closing the generator ends the search.
 
         Args:
-            chunks: The sentences in chunks. Each sentence has a different pair of index and part.
+            chunks: The sentences in chunks. The (index, part) pair of each sentence must be unique.
             strategy: Beam search or sampling.
 
         Raises:
-            ZooError: A sentence does not fit into memory even in a separate batch, the model's probabilities are not
-                usable numbers, or a worker thread of this engine calls this method.
+            ZooError: A sentence does not fit into memory even in a batch of its own, the model's log-probabilities are
+                NaN or infinite, or a worker thread of this engine calls this method.
         """
         if current_thread() in self.queue.threads:
             problem = "a callback of a future waits for another search of the same model, which would never begin"
@@ -185,7 +185,7 @@ class Engine(AbstractContextManager["Engine"]):
 
 
 class _Worker(Generic[State]):
-    """Worker thread, which decodes sentences in one batch for each batch key.
+    """Worker thread that decodes sentences in batches, one batch per batch key.
 
     While a worker waits, it must not hold a reference to a request, because the request refers to the engine. Otherwise
     the engine could not be garbage-collected. Therefore `run` has no local variables.
@@ -241,8 +241,9 @@ class _Worker(Generic[State]):
 
         Args:
             key: Batch key of the sentences.
-            action: Function to run. While it changes the batch with this key, it removes the batch from `_batches`.
-            joining: The sentences that are affected if the action fails before it changes the batch.
+            action: Function to run. It removes the batch with this key from `_batches` before changing the batch.
+            joining: The sentences to add to the batch. If the action fails before it changes the batch, only these
+                sentences are affected.
         """
         failure: Exception | None = None
         try:
@@ -290,7 +291,7 @@ class _Worker(Generic[State]):
                     batch.abandon()
 
     def _fail_all(self, error: BaseException | None) -> None:
-        """End all running requests with this error. None: report that the engine is closed."""
+        """End all running requests with an error. If `error` is None, report that the engine is closed."""
         for members in self._running.values():
             for request in members.values():
                 self._queue.fail(request, error or closed_error())

@@ -81,7 +81,7 @@ class Ensemble:
 
 
 def check_compatible(translators: Sequence[Translator]) -> None:
-    """Check that there is a translator, and that all have the same vocabulary and device. Raise ZooError otherwise."""
+    """Raise ZooError unless there is a translator and all translators have the same vocabulary and device."""
     if not translators:
         raise ZooError("an ensemble needs at least one model", hint="give the name of at least one model")
     first = translators[0]

@@ -35,7 +35,7 @@ def length_penalty(length: int, alpha: float, kind: LengthPenalty = "gnmt") -> f
 class Selection(NamedTuple):
     """Candidates (hypotheses with one more token) that a decoding step has selected for each sentence.
 
-    Unused entries have the total -inf.
+    Unused entries have the log-probability -inf.
     """
 
     totals: Float32[Tensor, "sentences candidates"]
@@ -87,8 +87,8 @@ class SearchHistory:
     hypothesis can still become one of them. With the stopping rule "full", it also ends when the number of
     finished hypotheses reaches the beam size. In sampling, all finished hypotheses are kept, in row order.
 
-    After the maximum length, a hypothesis must end with EOS. With the stopping rule "shrinking" (`truncate`), it ends
-    there with any token, as in Marian.
+    When a hypothesis has reached the maximum length, the next token must be EOS. With the stopping rule "shrinking"
+    (`truncate`), any token may follow, and it ends the hypothesis, as in Marian.
     """
 
     def __init__(self, source: SearchInput, strategy: SearchStrategy, random_streams: tuple[Random, ...] = ()) -> None:
@@ -115,7 +115,7 @@ class SearchHistory:
 
     @property
     def done(self) -> bool:
-        """Whether the steps that were recorded so far determine the result."""
+        """Whether the steps recorded so far determine the result."""
         return self.stop_reason is not None
 
     @property
@@ -169,7 +169,7 @@ class SearchHistory:
         return found
 
     def _penalty(self, length: int) -> float:
-        """Return the length penalty for a length with EOS. It does not decrease with the length."""
+        """Return the length penalty for a number of tokens, including EOS. The penalty never decreases with length."""
         return length_penalty(length, self.strategy.alpha, self.strategy.length_penalty)
 
     def _finish(self, totals: list[float], tokens: list[int], penalty: float, all_finish: bool) -> None:

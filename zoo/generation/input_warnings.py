@@ -101,7 +101,7 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
             self._report.warn(
                 f"{self._split:,} of {self._texts:,} texts are longer than `decoding.max_source_length` "
                 f"({preprocessor.max_source_length:,} tokens), and {self._describe_longest(True)}; they are split "
-                "between sentences and translated in parts"
+                "at sentence boundaries and translated in parts"
             )
         if first := self._first_unknown:
             kind = units(vocabulary, "source")

@@ -115,7 +115,7 @@ def open_model(
     max_batch_tokens: int | None = None,
     report: Report | None = None,
 ) -> Translator:
-    """Open the model in the folder of a training run or of a published model.
+    """Open a trained or published model from its folder.
 
     The compiled program is stored in `storage.compiled()`.
 

@@ -67,7 +67,7 @@ class ParserPreprocessor(Preprocessor):
 
 
 class Parser(Translator):
-    """Translator that translates sentences to bracketed trees, such as `(TOP (S (NP (XX the) (XX dog)) ...))`.
+    """Translator that converts sentences to bracketed trees, such as `(TOP (S (NP (XX the) (XX dog)) ...))`.
 
     A tree contains exactly the words of its sentence, because the search produces only such trees. If
     `task.constrained` is false, the search is not restricted, and invalid outputs are repaired. If the model was

@@ -233,9 +233,9 @@ class Preprocessor:
         return guess_language(text, [code for code in self.spec.languages.codes if code != own.target], UNKNOWN)
 
     def replaced(self, text: str, language: str, prefix: str = "") -> Replaced:
-        """Replace the spans of a sentence with copy symbols if the model has such symbols (see `zoo.text.copying`).
+        """Replace numbers, links and the like with copy symbols, if the model has any (see `zoo.text.copying`).
 
-        If there is a prefix, the sentence keeps its spans, because the prefix may contain some of them.
+        A sentence with a prefix stays unchanged, because the prefix may contain some of the numbers or links.
         """
         if prefix.strip() or not self.symbols:
             return Replaced(text)
@@ -286,7 +286,7 @@ class Preprocessor:
             yield start + part
 
     def replaced_pair(self, source: str, target: str) -> tuple[Replaced, Replaced]:
-        """Insert copy symbols for the spans that a source and its translation share, if the model has such symbols."""
+        """Replace the numbers, links and the like that both texts share with copy symbols, if the model has any."""
         if not self.symbols:
             return Replaced(source), Replaced(target)
         languages = self.source_language(source), self.languages.target
@@ -356,7 +356,7 @@ class Preprocessor:
     def _max_target_length(self, source_length: int) -> int:
         """Return the maximum number of tokens in a translation, without EOS.
 
-        By default, it is the number of source tokens plus 50 (section 6.1).
+        By default, it is the number of source tokens plus 50 (paper, section 6.1).
         """
         length = int(source_length * self.spec.decoding.length_factor) + self.spec.decoding.extra_length
         length += len(self.languages.target_tokens)

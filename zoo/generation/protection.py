@@ -48,7 +48,7 @@ class _Plan(NamedTuple):
 
 
 class Protection:
-    """Checks whether translations keep the amounts, links and the like of their sentences, and if not, repairs them.
+    """Checks that translations keep the amounts, links and similar spans of the source, and repairs bad translations.
 
     To repair a translation, its sentence is decoded again under a `SpanConstraint`, in up to three ways:
 
@@ -90,7 +90,7 @@ class Protection:
         return self._can_repair and bool(translations[0].unkept) and not has_prefix
 
     def repair(self, pairs: Sequence[tuple[SearchInput, Translation]]) -> Steps[list[Translation]]:
-        """Translate several sentences again, in the same searches.
+        """Repair the translations of several sentences. All sentences share the same searches.
 
         Args:
             pairs: The sentences, each with its original translation.
@@ -128,7 +128,7 @@ class Protection:
         return (*unkept, *sorted(names.difference(unkept)))
 
     def _plan(self, source: SearchInput, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
-        """Plan how to translate a sentence again: which spans to cut out and copy, which to replace with numbers."""
+        """Plan one stage of a repair: which spans to cut out and copy, and which to replace with numbers."""
         text, differences = _text(source), compare(_text(source), first.text, source.language, self._target)
         spans = [span for span in find_spans(text, source.language, self._target) if span not in differences.as_words]
         if _lacks_only_names(first) if stage == _FRAGMENTS else len(spans) > _MAX_SPANS:
@@ -165,7 +165,7 @@ class Protection:
             source: The sentence.
             fragment: The fragment.
             constraint: The constraint that makes the translation contain the spans.
-            words: Numbers that may be written as words.
+            words: Numbers that the translation may spell out as words.
 
         Returns:
             The encoded fragment, and the strings to copy before and after it. Empty if the model has no tokens for a

@@ -90,7 +90,7 @@ class FilePreprocessor(Preprocessor):
 
 
 class Recognizer(Translator):
-    """Model that writes the text in audio files or images. Its methods take file paths instead of texts.
+    """Model that transcribes audio files or reads the text in images. Its methods take file paths instead of texts.
 
     Attributes:
         modality: Modality of the files, such as audio.
@@ -155,7 +155,7 @@ class Recognizer(Translator):
         n_best: int | None = None,
         **options: Unpack[GenerationOptions],
     ) -> list[list[Translation]]:
-        """Recognise inputs in memory, such as a part of a file. Return their texts with the scores.
+        """Recognise inputs that are in memory, such as parts of a file. Return the texts with their scores.
 
         Args:
             inputs: The frames (feature vectors) of each input, `[frames, width]`.
@@ -191,7 +191,7 @@ class Recognizer(Translator):
     ) -> Attention:
         """Return the attention weights of every head in every layer, for a file and its text.
 
-        Consecutive positions of the source form at most 60 groups, which take the place of words.
+        The source positions are combined into at most 60 consecutive groups, which take the place of words.
 
         Args:
             text: The path of the file.

@@ -112,7 +112,7 @@ class RequestQueue:
         return sum(len(request.queue) for request in self._waiting)
 
     def add(self, request: Request, sources: Sequence[SearchInput]) -> None:
-        """Add sentences of a request. They are served after the sentences that earlier calls have added.
+        """Add sentences to a request, after the sentences that earlier calls have added.
 
         Raises:
             ZooError: The engine is closed.

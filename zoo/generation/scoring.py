@@ -61,7 +61,7 @@ def score_targets(
         first: Number of the first pair, for error messages.
 
     Raises:
-        ZooError: A pair does not fit into memory even in a separate batch.
+        ZooError: A pair does not fit into memory even in a batch of its own.
     """
     sides = [side for side in (sources, targets) if side is not None]
     lengths = [max(map(len, row)) for row in zip(*sides, strict=True)]

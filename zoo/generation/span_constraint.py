@@ -32,9 +32,8 @@ _AFTER_SPACE, _AFTER_MARK = 0, 1
 class SpanConstraint:
     """Constraint that makes each output contain the spans in `SearchInput.required`, and no other digit or copy symbol.
 
-    A span may have any of its spellings. If its first tokens are only letters, they may also belong to another word.
-    After a token with other characters, the span must be completed. EOS is allowed after all spans, and at the maximum
-    length.
+    A span may have any of its spellings. Tokens of letters at the start of a span may also belong to another word.
+    After any other token, the span must be completed. EOS is allowed after all spans, and at the maximum length.
     """
 
     def __init__(self, vocabulary: Vocabulary, free: Sequence[int] = ()) -> None:
@@ -61,7 +60,7 @@ class SpanConstraint:
         return sorted(numbers, key=lambda number: (len(self._vocabulary.encode(number, "target")), int(number) % 10))
 
     def spell(self, span: Span) -> Iterator[tuple[int, list[int]]]:
-        """Yield the tokens of each spelling, and the node of the trie at which they begin.
+        """Yield the trie node at which each spelling of a span begins, and the tokens of the spelling.
 
         Spellings for which the model has no tokens are omitted.
         """
@@ -113,7 +112,7 @@ class _Trie:
         edges: For each edge, the parent node, the token, the child node, and the spans below the child.
         ends: For each node, the number of the span that ends there, counted from 1. 0 if no span ends there.
         forced: For each node, 1 if the span must be completed from there.
-        closed: For each node, 1 if a span ends there that no letter or digit may follow.
+        closed: For each node, 1 if a span ends there and must not be followed by a letter or digit.
     """
 
     def __init__(self, rule: SpanConstraint, spans: Sequence[Span]) -> None:
@@ -143,7 +142,7 @@ class _Trie:
 
 
 class SpanState(NamedTuple):
-    """State of `SpanConstraint` for a batch. The last three tensors have one row for all hypotheses."""
+    """State of `SpanConstraint` for a batch. The last three tensors have a single row, which all hypotheses share."""
 
     node: Int[Tensor, " rows"]
     """Current node of each hypothesis in the trie of its sentence."""
@@ -192,11 +191,11 @@ class SpanState(NamedTuple):
         )
 
     def join(self, other: SpanState) -> SpanState:
-        """Return the state with the rows of this state, followed by the rows of `other`."""
+        """Return this state with the rows of `other` appended."""
         return SpanState._make([*map(concatenate, self[:-3], other[:-3]), *self[-3:]])
 
     def _left_after(self) -> Int[Tensor, "rows spans"]:
-        """Return how often each span is still missing if the span that ends at the current node is not continued."""
+        """Return how often each span is still missing, assuming that a span ending at the current node is complete."""
         end = self.ends.gather(1, self.node.unsqueeze(1))
         return (self.left - (torch.arange(1, self.left.shape[1] + 1, device=end.device) == end).long()).clamp(min=0)
 

@@ -142,7 +142,7 @@ class TextSearch:
         abandoned: Event | None = None,
         **options: Unpack[TranslationOptions],
     ) -> Future[list[list[Translation]]]:
-        """Start to translate texts, and return a future immediately. It has the same result as `hypotheses`.
+        """Start to translate texts, and immediately return a future with the result of `hypotheses`.
 
         A server can call this method from any thread. The texts of all calls share batches, and short calls do not wait
         for long calls. `future.cancel()` ends the work within a few steps. `asyncio.wrap_future(future)` can be
@@ -202,7 +202,7 @@ class TextSearch:
         return pairs, config, preprocessor
 
     def batch_tokens(self, given: int | None) -> int:
-        """Check a maximum number of tokens in a batch, and return it. For None, return the translator's default.
+        """Return the maximum number of tokens in a batch: the given number, or the translator's default for None.
 
         Raises:
             ZooError: The number is out of range.
@@ -212,7 +212,7 @@ class TextSearch:
         return GenerationConfig.from_spec(self.spec, {"max_batch_tokens": given}).max_batch_tokens
 
     def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
-        """Complete the options of a call from the spec. Reduce the batch size if there are many hypotheses.
+        """Complete a call's options with values from the spec. Reduce the batch size if there are many hypotheses.
 
         Raises:
             ZooError: A value is out of range, or the model or its backend does not support the shortlist.
@@ -288,7 +288,7 @@ class TextSearch:
             raise preprocessor.error
 
     def preprocessor_of(self, options: TranslationOptions) -> Preprocessor:
-        """Return a new preprocessor for a caller's options. Remove the options that it uses from `options`."""
+        """Remove the preprocessor's options from `options`, and return a new preprocessor with these options."""
         source, target = options.pop("source", None), options.pop("target", None)
         split, protect = options.pop("split", True), options.pop("protect", True)
         return self.preprocessor(source, target, split=split, protect=protect)
@@ -314,7 +314,9 @@ class TextSearch:
         return self.preprocessor_class(*arguments, split=split and translates, protect=protect and translates)
 
     def span_constraint(self, target_tokens: tuple[int, ...]) -> SpanConstraint:
-        """Return the constraint for repairing translations to a language. Sentences with one constraint share batches.
+        """Return the constraint for repairing translations into a language.
+
+        Sentences with the same constraint can share a batch.
 
         Args:
             target_tokens: The language tokens with which translations begin.

@@ -100,7 +100,7 @@ class Translation:
     confidences: tuple[float | None, ...] = field(default=(), compare=False)
 
     def with_text(self, text: str, sentence: str, calibration: Calibration | None) -> Translation:
-        """Add the text of a translation and the confidence in it.
+        """Return a copy of this translation with its text and confidence.
 
         Args:
             text: The text of the translation.
@@ -130,7 +130,7 @@ class Translation:
 
 
 def sentence_out_of_memory(source: SearchInput) -> ZooError:
-    """Return the error for a sentence that does not fit into memory even in a separate batch."""
+    """Return the error for a sentence that does not fit into memory even in a batch of its own."""
     return ZooError(
         f"there is not enough memory to translate sentence {source.index + 1:,} alone: {excerpt(source.text)}, "
         f"length {len(source):,}",

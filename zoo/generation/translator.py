@@ -261,7 +261,7 @@ class Translator(TextSearch):
             **languages: Language codes, for a multilingual model (see `LanguageOptions`).
 
         Returns:
-            The aligned tokens of each translation, in order. Positions count the characters of the given strings.
+            The aligned tokens of each translation, in order. Positions are character offsets in the given strings.
 
         Raises:
             ZooError: The same errors as `score`, or the model is a parser or an ensemble, or its decoder has no

@@ -294,7 +294,7 @@ def _name_or_value(value: Any) -> Any:
 
 
 def _fields_of_tensors(source: ForeignTensors, options: Settings) -> dict[str, Any]:
-    """Infer fields of `architecture` from the tensors. Truncate encoder and decoder positions to equal length.
+    """Infer fields of `architecture` from the tensors. Truncate encoder and decoder positions to the same length.
 
     Raises:
         ZooError: The position embeddings are missing.

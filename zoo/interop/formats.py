@@ -94,7 +94,7 @@ class ImportFormat(Protocol):
 
 @dataclass(frozen=True)
 class Bundle:
-    """Content of a published model that is to be exported."""
+    """Contents of a published model to be exported."""
 
     spec: Spec
     vocabulary: Vocabulary
@@ -160,7 +160,7 @@ def format_named(name: str, formats: Sequence[Format], kind: str) -> Format:
     names = [format.name for format in formats]
     if name in names:
         return formats[names.index(name)]
-    hint = f"{suggest(name, names)}the formats are {listed(formats)}"
+    hint = f"{suggest(name, names)}supported formats: {listed(formats)}"
     raise ZooError(f"`{name}` is not an {kind} format", hint=hint)
 
 
@@ -208,7 +208,8 @@ def imported_spec(
         languages = Languages.model_validate(vocabulary.languages)
         for code in request.languages or ():
             if code not in languages.codes:
-                raise ZooError(f"the model has no language `{code}`", hint=suggest_language(code, languages))
+                hint = suggest_language(code, languages)
+                raise ZooError(f"the model does not support the language `{code}`", hint=hint)
     source, target = request.languages or UNKNOWN_LANGUAGES
     corpus: dict[str, Any] = {"source": source, "target": target, "train": [], "dev": [], "test": []}
     if rows := architecture.get("positions", {}).get("rows"):
@@ -218,7 +219,7 @@ def imported_spec(
 
 
 def _without_markup(text: str) -> str:
-    """Replace characters that have a meaning in Markdown or HTML with spaces, and shorten the text."""
+    """Replace characters that have a special meaning in Markdown or HTML with spaces, and shorten the text."""
     kept = "".join(character if character.isalnum() or character in "_-.,()'/" else " " for character in text)
     return " ".join(kept.split())[:_MAX_DESCRIPTION]
 
@@ -274,7 +275,7 @@ def require_same_architecture(
 def _fields(a: Architecture) -> Iterator[tuple[str, str, Any]]:
     """Yield the key, the name in the spec, and the value of each field of an architecture.
 
-    If a sub-layer's option is null, yield the name and value of the architecture's field instead.
+    If a sub-layer's option is null, yield the name and value of the architecture's field that applies instead.
     """
     options = {name for side in SIDES for sublayer in getattr(a, side) for name in type(sublayer).model_fields}
     for name in type(a).model_fields:

@@ -73,7 +73,7 @@ class ImportOptions(ImportRequest):
     replace: bool = False
     """Whether to replace an existing model of the same name."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Facts about the origin of the model, for its provenance, such as the address of its archive."""
+    """Facts about the origin of the model, for its provenance, such as the URL of its archive."""
     description: str | None = None
     licence: str | None = None
     """Licence of the model, used if its files contain no model card that specifies the licence."""
@@ -152,15 +152,15 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
         known = ", ".join(f"`{type_}`" for family in FAMILIES for type_ in family.model_types)
         problem = f"`{path}` is a transformers model of the type `{found}`, but zoo imports only {known}"
         raise ZooError(problem, hint="choose a model of one of these types")
-    raise ZooError(f"`{path}` is not in a known model format", hint=f"the formats are {listed(IMPORT_FORMATS)}")
+    raise ZooError(f"`{path}` is not in a known model format", hint=f"supported formats: {listed(IMPORT_FORMATS)}")
 
 
 def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:
     """Read a model from another toolkit.
 
     Raises:
-        ZooError: The model has a property that zoo does not support, its files are damaged, or reading them needs
-            an implausible amount of memory.
+        ZooError: The model has a property that zoo does not support, its files are damaged, or reading them would
+            need far more memory than their size justifies.
     """
     files = _model_files(path)
     allowed = _SPARE_MEMORY + _MEMORY_PER_BYTE * files
@@ -220,7 +220,7 @@ def is_on_hub(source: str) -> bool:
 
 
 def repository(source: str) -> str:
-    """Return the ORG/NAME part of a source `hf:ORG/NAME[@REVISION]`."""
+    """Return `ORG/NAME` from a source such as `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`."""
     return source.removeprefix(_HUB_PREFIX).partition("@")[0]
 
 
@@ -235,7 +235,7 @@ def download_from_hub(source: str, report: Report, otherwise: str = "give a fold
     Args:
         source: `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`.
         report: Receives the progress.
-        otherwise: What the user can do instead if the download fails, for error hints.
+        otherwise: Alternative to suggest to the user in error messages.
 
     Returns:
         The folder with the files, in the cache of `huggingface_hub`.
@@ -246,7 +246,7 @@ def download_from_hub(source: str, report: Report, otherwise: str = "give a fold
     name, revision = repository(source), source.partition("@")[2]
     if not _HUB_NAME.fullmatch(source.removeprefix(_HUB_PREFIX)):
         hint = "write `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`"
-        raise ZooError(f"`{source}` is not a valid name of a model on the Hub", hint=hint)
+        raise ZooError(f"`{source}` is not a valid Hugging Face model name", hint=hint)
     if is_offline():
         hint = f"unset ZOO_OFFLINE, or {otherwise}"
         raise ZooError(f"cannot download `{source}`: ZOO_OFFLINE is set", hint=hint)

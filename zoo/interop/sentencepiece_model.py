@@ -72,8 +72,8 @@ class SentencePieceModel:
         """Read a model. Raise ZooError if the file is missing or damaged.
 
         Args:
-            file: The file, for error messages if `content` is given.
-            content: The content of the file. By default, the file is read.
+            file: The model file. If `content` is given, the path is only used in error messages.
+            content: The content of the model file. By default, the file is read.
         """
         self.file = file
         self.entries: list[TokenEntry] = []
@@ -100,11 +100,11 @@ class SentencePieceModel:
         number = _last_values(self._trainer).get(_MODEL_TYPE, 1)
         kind = _ALGORITHMS.get(number if isinstance(number, int) else 0, "unknown units")
         if kind not in ("unigram", "bpe"):
-            raise ZooError(f"`{self.file}` splits text into {kind}, but a spec supports only `bpe` and `unigram`")
+            raise ZooError(f"`{self.file}` splits text into {kind}, but zoo supports only `bpe` and `unigram` models")
         return kind
 
     def require_spaces(self) -> None:
-        """Raise ZooError if the model treats spaces differently from the tokenizers of transformers.
+        """Raise ZooError if the model treats spaces differently from transformers' tokenizers.
 
         These tokenizers put one space before each text and remove extra spaces.
         """
@@ -115,7 +115,7 @@ class SentencePieceModel:
             raise ZooError(f"`{self.file}` {problem}")
 
     def names(self, *types: TokenType) -> list[str]:
-        """Return the names of all tokens with these types, in the order of their IDs. Without types, return all."""
+        """Return the names of all tokens with these types, in the order of their IDs. By default, return all names."""
         return [entry.name for entry in self.entries if not types or entry.type in types]
 
     def id(self, name: str) -> int | None:
@@ -123,7 +123,7 @@ class SentencePieceModel:
         return next((id for id, entry in enumerate(self.entries) if entry.name == name), None)
 
     def renumbered(self, numbering: Numbering, control: Collection[str] = ()) -> Tokenizer:
-        """Return a tokenizer that splits text like this model, but has the token IDs of a numbering.
+        """Return a tokenizer that splits text like this model, but uses zoo's token IDs.
 
         Tokens that the model does not contain are added as unused tokens or control tokens. A token that selects the
         target language (`>>deu<<`) at the beginning of a text is never split.
@@ -251,7 +251,7 @@ def _encode_model(
     ids: Mapping[int, int] = _SPECIAL_IDS,
     names: Mapping[int, str] = _SPECIAL_NAMES,
 ) -> bytes:
-    """Encode a model: the tokens, then the trainer's settings. If a setting occurs twice, the last value counts."""
+    """Encode a SentencePiece model from its tokens and trainer settings. `ids` and `names` override these settings."""
     trainer += encode_integer(_SIZE, len(entries))
     trainer += b"".join(encode_integer(field, id) for field, id in ids.items())
     trainer += b"".join(encode_bytes(field, name.encode()) for field, name in names.items())
@@ -259,5 +259,5 @@ def _encode_model(
 
 
 def _last_values(message: bytes) -> dict[int, int | bytes]:
-    """Return the value of each field, keyed by field number. If a field occurs twice, the last value counts."""
+    """Return the value of each field, keyed by field number. If a field occurs twice, use the last value."""
     return {field.number: field.value for field in parse_fields(message)}

@@ -34,7 +34,7 @@ FIRST_POSITION = 2
 
 
 class Settings:
-    """Keys and values of one settings file. At the end, `require_all_known` rejects keys that no other method read."""
+    """Settings from a file. After an import, `require_all_known` rejects keys that were neither read nor ignored."""
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         """Wrap the settings.
@@ -117,7 +117,7 @@ class Settings:
         """Return an error about the value of a key.
 
         Args:
-            key: The key.
+            key: The key of the invalid setting.
             problem: What is wrong, as the end of a sentence that begins with the key and its value.
             hint: What the user can do.
         """
@@ -140,7 +140,7 @@ def _equal(first: Any, second: Any) -> bool:
 
 
 class Setting(NamedTuple):
-    """Setting of another toolkit, and the field of `architecture` that corresponds to it."""
+    """Setting of another toolkit, and the corresponding field of `architecture`."""
 
     key: str
     """Key in the other toolkit's file. If it contains `{side}`, the file has one key for each side."""
@@ -152,7 +152,7 @@ class Setting(NamedTuple):
     """The other toolkit's values, mapped to zoo's values. If several have the same meaning, export the first."""
 
     def keys(self) -> dict[str, str]:
-        """Return the keys by side (`encoder`, `decoder`). If the sides share one key, its side is the empty string."""
+        """Map `encoder` and `decoder` to the setting's keys. If both share one key, map an empty string to this key."""
         sides = SIDES if _SIDE in self.key else ("",)
         return {side: self.key.replace(_SIDE, side) for side in sides}
 
@@ -160,7 +160,8 @@ class Setting(NamedTuple):
         """Yield the fields of `architecture` that the setting determines, with their values.
 
         Raises:
-            ZooError: The value is invalid or not supported, or the sides have different values for a common field.
+            ZooError: The value is invalid or not supported, or the encoder and the decoder have different values for a
+                field that they share.
         """
         values = {side: self._value(settings, key) for side, key in self.keys().items()}
         if _SIDE in self.field:
@@ -217,7 +218,7 @@ def written_settings(a: Any, table: Iterable[Setting]) -> dict[str, Any]:
 
 
 class TensorRow(NamedTuple):
-    """Tensor of another toolkit, and the tensor of zoo that corresponds to it."""
+    """Tensor of another toolkit, and the corresponding tensor in zoo."""
 
     foreign: str
     """Name in the other toolkit."""
@@ -264,7 +265,7 @@ def read_tensors(
 
 
 def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -> NamedTensors:
-    """Yield the tensors that a table describes, under the other toolkit's names: the inverse of `read_tensors`.
+    """Yield the tensors that a table describes, with the other toolkit's names. This is the inverse of `read_tensors`.
 
     Missing biases become zeros.
 
@@ -285,7 +286,7 @@ def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -
 
 @dataclass(frozen=True)
 class Layout:
-    """Names and layout of the tensors in the layers of another toolkit's models."""
+    """Names and layout of another toolkit's layer tensors."""
 
     names: Mapping[str, str]
     """Names in the other toolkit, keyed by the end of zoo's name, such as `self_attention.query`.
@@ -329,7 +330,7 @@ class Layout:
 
 
 def _base(name: str) -> tuple[str, int]:
-    """Split a tensor name such as `query_bias` into `query` and the index in `Layout.words` of the word for `_bias`."""
+    """Split a tensor name into its stem and an index in `Layout.words`: `query_bias` into `query` and 1."""
     if name in ("b1", "b2"):
         return f"w{name[1]}", _BIAS
     for ending, word in (("_gain", _GAIN), ("norm_bias", _NORM_BIAS), ("_bias", _BIAS)):
@@ -342,7 +343,7 @@ def attention_names(parts: Mapping[str, str], projections: Sequence[str], patter
     """Return the entries of `Layout.names` for attention projections.
 
     Args:
-        parts: The other toolkit's names of the attention sub-layers, keyed by zoo's kind.
+        parts: The other toolkit's names of the attention sub-layers, keyed by zoo's names, such as `self_attention`.
         projections: The other toolkit's names of the query, key, value and output projections.
         pattern: The pattern of the names, with the placeholders `{attention}` and `{projection}`.
     """

@@ -97,7 +97,7 @@ class Numbering:
 
     @cached_property
     def ids(self) -> dict[int, int]:
-        """IDs in zoo, keyed by rows of the original model's matrices. If two tokens share a row, the first counts."""
+        """IDs in zoo, keyed by row in the original model's matrices. If two tokens share a row, use the first token."""
         ids: dict[int, int] = {}
         for id, token in enumerate(self.tokens):
             if token.row is not None and not token.input_only:
@@ -256,7 +256,7 @@ def convert_positions(
 
 
 def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of `architecture.positions` for each kind of sinusoids that equals the rows of a table."""
+    """Yield the fields of `architecture.positions` for each kind of sinusoidal positions that matches a table."""
     rows = min(_COMPARED_POSITIONS, len(table))
     for kind in ("sinusoidal", "sinusoidal_halves"):
         expected = sinusoids(torch.empty(1, rows + 2, table.shape[1]), halves=kind == "sinusoidal_halves")
@@ -266,7 +266,7 @@ def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[st
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """Return a contiguous copy in float32. In files from other toolkits, two names may share the same memory."""
+    """Return a contiguous copy in float32. In files from other toolkits, two tensors may share the same memory."""
     return tensor.detach().float().clone(memory_format=torch.contiguous_format)
 
 

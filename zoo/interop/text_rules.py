@@ -57,7 +57,7 @@ class ModelText:
 
 @dataclass(frozen=True)
 class FoundRules:
-    """Text rules of the source and the target."""
+    """Rules that tokenise source and target texts."""
 
     sides: tuple[TextRules, TextRules]
     note: str
@@ -67,13 +67,13 @@ class FoundRules:
 def find_rules(
     models: Sequence[SentencePieceModel], folder: Path, options: TextOptions, text: ModelText
 ) -> FoundRules | None:
-    """Return the text rules of a model. Return None for SentencePiece models, or if the user passes tokenised text.
+    """Return the rules that tokenise text for a model. Return None if SentencePiece or the user tokenises the text.
 
     Args:
-        models: The SentencePiece models, which need no other rules.
+        models: The SentencePiece models, which need no text rules.
         folder: The folder of the model.
-        options: The options of the user, which take precedence.
-        text: The tokenisation according to the files of the model.
+        options: The user's options, which take precedence over the model's files.
+        text: The tokenisation according to the model's files.
 
     Raises:
         ZooError: A file is missing or damaged, or the tokeniser is unknown.
@@ -86,7 +86,7 @@ def find_rules(
         return None
     if not codes and text.needs_codes:
         hint = "add `--bpe FILE`, or `--tokenizer space` if you pass texts that are already split"
-        raise ZooError(f"`{folder}` lacks the BPE codes that split texts for this model", hint=hint)
+        raise ZooError(f"`{folder}` lacks the BPE codes that this model needs to split text", hint=hint)
     tokenizer = options.tokenizer or text.tokenizer or (text.default_tokenizer if codes else None)
     if tokenizer is None and not codes:
         return None
@@ -161,7 +161,7 @@ def _require_short(content: str, file: Path) -> str:
 
 
 def _read_vocabulary(file: Path, threshold: int) -> str:
-    """Read subwords and their counts, one per line. Return the subwords that are frequent enough."""
+    """Read subwords and their counts, one per line. Return the subwords that occur at least `threshold` times."""
     known = []
     for number, line in enumerate(_read_text(file).removesuffix("\n").split("\n"), start=1):
         name, _, count = line.strip("\r ").partition(" ")
@@ -180,7 +180,7 @@ def _read_cases(file: Path) -> str:
 
 
 def _note(rules: Sequence[TextRules], codes: Sequence[Path]) -> str:
-    """Return a note for the user that describes the rules of the source and the target."""
+    """Return a note for the user that describes the source and target text rules."""
     source, target = rules
     steps = []
     if source.tokenizer == "moses":

@@ -40,7 +40,7 @@ _PYONMTTOK = f"Tokens with `{_JOINER}` come from OpenNMT's tokenizer (pyonmttok)
 
 @dataclass(frozen=True)
 class ImportedVocabulary:
-    """Converted vocabulary, and information about it that the other steps of an import need."""
+    """Converted vocabulary, with information for the other steps of an import."""
 
     vocabulary: Vocabulary
     source: Numbering
@@ -130,7 +130,7 @@ def convert_vocabulary(
 
 
 def _numbering(tokens: TokenList, models: Sequence[SentencePieceModel]) -> Numbering:
-    """Assign zoo's token IDs. Tokens of the SentencePiece models that are not listed become unknown tokens."""
+    """Assign zoo's token IDs. SentencePiece tokens that the list lacks become unknown tokens."""
     types = (TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.BYTE)
     known = {*tokens.names, *(SPACE + name for name in tokens.names if is_language_token(name))}
     return tokens.numbering([name for model in models for name in model.names(*types) if name not in known])

@@ -143,8 +143,8 @@ class ModelCard(Section):
     description: _ShortText
     """Description of the model, in one sentence."""
     source: _Source
-    """Address of an archive (.tar.bz2, .tar.gz or .zip), address of a folder (ending with `/`), or
-    `hf:ORG/NAME@REVISION`. The address may contain `{source}` and `{target}`."""
+    """URL of an archive (.tar.bz2, .tar.gz or .zip), URL of a folder (ending with `/`), or
+    `hf:ORG/NAME@REVISION`. The URL may contain `{source}` and `{target}`."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     """SHA-256 of the archive, if its authors publish it. Otherwise, the SHA-256 of the first download is recorded."""
     bytes: Size | None = None
@@ -207,12 +207,12 @@ class ModelCard(Section):
 
     @property
     def is_folder(self) -> bool:
-        """Whether the source is the address of a folder with single files, instead of an archive or a repository."""
+        """Whether the model's source is a folder of individual files instead of an archive or a repository."""
         return self.source.endswith("/")
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Addresses of the files to download. Empty for a repository."""
+        """URLs of the files to download. Empty for a repository."""
         if self.source.startswith("hf:"):
             return ()
         return tuple(f"{self.source}{file}" for file in self.files) if self.is_folder else (self.source,)
@@ -226,12 +226,12 @@ class ModelCard(Section):
 
     @property
     def is_multilingual(self) -> bool:
-        """Whether one model translates more than one language pair."""
+        """Whether a single model translates several language pairs."""
         return self.languages.codes is not None or (not self.is_pattern and len(self.languages.directions) > 1)
 
     @property
     def summary(self) -> str:
-        """The name, size and licence in a few words."""
+        """Short description with the model's name, size and licence."""
         bytes = f"{size(self.bytes)}, " if self.bytes else ""
         return f"the public model `{self.name}` ({bytes}licence: {self.short_licence or 'not documented'})"
 
@@ -260,7 +260,7 @@ def parse(text: str, file: str) -> ModelCard:
 
 
 def _same_language(code: str, codes: Sequence[str]) -> str | None:
-    """Return `code` if `codes` contains it, or else the first code for the same language: `deu_Latn` for `de`."""
+    """Return `code` if it is in `codes`, or else the first code for the same language, such as `deu_Latn` for `de`."""
     if code in codes:
         return code
     return next((each for each in codes if base_language(each) == base_language(code)), None)
@@ -346,7 +346,10 @@ def _rank(card: ModelCard) -> tuple[bool, int, str]:
 
 
 def _match(card: ModelCard, name: str) -> ModelCard | None:
-    """Match a name with a pattern. Return the card for the language pair in the name, or None if nothing matches."""
+    """Match a name against the card's name patterns.
+
+    Return the card for the language pair in the name, or None if no pattern matches.
+    """
     for pattern in (card.name, *card.aliases):
         expression = re.escape(pattern).replace(r"\{source\}", f"(?P<source>{CODE})")
         match = re.fullmatch(expression.replace(r"\{target\}", f"(?P<target>{CODE})"), name)

@@ -208,7 +208,7 @@ def _require_trained(run: ModelFolder, report: Report) -> Path:
 
 
 def _obtain(reference: Reference, report: Report) -> list[Path]:
-    """Get a model from a registry or from the catalogue, and return its folders. Empty if neither has the model."""
+    """Get a model from a registry or the catalogue. Return its folders, or an empty list if neither has the model."""
     card = None if reference.pinned else catalogue.find(reference.name)
     if card is not None and (folders := _stored(card, reference.name)):
         return folders  # stored under other names: the reference is an alias or an ensemble
@@ -242,7 +242,9 @@ def _single(name: str, folders: Sequence[Path]) -> Path:
         return folders[0]
     members = ", ".join(f"`{folder.name}`" for folder in folders)
     hint = f"choose one of {members}; `zoo decode --model {name}` and `zoo.load` use all of them"
-    raise ZooError(f"`{name}` is an ensemble of {len(folders)} models, but one model is needed here", hint=hint)
+    raise ZooError(
+        f"`{name}` is an ensemble of {len(folders)} models, but this operation needs a single model", hint=hint
+    )
 
 
 def names(pattern: str = "*") -> list[str]:

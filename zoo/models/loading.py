@@ -32,10 +32,10 @@ class Model:
     """Spec, vocabulary and weights of one model, and its shortlist, if it has one.
 
     Attributes:
-        spec: The spec.
-        vocabulary: The vocabulary.
-        weights: The weights.
-        shortlist: The shortlist, if there is one.
+        spec: Description of the model's architecture, training and decoding.
+        vocabulary: Source and target vocabulary.
+        weights: Tensors and their metadata.
+        shortlist: Target tokens that the search considers for each source token. None if there is no shortlist.
         digest: SHA-256 that identifies the spec and the weights. None for a training run, which has no manifest.
     """
 

@@ -39,7 +39,7 @@ def write_origin(folder: Path, revision: Revision, registry: str) -> None:
 
 
 def read_origin(folder: Path) -> Origin | None:
-    """Read from which registry a model was pulled, and its revision. None if the folder has no such record."""
+    """Read the registry and revision of a published model. None if the folder does not record them."""
     try:
         origin = parse_record(Origin, read_bytes(folder / ORIGIN_FILE), str(folder / ORIGIN_FILE))
     except ZooError:  # the model works without the file
@@ -59,7 +59,10 @@ def names(pattern: str = "*") -> list[str]:
 
 
 def all_folders() -> list[Path]:
-    """Return the folders of all revisions in the local model store, sorted by name, with current versions first."""
+    """Return the folders of all revisions in the local model store, sorted by name.
+
+    For each model, the current version comes first.
+    """
     store = storage.models()
     if not store.is_dir():
         return []

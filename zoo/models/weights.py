@@ -41,7 +41,7 @@ _STORED_TYPE, _SCALES = "stored_type", ".scales"
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, with metadata as strings. Each matrix of the paper is one tensor. Tied matrices share a tensor.
+    """Tensors by name, with metadata as strings. Each matrix in the paper is one tensor. Tied matrices share a tensor.
 
     Examples of metadata are `steps` (the training steps of the averaged checkpoints, separated by commas),
     `longest_source` (the number of tokens in the longest source sentence of the training text), and `alignment_head`
@@ -163,7 +163,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
 def same_vocabulary(metadata: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Return whether two weights files belong to the same vocabulary, according to their metadata.
 
-    The brackets of a parser are only compared if both files contain their SHA-256.
+    A parser's bracket vocabulary is compared only if both files contain its SHA-256.
     """
     brackets = {each[_BRACKETS] for each in (metadata, other) if _BRACKETS in each}
     return metadata.get(_VOCABULARY) == other.get(_VOCABULARY) and len(brackets) < 2
@@ -233,7 +233,7 @@ def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _vocabulary_metadata(folder: Path) -> dict[str, str]:
-    """Return metadata about the vocabulary in a folder: the SHA-256 of its files and of a parser's brackets."""
+    """Return the SHA-256 of a folder's vocabulary files and, for a parser, of its bracket files, as metadata."""
 
     def digests(pattern: str) -> str:
         contents = (read_bytes(file, MAX_VOCABULARY_BYTES) for file in sorted(folder.glob(pattern)))

@@ -57,7 +57,7 @@ class Printed:
 
 
 class Status(StrEnum):
-    """Outcome of checking a claim of the paper. The values are the texts that users see."""
+    """Outcome of checking a claim of the paper. The values are the strings that users see."""
 
     DERIVED = "derived"
     SET = "set in our spec"
@@ -160,7 +160,7 @@ def printed_number(key: str) -> float:
 
 
 def format_number(value: float) -> str:
-    """Format a number with four significant digits, or without decimals from 1,000 on: "0.98", "37,000", "3.283e18"."""
+    """Format a number for display, such as "0.98", "37,000" or "3.283e18"."""
     return power_of_ten(value, 4) if value and not 1e-3 <= abs(value) < 1e7 else figure(value)
 
 
@@ -198,7 +198,7 @@ def check(claim: Claim, measurements: Measurements) -> CheckedClaim:
 
 
 def _function(name: str) -> Any:
-    """Return a function in this folder, given the names of its module and the function, such as "derived.better"."""
+    """Import and return a function in `zoo.paper`, given its module and name, such as "derived.better"."""
     module, _, function = name.partition(".")
     return getattr(import_module(f"zoo.paper.{module}"), function)
 

@@ -27,7 +27,7 @@ from zoo.training.step import learning_rate
 
 @cache
 def graph(spec: str) -> Graph:
-    """Return the training graph of a spec, given its short name, before any compiler pass."""
+    """Return a spec's training graph before any compiler pass. `spec` is the spec's short name."""
     return lower(specs.load(spec), Purpose.TRAIN)
 
 
@@ -40,12 +40,12 @@ def _operations(kind: type[Operation]) -> list[Any]:
 
 
 def _agreed(values: Set[int], words: str) -> tuple[int | None, str]:
-    """Return the only element of a set (None if there are several), and a text: `words` followed by all elements."""
+    """Return the set's only value, or None if there are several, and a description: `words` followed by all values."""
     return next(iter(values)) if len(values) == 1 else None, f"{words}: {_listed(values)}"
 
 
 def layer_count(side: str) -> tuple[int | None, str]:
-    """Count the identical layers in the encoder or the decoder."""
+    """Return the number of layers in the encoder or decoder (None if the layers differ), and a description."""
     names = _layers(side)
     counts = {cost(graph("base"), name).parameters for name in names}
     words = f"{len(names)} layers in the graph, with {' and '.join(f'{n:,}' for n in sorted(counts))} parameters each"
@@ -53,7 +53,7 @@ def layer_count(side: str) -> tuple[int | None, str]:
 
 
 def sublayer_count(side: str) -> tuple[int | None, str]:
-    """Count the sub-layers in each layer of the encoder or the decoder, by counting their norms."""
+    """Return how many sub-layers each encoder or decoder layer has (None if it varies), and a description."""
     norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
     return _agreed({norms[name] for name in _layers(side)}, "residuals with a norm in each layer of the graph")
 
@@ -63,26 +63,26 @@ def _layers(side: str) -> list[str]:
 
 
 def width() -> tuple[int | None, str]:
-    """Return the output dimension of all embeddings and sub-layers."""
+    """Return the output dimension of all embeddings and sub-layers (None if it varies), and a description."""
     nodes = [*_nodes(Embedding), *(n for n in graph("base").nodes if n.operation.is_norm)]
     return _agreed({_width(n) for n in nodes}, f"dimension of all {len(nodes)} embeddings and sub-layers")
 
 
 def heads() -> tuple[int | None, str]:
-    """Return the number of heads that queries, keys and values are split into."""
+    """Return the number of attention heads (None if it varies), and a description."""
     found = {operation.heads for operation in _operations(SplitHeads)}
     return _agreed(found, "heads that queries, keys and values are split into")
 
 
 def key_width() -> tuple[int | None, str]:
-    """Return the dimension of queries, keys and values in each head."""
+    """Return the dimension of queries, keys and values in each head (None if it varies), and a description."""
     types, nodes = graph("base").types, _nodes(Attention)
     widths = {types[name].shape[3].constant for node in nodes for name in node.inputs[:3]}
     return _agreed(widths, f"dimension of queries, keys and values in all {len(nodes)} attention sub-layers")
 
 
 def inner_width() -> tuple[int | None, str]:
-    """Return the largest output dimension of all linear layers."""
+    """Return the largest output dimension of any linear layer, and a description."""
     nodes = _nodes(Linear)
     return max(map(_width, nodes)), f"the largest output dimension of {len(nodes)} linear layers in the graph"
 
@@ -97,7 +97,7 @@ def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
     Args:
         kind: "attention" or "embedding".
         size: Name of the dimension in the spec's architecture.
-        power: The exponent.
+        power: Exponent of the dimension, such as "-0.5".
     """
     kinds: dict[str, type[Operation]] = {"attention": Attention, "embedding": Embedding}
     scales = {operation.scale for operation in _operations(kinds[kind])}
@@ -117,7 +117,7 @@ def shared_matrix() -> tuple[bool, str]:
 
 
 def multi_head_cost() -> tuple[bool, str]:
-    """Compare the FLOPs of two models: with eight heads, and with one head of the same total dimension.
+    """Compare the FLOPs of a model with eight heads and a model with one head of the same total dimension.
 
     Returns:
         Whether the FLOPs differ by at most 5 %, and a description with both numbers.
@@ -141,13 +141,13 @@ def dot_product_variance() -> tuple[float, str]:
 
 
 def softmax_gradient() -> tuple[bool, str]:
-    """Compare the mean gradient of the softmax over two keys: for a small d_k, for a large d_k, and with scaling.
+    """Compare the mean gradient of the softmax for a small d_k, a large d_k, and scaled scores.
 
-    The scores of the keys are random.
+    The softmax is over two keys with random scores.
 
     Returns:
-        Whether a large d_k without scaling gives less than a tenth of the other gradients, and a description with all
-        three gradients.
+        Whether the gradient for a large d_k without scaling is less than a tenth of both other gradients, and a
+        description with all three.
     """
 
     def slope(deviation: float) -> float:
@@ -163,7 +163,7 @@ def softmax_gradient() -> tuple[bool, str]:
 
 
 def wavelength(index: str) -> tuple[float, str]:
-    """Return the wavelength of the first (0) or last (-1) pair of the program's sinusoids, in units of 2π."""
+    """Return the wavelength of the first ("0") or last ("-1") pair of sinusoids in units of 2π, and a description."""
     waves = _wavelengths()
     return waves[int(index)], f"pair {int(index) % len(waves)} of the program's {len(waves)} pairs of sinusoids"
 
@@ -221,7 +221,7 @@ def parameters(spec: str, tokens: int | None = None) -> int:
 
 
 def vocabulary_sizes(row: str) -> range:
-    """Return the vocabulary sizes for which the model in a Table 3 row has the printed number of parameters."""
+    """Return the vocabulary sizes that give the model in a Table 3 row the number of parameters printed there."""
     spec, (printed,) = f"table3/{row}", CLAIMS[f"table3.{row}.parameters"].printed
     own = specs.load(spec).vocabulary.size
     per_token = parameters(spec, own + 1) - parameters(spec, own)
@@ -261,7 +261,7 @@ def one_vocabulary() -> tuple[bool, str]:
 def learning_rate_formula(phase: str) -> tuple[bool, str]:
     """Check whether the learning rate follows the paper's formula during the warm-up ("rises") or after it ("falls").
 
-    The formula is proportional to the step during the warm-up, and to step^-0.5 after it.
+    The learning rate is proportional to the step during the warm-up, and to step^-0.5 after it.
     """
     spec = specs.load("base")
     warmup, last = spec.training.warmup_steps, spec.training.steps
@@ -295,8 +295,8 @@ def better(table: str, column: str, row: str, others: str, without: str = "") ->
     Args:
         table: Name of the table, such as "table2".
         column: Name of the column.
-        row: Key of the row.
-        others: Key of the other row, or "earlier" for the best row of the earlier systems.
+        row: Key of the row to check.
+        others: Key of the row to compare with, or "earlier" for the best earlier system.
         without: Leave out earlier systems whose names contain this text. If empty, compare with all systems.
     """
     other, cell = _best(table, column, others, without), ROWS[table][row][column]
@@ -306,7 +306,7 @@ def better(table: str, column: str, row: str, others: str, without: str = "") ->
 
 
 def difference(table: str, column: str, row: str, others: str) -> tuple[float, str]:
-    """Return a row's number in a column, minus the best number of other rows. See `better` for the arguments."""
+    """Return a row's number minus the number to compare it with. The arguments are the same as for `better`."""
     other, cell = _best(table, column, others), ROWS[table][row][column]
     return float(cell) - float(other[column]), f"printed: {cell}, and {other[column]} of {_title(other)}"
 
@@ -318,14 +318,14 @@ def similar(table: str, column: str, row: str, other: str, limit: str) -> tuple[
 
 
 def share_below(table: str, column: str, row: str, other: str, limit: str) -> tuple[bool, str]:
-    """Check whether the number of a row is less than `limit` times the number of another row."""
+    """Check whether a row's number is less than `limit` times another row's number."""
     cell, whole = ROWS[table][row][column], ROWS[table][other]
     share = float(cell) / float(whole[column])
     return share < float(limit), f"printed: {cell}, and {whole[column]} of {_title(whole)}: a share of {share:.2f}"
 
 
 def improves(table: str, column: str, *rows: str) -> tuple[bool, str]:
-    """Check whether the numbers of a column improve from each given row to the next."""
+    """Check whether the numbers in a column improve from each given row to the next."""
     values = [float(ROWS[table][row][column]) for row in rows]
     ordered = sorted(set(values), reverse=_sign(column) < 0)
     return values == ordered, f"printed: {', '.join(f'{value:g}' for value in values)}"

@@ -27,7 +27,7 @@ _TITLES = {"table1": "Table 1", "table2": "Table 2", "table3": "Table 3", "table
 
 
 def paper_page(checked: Checked, measurements: Measurements) -> str:
-    """Return an HTML page with all tables, plots and claims. It needs no other files."""
+    """Return a self-contained HTML page with all tables, plots and claims."""
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in {**_TITLES, **_MORE}.items())
     intro = (
         "This page lists every number in the paper, and the result of its check. We derive a number with the compiler "
@@ -95,7 +95,7 @@ _Points = dict[str, list[tuple[float, float, str]]]
 
 
 def schedule() -> Plot:
-    """Return a plot of the learning rate by step, for `base` and `big` (section 5.3)."""
+    """Return a plot of the learning rate against the training step, for `base` and `big` (section 5.3)."""
     curves = []
     for name in ("base", "big"):
         spec = specs.load(name)
@@ -109,7 +109,7 @@ def schedule() -> Plot:
 
 
 def complexity() -> Plot:
-    """Return a plot of the operations per layer by sequence length, computed with the formulas of Table 1."""
+    """Return a plot of the operations per layer against the sequence length, computed with Table 1's formulas."""
     lengths = [2.0**power for power in range(4, 15)]
     curves = [
         Series(ROWS["table1"][key]["name"], tuple((n, layer.operations(n, 512, 3, 16)) for n in lengths), line=True)
@@ -134,10 +134,10 @@ def times(measurements: Measurements) -> Plot | None:
 
 
 def cost(languages: str) -> Plot:
-    """Return a plot of Table 2: BLEU by training cost, for the systems whose cost the paper prints.
+    """Return a plot of BLEU against training cost, for the systems in Table 2 whose cost the paper prints.
 
     Args:
-        languages: "en-de" or "en-fr".
+        languages: Language pair: "en-de" or "en-fr".
     """
     points: _Points = {"single models": [], "ensembles": [], "Transformer": []}
     for key, row in ROWS["table2"].items():
@@ -152,7 +152,7 @@ def cost(languages: str) -> Plot:
 
 
 def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot | None:
-    """Return a plot of Table 3: perplexity or BLEU by the number of parameters.
+    """Return a plot of perplexity or BLEU against the number of parameters, for the models in Table 3.
 
     Args:
         metric: "perplexity" or "bleu".
@@ -182,7 +182,7 @@ def _printed_point(metric: str, row: str) -> tuple[float, float]:
 
 
 def _measured_point(metric: str, row: str, checked: Checked, measurements: Measurements) -> tuple[float, float] | None:
-    """Return the parameters (in millions) and mean score of our runs for a Table 3 row. None if there are no runs."""
+    """Return the parameter count (in millions) and mean score of our runs for a Table 3 row, or None without runs."""
     score = checked[f"table3.{row}.{metric}"]
     spec = next((run.spec for run in measurements.runs if run.folder in score.runs[:1]), None)
     return (compiler.parameters(spec) / 1e6, score.value or 0.0) if spec else None
@@ -201,7 +201,7 @@ def _series(points: _Points) -> tuple[Series, ...]:
 
 
 def all_plots(checked: Checked, measurements: Measurements) -> Sequence[Plot]:
-    """Return all plots that have data, in the order of the page."""
+    """Return all plots that have data, in the order in which the page shows them."""
     metrics = ("perplexity", "bleu")
     printed = [sizes(metric) for metric in metrics]
     ours = [sizes(metric, (checked, measurements)) for metric in metrics]

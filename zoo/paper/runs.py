@@ -111,14 +111,14 @@ class Measurements:
 
 
 def read_measurements(root: Path | None, report: Report) -> Measurements:
-    """Read all training runs in a folder, by default `runs/`. Skip damaged runs with a warning.
+    """Read all training runs in a folder. Skip damaged runs with a warning.
 
     Args:
-        root: The folder.
+        root: The folder. The default is `runs/`.
         report: Receives the warnings.
 
     Returns:
-        The runs, without timings of layers.
+        The runs, without layer timings.
 
     Raises:
         ZooError: `root` is given but does not exist.
@@ -148,9 +148,9 @@ def score(claim: Claim, measurements: Measurements, split: str, *metrics: str) -
     paper's, so that readers can judge.
 
     Args:
-        claim: The claim.
-        measurements: The measurements.
-        split: "dev" or "test".
+        claim: The claim to check.
+        measurements: The training runs.
+        split: Split that was scored: "dev" or "test".
         metrics: Names of metrics. The metric for which most runs have a score is used. In a tie, the first metric is
             used.
     """
@@ -175,7 +175,7 @@ def score(claim: Claim, measurements: Measurements, split: str, *metrics: str) -
 
 
 def corpus_size(claim: Claim, measurements: Measurements) -> CheckedClaim:
-    """Check whether the corpus of the claim's spec has the printed number of pairs.
+    """Check whether the corpus of the claim's spec has as many sentence pairs as the paper prints.
 
     If the corpus has not been prepared on this machine, report the claim as not tested.
     """

@@ -39,7 +39,7 @@ def _dilated(n: int, d: int, k: int, r: int) -> int:
 
 @dataclass(frozen=True)
 class LayerType:
-    """Formulas in a row of Table 1, as functions, and the kind of sub-layer that they describe."""
+    """Row of Table 1: its formulas as functions, and the kind of sub-layer that they describe."""
 
     operations: Formula
     """Expression inside the O of the complexity."""
@@ -107,8 +107,8 @@ def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
     """Measure the exponents by which the cost of a layer grows with n, d, k and r.
 
     Returns:
-        For each of these sizes, two exponents: for the FLOPs in the layer's graph, and for Table 1's formula.
-        Both exponents are measured by doubling the size.
+        Two exponents for each of n, d, k and r: for the FLOPs in the layer's graph, and for Table 1's formula.
+        Each is measured by doubling the variable.
     """
     result = {}
     for name in _LARGE:
@@ -126,12 +126,12 @@ def operations(layer: str) -> tuple[bool, str]:
 
 
 def steps(layer: str) -> tuple[bool, str]:
-    """Check whether a layer's graph has as many sequential operations as Table 1's formula gives."""
+    """Check whether a layer's graph has as many sequential operations as Table 1's formula predicts."""
     return _same(LAYERS[layer].counted(SIZES)[0], LAYERS[layer].steps(**SIZES))
 
 
 def path(layer: str) -> tuple[bool, str]:
-    """Check whether a layer's graph has the maximum path length that Table 1's formula gives."""
+    """Check whether a layer's graph has the maximum path length that Table 1's formula predicts."""
     return _same(LAYERS[layer].counted(SIZES)[1], LAYERS[layer].path(**SIZES))
 
 
@@ -194,9 +194,9 @@ def time_sublayer(
     rounds: int = 5,
     max_seconds: float = math.inf,
 ) -> dict[int, float]:
-    """Time one sub-layer with its residual connection at several sequence lengths, with torch's number of CPU threads.
+    """Time one sub-layer with its residual connection at several sequence lengths, with all of torch's CPU threads.
 
-    Each round times all lengths, so that all of them are affected if the machine is slow for a while.
+    Each round times all lengths, so that a temporary slowdown of the machine affects all of them.
 
     Args:
         sublayer: The sub-layer.
@@ -210,7 +210,7 @@ def time_sublayer(
             timed.
 
     Returns:
-        The shortest time in seconds at each length that was not skipped. Other programs can only make it longer.
+        The shortest time, in seconds, at each length that was not skipped. Other programs can only slow a run down.
     """
     program, times = _program(sublayer, d, heads, causal), dict.fromkeys(lengths, math.inf)
     for _ in range(rounds):
@@ -227,7 +227,7 @@ def time_sublayer(
 
 
 def growth_exponent(points: Mapping[int, float]) -> float:
-    """Fit y = a · x^b to points (x -> y) by least squares of the logarithms, and return the exponent b.
+    """Fit y = a · x^b to points (x -> y) by least squares on the logarithms, and return the exponent b.
 
     There must be at least two points. All x and y must be positive.
     """

@@ -21,7 +21,7 @@ Checked = Mapping[str, CheckedClaim]
 
 @dataclass(frozen=True)
 class Table:
-    """Table of text.
+    """Table whose cells contain text.
 
     Columns whose names end in `>` are right-aligned. Cells may be wrapped in columns whose names end in `…`.
     """
@@ -33,12 +33,12 @@ class Table:
 
 
 def tables(name: str, checked: Checked, measurements: Measurements) -> tuple[Table, ...]:
-    """Return the tables that `zoo paper` prints for an argument, with our own training runs if there are any.
+    """Return the tables that `zoo paper NAME` prints. They include our own training runs, if there are any.
 
     Args:
-        name: The argument: "table1" to "table4", or "claims".
+        name: "table1" to "table4", or "claims".
         checked: All checked claims.
-        measurements: The measurements that the claims were checked with.
+        measurements: The training runs and layer timings used to check the claims.
     """
     return tuple(TABLES[name](checked, measurements))
 
@@ -164,7 +164,7 @@ def _public_models() -> Table:
 
 
 def _planned_flops(spec: str, cost: str) -> str:
-    """Return the FLOPs of a spec's training run as the compiler counts them: all steps with full batches."""
+    """Return the FLOPs that the compiler counts for a spec's training run, and their ratio to the printed cost."""
     loaded = specs.load(spec)
     planned = float(loaded.training.steps * estimate_memory(loaded).step_flops)
     return f"{power_of_ten(planned)} ({planned / printed_number(cost):.0%})"

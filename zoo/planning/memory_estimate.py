@@ -50,7 +50,7 @@ class MemoryEstimate:
 
 
 def estimate_memory(spec: Spec, length: int = LENGTH) -> MemoryEstimate:
-    """Estimate memory, disk space and FLOPs of training, if all source and target sentences have `length` tokens."""
+    """Estimate the memory, disk space and FLOPs of training if all source and target sentences have `length` tokens."""
     training = spec.training
     train = compiler.cost(compiler.graphs(spec, [compiler.Purpose.TRAIN])[compiler.Purpose.TRAIN])
     batch, part = batch_rows(spec, length)
@@ -97,7 +97,7 @@ def update_bytes(spec: Spec, processes: int = 1) -> int:
 def row_lengths(spec: Spec, parts: int) -> tuple[int, int]:
     """Return the lengths of the packed source and target rows if each batch is divided into `parts` parts.
 
-    A part has a whole number of sentence pairs, so it may have one sentence more than its share of the tokens.
+    A part contains only whole sentence pairs, so it may exceed its share of the tokens by one sentence.
     """
     budgets, longest = (spec.training.source_tokens, spec.training.target_tokens), spec.corpus.max_length + 1
     source, target = (budget if parts == 1 else min(budget, ceil(budget / parts) + longest) for budget in budgets)

@@ -20,7 +20,7 @@ from zoo.planning.memory_estimate import LENGTH, MemoryEstimate, batch_rows, est
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """Layer of the network with the shape of its output, its parameters and its FLOPs."""
+    """Layer of the network, with its output shape, parameters and FLOPs."""
 
     name: str
     shape: str
@@ -34,7 +34,7 @@ class LayerPlan:
 
 @dataclass(frozen=True)
 class StackPositions:
-    """Sequential operations and path lengths (Table 1) of the encoder or decoder, for sentences of `Plan.length`."""
+    """Sequential operations and path lengths (Table 1) in the encoder or decoder, for `Plan.length` tokens."""
 
     stack: str
     steps: int
@@ -47,7 +47,7 @@ class StackPositions:
 
 @dataclass(frozen=True)
 class GraphSizes:
-    """Total sizes of a spec's computation graphs before or after a compiler pass, for sentences of `Plan.length`."""
+    """Total sizes of a spec's graphs before or after a compiler pass, for sentences of `Plan.length` tokens."""
 
     operations: int
     flops: int

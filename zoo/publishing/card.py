@@ -168,7 +168,7 @@ def _training(spec: Spec, provenance: Provenance) -> str:
 
 
 def _unit(spec: Spec) -> str:
-    """Return the unit of the source's length: "tokens" or "frames"."""
+    """Return the unit of source lengths: "tokens" or "frames"."""
     return "tokens" if spec.reads_text else "frames"
 
 

@@ -123,7 +123,7 @@ class PublicModel:
         bytes: Size of the download. None if it is not documented.
         parameters: Number of parameters. None if it is not documented.
         licence: Licence. Empty if it is not documented.
-        texts: Kind of texts that the model was trained on. Empty if it is not documented.
+        texts: Kind of text that the model was trained on. Empty if it is not documented.
         stored: Origin of the model with this name in the local model store. Empty if the store has no such model.
         description: Description of the model.
     """
@@ -175,11 +175,11 @@ def published_models(pattern: str | None, report: Report) -> tuple[PublishedMode
 def public_models(pattern: str | None) -> tuple[PublicModel, ...]:
     """Return the models in the catalogue that match a language pair or a name pattern.
 
-    For a language pair, the most recommended model comes first. Otherwise, the models are sorted by their languages.
+    For a language pair, the best recommendation comes first. Otherwise, the models are sorted by language.
 
     Args:
         pattern: A language pair such as `de-fr`, a name pattern, or a part of a name (see `inventory`). None
-            selects all cards. A card for many language pairs is then listed as one model.
+            selects the whole catalogue. An entry for many language pairs then counts as one model.
     """
     source, _, target = (pattern or "").partition("-")
     if cards := catalogue.for_pair(source, target):
@@ -282,7 +282,7 @@ def _listed(summary: Summary) -> dict[str, Any]:
 
 
 def summarize(folder: Path) -> Summary:
-    """Return the summary of a bundle, with the current time as its time of publication.
+    """Summarize the published model in a folder. Its time of publication is the current time.
 
     Raises:
         ZooError: The spec or the scores in the folder are damaged.

@@ -31,7 +31,7 @@ class CorpusProvenance:
     Attributes:
         fingerprint: Fingerprint of the prepared corpus. Empty if it is unknown.
         files: File name in the prepared corpus -> SHA-256.
-        archives: Address of a downloaded archive -> SHA-256.
+        archives: URL of a downloaded archive -> SHA-256.
         synthetic: Parts of the corpus that models generated, with the digests of these models.
     """
 
@@ -43,7 +43,7 @@ class CorpusProvenance:
 
 @dataclass(frozen=True)
 class TrainingProvenance:
-    """Properties of the training run of a model. Unknown values are None or empty.
+    """Properties of a model's training run. Unknown values are None or empty.
 
     Attributes:
         seed: Random seed.
@@ -92,7 +92,7 @@ class Provenance:
     notes: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
-        """Write the provenance into a bundle's folder."""
+        """Write the provenance to a file in a model folder."""
         write_json(folder / NAME, asdict(self))
 
 

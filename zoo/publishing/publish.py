@@ -46,7 +46,7 @@ def publish(
 ) -> Path:
     """Publish a trained run in the local model store.
 
-    The bundle, which is the folder of the published model, appears only when it is complete and verified.
+    The folder of the published model (the bundle) appears only when it is complete and verified.
 
     Args:
         run: The folder of a run, or the name of its spec.
@@ -216,7 +216,7 @@ def is_published_model(reference: str | os.PathLike[str]) -> bool:
 
 
 def upload(model: str | os.PathLike[str], to: str, *, report: Report | None = None) -> Revision:
-    """Publish a bundle to a registry. The bundle is verified first.
+    """Verify a published model, then upload it to a registry.
 
     Args:
         model: Name of a model in the local model store, or the folder of a bundle.
@@ -224,10 +224,10 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report | None = No
         report: Receives progress and warnings.
 
     Returns:
-        The revision of the bundle in the registry.
+        The revision of the model in the registry.
 
     Raises:
-        ZooError: There is no such bundle, it does not pass the verification, or the registry cannot be written to.
+        ZooError: There is no such model, it does not pass verification, or the registry cannot be written to.
     """
     report, registry = report or Report(), require_registry(to)
     if "://" not in to and not os.path.exists(to):

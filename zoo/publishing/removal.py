@@ -26,7 +26,7 @@ from zoo.training.run import Run
 
 
 class _Cache(NamedTuple):
-    """Cache: a function that returns its folder, and a regular expression for the names that zoo uses there."""
+    """Function that returns a cache's folder, and a regular expression for the names of zoo's files there."""
 
     folder: Callable[[], Path]
     name_pattern: str
@@ -79,7 +79,7 @@ class RemovalPlan:
     bytes: int
 
     def remove(self) -> list[KeptItem]:
-        """Remove the removable items. Return items that were kept, for example because a process uses them now."""
+        """Remove the removable items. Return items that were kept, for example because a process is using them."""
         return [kept for item in self.removable if (kept := _remove(item))]
 
 

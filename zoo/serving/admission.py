@@ -141,7 +141,7 @@ class Admission:
 
         Args:
             key: SHA-256 of the client's API key.
-            texts: The texts, and the translations that the client has sent.
+            texts: The texts, and any translations that the client has sent.
             models: The models that will translate the texts.
 
         Raises:
@@ -176,9 +176,9 @@ class Admission:
 
     @contextmanager
     def hold(self) -> Iterator[Callable[[int], None]]:
-        """Yield a function that counts bytes of a request as held in memory. They count until the `with` block ends.
+        """Yield a function that reserves a number of bytes for a request until the `with` block ends.
 
-        The function raises ServingError if the held bytes of all requests together would exceed the limit.
+        The function raises ServingError if all requests together would exceed the memory limit.
         """
         held = 0
 
@@ -195,7 +195,7 @@ class Admission:
             self._held_bytes -= held
 
     async def unless_disconnected(self, request: Request, work: Awaitable[_T]) -> _T:
-        """Return the result of the work. Cancel the work if the client disconnects or the time limit is exceeded."""
+        """Await `work` and return its result. Cancel it if the client disconnects or the time limit is exceeded."""
         task, watcher = asyncio.ensure_future(work), asyncio.create_task(_wait_for_disconnect(request))
         try:
             seconds = self._limits.request_seconds

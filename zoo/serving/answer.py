@@ -27,7 +27,7 @@ class Options:
 
     Attributes:
         beam: Beam size.
-        n_best: Number of translations of each text.
+        n_best: Number of translations per text.
         alpha: Exponent of the length penalty.
         prefix: Text that each translation begins with.
         protect: Whether to keep numbers, links and the like (see `TranslationOptions`).
@@ -42,11 +42,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Call:
-    """Request of a client, with its API key and parameters.
+    """Client request, with its API key and parameters.
 
     Attributes:
         request: The HTTP request. If its client disconnects, the work is cancelled.
-        key: SHA-256 of the client's API key, as `authorize` returns it.
+        key: SHA-256 of the client's API key, as `Admission.authorize` returns it.
         source: Language code of the texts. If None or "auto", the language of each text is detected.
         target: Code of the target language.
         options: Search options.
@@ -86,7 +86,7 @@ class ServingError(Exception):
     Attributes:
         status: HTTP status code.
         message: Description of the problem, and what the client can do.
-        reason: Label of the metric that counts rejected requests.
+        reason: Value of the `reason` label in the metric that counts rejected requests.
         retry_after: Seconds after which the client should try again. None if trying again cannot help.
     """
 

@@ -60,7 +60,7 @@ _HEADERS = {
 
 
 def create_app(service: Service) -> FastAPI:
-    """Return the application with all APIs. `/openapi.json` describes zoo's own API."""
+    """Create the FastAPI application with all APIs. `/openapi.json` describes zoo's own API."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -138,7 +138,7 @@ class Connection(H11Protocol):
     """Connection that can detect whether its client has stalled."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection. If there are too many, close the connection that has been idle for the longest time."""
+        """Accept a connection. If there are too many connections, close the one that has been idle longest."""
         self._idle_since = self._accepted = time.monotonic()
         self._unsent_bytes = 0
         super().connection_made(transport)
@@ -294,7 +294,7 @@ def configure(service: Service) -> uvicorn.Config:
 
 
 def run_server(service: Service, listener: socket.socket, preloaded: Sequence[str] = ()) -> None:
-    """Answer requests until SIGTERM, SIGHUP or Ctrl-C. Requests that were accepted before that are still answered.
+    """Answer requests until SIGTERM, SIGHUP or Ctrl-C, then finish the requests that were already accepted.
 
     Args:
         service: The service.

@@ -132,7 +132,7 @@ class Documents:
         """Translate a document (see `zoo.documents.document.Document`).
 
         Raises:
-            ServingError: The format is unknown, the document is damaged, a limit is exceeded, or no model can be used.
+            ServingError: The format is unknown, the document is damaged, a limit is exceeded, or no model is available.
             ClientGone: The client has disconnected.
         """
 
@@ -149,7 +149,7 @@ class Documents:
         The arguments and errors are the same as those of `translate_document`.
 
         Returns:
-            A task, whose result contains the error if there is one, and the number of characters in the document.
+            The task that translates the document, and the number of characters in the document.
         """
         document = await self._service.admission.unless_disconnected(call.request, self._read(call, content, name))
         with ExitStack() as stack:  # an error must be the response to this request
@@ -161,7 +161,7 @@ class Documents:
         return task, len(document.text)
 
     async def _outcome(self, document: _Document) -> Outcome:
-        """Translate a document. Return errors, because an exception in a task would keep the document in memory."""
+        """Translate a document. Return errors as results: an exception in a task would keep the document in memory."""
         if document.plan.route is None:
             return Outcome(error="Source and target language are the same")
         try:
@@ -211,7 +211,7 @@ class Documents:
         return written
 
     async def transcribe(self, call: Call, route: Route, content: bytes) -> Transcript:
-        """Return the transcript of an audio file, in the target language of a route.
+        """Transcribe an audio file with a route's model, in the route's target language.
 
         Raises:
             ServingError: The file cannot be read as audio, or a limit is exceeded.
@@ -232,7 +232,7 @@ class Documents:
         return await self._service.admission.unless_disconnected(call.request, work())
 
     async def recognize(self, call: Call, route: Route, content: bytes) -> Translation:
-        """Return the text in an image. The errors are the same as those of `transcribe`."""
+        """Recognise the text in an image with a route's model. The errors are the same as those of `transcribe`."""
 
         async def work() -> Translation:
             task = cast(Recognition, route.model.spec.task)
@@ -262,7 +262,7 @@ class Documents:
     async def _translate_segments(
         self, segments: Sequence[tuple[SegmentText, Plan]], options: Options
     ) -> list[tuple[list[str], list[list[AlignedToken]]]]:
-        """Translate segments. Return all translations and their alignments for each of the `n_best` ranks."""
+        """Translate segments. For each of the `n_best` ranks, return all translations and alignments."""
         texts, plans = [text for (text, _), _ in segments], [plan for _, plan in segments]
         answers = await self._service.translate_groups(texts, plans, options)
         for name, problem in (("unkept", "lost numbers, links or the like"), ("uncertain", "have a low probability")):
@@ -317,7 +317,7 @@ class TemporaryFiles:
 
         Args:
             content: The document.
-            name: File name for the client.
+            name: File name of the download.
 
         Raises:
             ServingError: All documents together would be larger than MAX_STORED_BYTES, or the disk is full.
@@ -339,7 +339,7 @@ class TemporaryFiles:
         return secret
 
     def get(self, secret: str) -> tuple[Path, str]:
-        """Return the path of a stored document, and its file name for the client.
+        """Return the path of a stored document, and the file name of the download.
 
         Raises:
             ServingError: There is no such document, or it has been removed.

@@ -109,7 +109,7 @@ def no_model_error(source: str, target: str) -> ServingError:
 def _describe_public_model(source: str, target: str) -> str:
     """Return the end of an error message: the command that serves a public model for a language pair.
 
-    The end is empty if there is no such model.
+    If there is no such model, return an empty string.
     """
     card = recommended(base_code(source), base_code(target))
     return "" if card is None else f"; `zoo serve --model {card.name}` serves {card.summary}"

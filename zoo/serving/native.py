@@ -129,7 +129,8 @@ class Translated(BaseModel):
 class TextResult(BaseModel):
     """The translations of a text. `model` is null if the text was already in the target language.
 
-    `hint` names a public model if the included model is not made for such texts. Otherwise, it is omitted.
+    `hint` names a public model if it suits the texts better than the model included with zoo. Otherwise, `hint` is
+    omitted.
     """
 
     source: str
@@ -173,7 +174,7 @@ class AttentionResult(BaseModel):
 
 
 class ModelInfo(BaseModel):
-    """A model of the server, with the fields that OpenAI's clients require. `id` is the name of the model.
+    """A model on the server, with the fields that OpenAI clients require. `id` is the name of the model.
 
     `revision` is null if the model is not in memory. `reads` is the kind of input, such as text or audio. `scores` are
     the scores on the test set or, without a test set, on the dev set.
@@ -194,7 +195,7 @@ class ModelInfo(BaseModel):
 
 
 class ModelList(BaseModel):
-    """The models of the server, as in OpenAI's API."""
+    """The models on the server, in the format of OpenAI's API."""
 
     object: Literal["list"] = "list"
     data: list[ModelInfo]
@@ -329,7 +330,7 @@ def _list(texts: str | list[str]) -> list[str]:
 
 
 def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
-    """Return the result for an answer. `body` is the request, if the answer is a translation, and None for a tree."""
+    """Convert an answer to a result. `body` is the translation request, or None if the answer is a parse tree."""
     translations = []
     for each in answer.translations:
         translated = Translated(text=each.text, score=each.score, log_probability=each.log_probability)

@@ -180,7 +180,7 @@ class ModelPool:
             require_memory(model.memory_bytes(), memory_bytes, f"loading `{model.name}`", _MEMORY_HINT, "the server")
 
     def directions(self) -> dict[str, list[str]]:
-        """Return the target languages of each source language, in the codes that clients see."""
+        """Return the target languages of each source language, as the language codes that clients see."""
         targets: dict[str, set[str]] = {}
         for source, target in chain.from_iterable(model.public_directions() for model in self._translators()):
             targets.setdefault(source, set()).add(target)
@@ -228,15 +228,15 @@ class ModelPool:
     ) -> Route:
         """Choose a model that recognises the text in audio files or images. Return the model and its languages.
 
-        If several models fit, prefer models that write English. But if `translates` is None, first prefer text in the
-        target language of the model's corpus, as `Recognizer.translate` does.
+        If several routes match, prefer English output. If `translates` is None, first prefer the target language of the
+        model's corpus, as `Recognizer.translate` does.
 
         Args:
             kind: Kind of files: audio or image.
             name: Name of the model, if the client asks for a particular model.
-            source: Language code of the files. None: any language.
-            target: Language code of the output. None: any language.
-            translates: Whether the text must be in a different language from the files. None: it does not matter.
+            source: Language code of the files. None accepts any language.
+            target: Language code of the output. None accepts any language.
+            translates: Whether the output must be in a different language from the files. None accepts both cases.
 
         Raises:
             ServingError: There is no such model.
@@ -262,7 +262,7 @@ class ModelPool:
         return min(found, key=rank)
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
-        """Return the base codes of all languages that can be translated into `target`."""
+        """Return the base codes of all languages from which the models can translate into `target`."""
         pairs = [pair for model in self._translators(name) for pair in model.directions()]
         return sorted({base_code(source) for source, own in pairs if match_code(target, [own])})
 

@@ -46,12 +46,12 @@ class Processes:
         """Call a function in a process. Kill the process if it takes too long, or if this task is cancelled.
 
         Args:
-            seconds: Maximum time, not counting the time until a process is free.
-            function: A function at the top level of a module.
+            seconds: Time limit, not counting the wait for a free process.
+            function: A module-level function.
             *arguments: Arguments of the function.
 
         Raises:
-            ZooError: The function has raised this error.
+            ZooError: The function raised a ZooError.
             TimeoutError: The function takes too long.
             MemoryError: The function needs more memory than MAX_BYTES, or its process was killed.
             OSError: No process can be started, or the pool is closed.

@@ -274,7 +274,7 @@ def _parse_object(body: bytes) -> Parameters:
 
 
 def read_string(given: Parameters, *names: str, default: str | None = None) -> str | None:
-    """Return the value of the first of `names` that is given. Raise ServingError if it is not a string."""
+    """Return the first parameter in `names` that the request contains. Raise ServingError if it is not a string."""
     for name in names:
         if (value := given.get(name)) is not None:
             if not isinstance(value, str):

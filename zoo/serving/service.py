@@ -62,10 +62,10 @@ class Service:
     """Translates, scores and parses for the clients of all APIs, within the configured limits.
 
     Attributes:
-        settings: The settings.
-        pool: The models.
-        metrics: The metrics.
-        admission: Admits requests.
+        settings: Settings of the server.
+        pool: Models that the server offers.
+        metrics: Metrics for monitoring.
+        admission: Checks requests against the limits.
     """
 
     def __init__(self, settings: Settings, pool: ModelPool) -> None:
@@ -90,7 +90,7 @@ class Service:
     async def translate_each(
         self, call: Call, texts: Sequence[str]
     ) -> AsyncIterator[tuple[int, Answer | ServingError]]:
-        """Check a request as `translate` does, and return an iterator that yields each result as soon as it is known.
+        """Check a request as `translate` does, and return an iterator that yields each result as soon as it is ready.
 
         A result is the index of a text and its answer. If no model translates a text, its answer is an error. If no
         model translates any of the texts, the first error is raised. The work is cancelled when the iterator is closed.
@@ -169,7 +169,7 @@ class Service:
         Args:
             call: The call, with its source and target language.
             pair: The text and its translation, each a single line.
-            wanted: Layer and head that the client wants to see. None: the head that aligns best.
+            wanted: Layer and head that the client wants to see. None selects the head that aligns best.
 
         Returns:
             The attention weights, the head that aligns best, and the model's name. If the best head is not known, the
@@ -366,7 +366,7 @@ def _chunks(sources: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[Se
 def _require_short(
     translator: Translator, sources: Sequence[str], targets: Sequence[str], languages: LanguageOptions, limit: int
 ) -> None:
-    """Raise ServingError if a text has too many tokens. Memory and time grow with the square of their number."""
+    """Raise ServingError if a text has too many tokens. Memory and time grow quadratically with the token count."""
     preprocessor = translator.preprocessor(**languages)
     tokens = [*preprocessor.encode_pairs_side(sources, "source"), *preprocessor.encode_pairs_side(targets, "target")]
     if (longest := max(map(len, tokens), default=0)) > limit:
@@ -400,7 +400,7 @@ def readable_errors() -> Iterator[None]:
 def _join(sources: Sequence[str], lines: Sequence[Sequence[Translation]], gaps: Sequence[str]) -> list[Translation]:
     """Join the translations of lines into translations of the whole text. The text's line breaks are kept.
 
-    The parts of each translation are its sentences. If a line has fewer translations than other lines, its last
+    The `parts` of each translation contain its sentences. If a line has fewer translations than other lines, its last
     translation is repeated.
     """
     joined = []

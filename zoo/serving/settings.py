@@ -32,7 +32,7 @@ class Limits:
         text_characters: Maximum length of a text.
         texts: Maximum number of texts in a request.
         beam: Maximum beam size, and maximum number of translations per text.
-        queued_texts: Maximum number of texts that wait or are being translated, over all requests.
+        queued_texts: Maximum number of texts that wait or are being translated, across all requests.
         queued_characters: Maximum total number of characters in the queued texts.
         wait_seconds: Maximum time until the translation of a request begins. A request that would probably wait longer
             is rejected with status 429.
@@ -144,7 +144,7 @@ def new_key(file: Path, name: str) -> str:
     """
     if not _NAME.fullmatch(name):
         hint = "use letters, digits, spaces and the characters `-`, `_`, `.` and `@`; do not begin with `-`"
-        raise ZooError(f"`{name}` cannot be the name of an API key", hint=hint)
+        raise ZooError(f"`{name}` is not a valid name for an API key", hint=hint)
     key = secrets.token_urlsafe(24)
     with file.open("a+b") as stream:
         read_keys(file)  # with an invalid line, a server would not accept the new key
@@ -152,7 +152,7 @@ def new_key(file: Path, name: str) -> str:
         content = stream.read(_MAX_KEYS_BYTES)
         if name in (line.partition("#")[2].strip() for line in content.decode("utf-8", "replace").splitlines()):
             hint = "choose another name, or delete the line to revoke the key"
-            raise ZooError(f"`{file}` already has a key with the name `{name}`", hint=hint)
+            raise ZooError(f"`{file}` already contains a key named `{name}`", hint=hint)
         is_line_open = content[-1:] not in (b"", b"\n")
         stream.write(b"\n" * is_line_open + f"{hash_key(key)}  # {name}\n".encode())
     return key

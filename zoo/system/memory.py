@@ -66,8 +66,8 @@ def require_memory(needed: float, available: int, purpose: str, hint: str, owner
 def memory_limit(allowed: int) -> Iterator[None]:
     """Limit how much additional memory this process may allocate in the `with` block (only on Linux).
 
-    Allocations beyond the limit fail: Python raises MemoryError, and torch an exception that `is_out_of_memory`
-    recognises.
+    Allocations beyond the limit fail: Python raises MemoryError, and torch raises an exception that
+    `is_out_of_memory` recognises.
 
     Args:
         allowed: The additional memory, in bytes.

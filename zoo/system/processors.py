@@ -29,7 +29,7 @@ class Spread:
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Return median, minimum and maximum of the values. There must be at least one value."""
+    """Return the median, minimum and maximum of the values. There must be at least one value."""
     results = list(values)
     return Spread(statistics.median(results), min(results), max(results))
 
@@ -87,12 +87,14 @@ def processor_name() -> str:
 def matrix_peak(device: torch.device, precision: str) -> float:
     """Measure how fast a device multiplies large square matrices.
 
+    Measure at least three products, for at least 0.2 seconds in total.
+
     Args:
         device: The device.
         precision: "float32" or "bfloat16".
 
     Returns:
-        The highest speed in FLOPs per second. At least three products are measured, for a fifth of a second or longer.
+        The highest speed in FLOPs per second.
     """
     dtype = getattr(torch, precision)
     size = 8192 if device.type == "cuda" else 1024
@@ -109,5 +111,5 @@ def matrix_peak(device: torch.device, precision: str) -> float:
 
 
 def bfloat16_speed() -> float:
-    """Return this processor's speed in bfloat16, divided by its speed in float32. Below 1, bfloat16 is emulated."""
+    """Return this processor's bfloat16 speed relative to float32. A value below 1 means that bfloat16 is emulated."""
     return matrix_peak(_CPU, "bfloat16") / matrix_peak(_CPU, "float32")

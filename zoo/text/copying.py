@@ -176,7 +176,7 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
         translation: The translation.
         spans: The span that each symbol stands for.
         language: Language code of the translation. In French, "de" and "que" before names are corrected ("d'Annika").
-        capitals: Whether all other letters become capitals, as in the source.
+        capitals: Whether to capitalise all other letters, as in the source.
     """
 
     def elide(match: re.Match[str]) -> str:

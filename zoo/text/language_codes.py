@@ -83,7 +83,7 @@ def detector() -> LanguageIdentifier:
 
 
 def guess_language(text: str, codes: Collection[str], default: str) -> str:
-    """Return the code in `codes` of the language that a text is most probably written in.
+    """Choose the most probable language of a text from `codes`, and return its code.
 
     Args:
         text: The text.

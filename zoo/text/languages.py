@@ -122,7 +122,9 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     target = target and known_code(target, languages.codes)
     for given in (source, target):
         if given is not None and given not in languages.codes:
-            raise ZooError(f"`{spec.name}` has no language `{given}`", hint=suggest_language(given, languages))
+            raise ZooError(
+                f"`{spec.name}` does not support the language `{given}`", hint=suggest_language(given, languages)
+            )
     learned = list(map(spec.corpus.direction, spec.corpus.train))
     if not spec.reads_text:
         source, target = _direction_of_files(spec, source, target, learned)

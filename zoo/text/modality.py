@@ -16,9 +16,9 @@ from specs import Task, Vocabulary
 
 
 class Modality(ABC):
-    """Modality of a stream, with everything that was learned from the training data, such as tokens.
+    """Modality of a model's input or output, such as text, with everything learned from the training data.
 
-    Raw data is a string, such as a line of text or a tree in brackets. Values are token IDs. Batches add BOS and EOS,
+    Raw data is a string, such as a line of text or a bracketed tree. Values are token IDs. Batches add BOS and EOS,
     and pad with PAD. Each value takes one position in a batch.
 
     Attributes:
@@ -51,7 +51,7 @@ class Modality(ABC):
             stream: Name of the stream, such as `source`. It determines which size in `section` applies.
             language_tokens: Tokens to add for languages. Text is never encoded as these tokens, even if it contains
                 their names.
-            task: Task of the model, which may have further settings. None: translation.
+            task: Task of the model, which may have further settings. None means translation.
         """
 
     @classmethod

@@ -37,20 +37,20 @@ class Notation:
         group: Thousands separator.
         currency_first: Whether currency symbols precede amounts.
         percent: The percent sign, with the space before it if the language has one.
-        unit_after_hyphen: Format of a unit after a number, if the source has a hyphen between them ("100-meter").
-        plural_from: Smallest number that takes the plural. 0: all numbers except 1 take the plural.
+        unit_after_hyphen: Format of the unit after a number if a hyphen joins them in the source, as in "100-meter".
+        plural_from: Smallest number that takes the plural. If 0, all numbers except 1 take the plural.
         phone: Pattern of phone numbers in formats that other countries do not use.
         months: Names and abbreviations of each month, separated by `|`. The best spelling comes first.
-        weekdays: Names of each weekday, separated by `|`. All names are spellings.
+        weekdays: Names of each weekday, separated by `|`. A translation may contain any of the names.
         date_mark: Separator in dates such as 31.12.2024. Empty if dates may begin with the month, as in English, or if
             the language has no table. Dates are never rewritten into such a language.
-        day_endings: Strings between the day and the space before the month.
+        day_endings: Endings of the day before a month, such as "th of" in "4th of July".
         minus: Pattern of the word before a negative number.
         numero: Abbreviation of "number" before a number that identifies something, such as an order.
         numero_pattern: Pattern of all abbreviations of "number".
         ordinal: Pattern of the endings of ordinals.
         ordinals: Endings of ordinals, keyed by a pattern of the number.
-        days: Endings of the day in a date, keyed by a pattern of the number. Empty if they are the endings of ordinals.
+        days: Endings of the day in a date, keyed by a pattern of the number. If empty, `ordinals` also applies to days.
         decade: Ending of a decade, such as the "s" in "1990s".
         units: Words for each unit, from the singular to the plural.
         unclear_units: Ambiguous words, such as "livres" (pounds or books). They are units only if the source has the
@@ -65,8 +65,8 @@ class Notation:
         hour_mark: Pattern of the separator between hours and minutes, other than a colon.
         reads_24_hours: Whether times without words are in 24-hour notation.
         times: Formats of full hours, and of hours with minutes.
-        spoken_hours: Words for the hours from one to twelve. An empty string if the language has no such times at that
-            hour, such as "douze heures et quart".
+        spoken_hours: Words for the hours from one to twelve. A word is empty if times in words do not use this hour:
+            "douze heures et quart" is not French.
         spoken_times: Formats of times in words, keyed by the minute, with the best format last. `{hour}` and `{next}`
             are replaced with the words for the hour and the next hour.
         before_spoken: Strings that must precede a time in words, if the words may also mean a duration.
@@ -80,13 +80,13 @@ class Notation:
         parts_of_hours: Pattern of quarters and halves of an hour.
         quarters: Pattern of words for quarters and halves.
         ranges: Pattern of the words between the ends of a range.
-        roman_ending: Pattern of the text after Roman numerals. None if they do not replace ordinals.
+        roman_ending: Pattern of the endings of ordinals in Roman numerals. None if the language has no such ordinals.
         named: Pattern of the words before numbers that are copied unchanged, such as "version" before "3.2".
         titles: Pattern of the titles before names, such as "Mr".
         not_before_titles: Pattern of the words after which a title is a noun, such as "seine" before "Frau".
         roles: Pattern of the beginnings of words after a title that are not names, such as "President".
         not_names: Words with a capital that are rare, but not names, and names that other languages write differently,
-            such as "Tenant" and "Munich". They are in a text file beside the table. Empty if all nouns have a capital.
+            such as "Tenant" and "Munich". They are in a text file next to the table. Empty if all nouns have a capital.
         name_words: Maximum number of words of a name after a title. 1 if all nouns begin with a capital, as in German.
     """
 

@@ -14,7 +14,7 @@ _MAX_VARINT = 10  # bytes
 
 
 class Field(NamedTuple):
-    """Field of a message."""
+    """Field of a protobuf message."""
 
     number: int
     value: int | bytes
@@ -24,7 +24,7 @@ class Field(NamedTuple):
 
 
 def parse_fields(message: bytes) -> Iterator[Field]:
-    """Yield the fields of a message in order. Raise ValueError if the bytes are not a message."""
+    """Yield the fields of a serialised protobuf message. Raise ValueError if the bytes are not a valid message."""
     position = 0
     while position < len(message):
         start = position
@@ -45,22 +45,22 @@ def parse_fields(message: bytes) -> Iterator[Field]:
 
 
 def encode_integer(number: int, value: int) -> bytes:
-    """Encode a field with this number that contains a non-negative integer."""
+    """Encode a protobuf field that contains a non-negative integer. `number` is the field number."""
     return encode_key(number, _VARINT) + _encode_varint(value)
 
 
 def encode_bytes(number: int, value: bytes) -> bytes:
-    """Encode a field with this number that contains a string or a message."""
+    """Encode a protobuf field that contains a string or a message. `number` is the field number."""
     return encode_key(number, _BYTES) + _encode_varint(len(value)) + value
 
 
 def encode_key(number: int, wire_type: int) -> bytes:
-    """Encode the number and the wire type of a field. They precede its value."""
+    """Encode the key of a protobuf field (its number and wire type), which precedes the value."""
     return _encode_varint(number << 3 | wire_type)
 
 
 def _parse_varint(message: bytes, position: int) -> tuple[int, int]:
-    """Parse the integer at a position. Return the integer and the position after it."""
+    """Parse the varint at a position. Return its value and the position after the varint."""
     value = 0
     for index, byte in enumerate(message[position : position + _MAX_VARINT]):
         value |= (byte & 0x7F) << (7 * index)

@@ -77,7 +77,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         return encode_bytes(TEXT_RULES, self.model_dump_json(exclude_defaults=True).encode()) + model
 
     def split(self, text: str) -> list[str]:
-        """Split a line into tokens, in the notation of the original toolkit. Language tokens are not split."""
+        """Split a line into tokens, written as in the original toolkit's vocabulary. Language tokens are not split."""
         start = language_tokens(text)
         words = self._true_cases(self._words(text[len(start) :]))
         return [*start.split(), *(token for word in words for token in _marked(self._subwords(word)))]
@@ -207,7 +207,7 @@ class AddedTokens:
 
 
 def _first_field(model: bytes, number: int) -> bytes | None:
-    """Return the content of the first field in a model file, or None if the field has a different number."""
+    """Return the content of the first field in a model file, or None if its field number is not `number`."""
     if not model.startswith(encode_bytes(number, b"")[:-1]):  # without the length
         return None
     content = next(parse_fields(model)).value
@@ -216,7 +216,7 @@ def _first_field(model: bytes, number: int) -> bytes | None:
 
 
 def _marked(subwords: Sequence[str]) -> list[str]:
-    """Add the separator to all subwords of a word except the last subword. Drop an empty last subword."""
+    """Append the BPE separator to all subwords of a word except the last. Drop the last subword if it is empty."""
     *inner, last = subwords
     return [*(subword + SEPARATOR for subword in inner), *([last] if last else [])]
 

@@ -77,7 +77,7 @@ HALF_DAY = 720
 
 
 class Patterns:
-    """Compiled regular expressions that find the spans in a text of one language."""
+    """Compiled regular expressions that find spans, such as numbers and dates, in texts in one language."""
 
     def __init__(self, notation: Notation) -> None:
         months = [_or_in_capitals(names) for names in notation.months]
@@ -134,7 +134,7 @@ class Patterns:
 
 
 def _or_in_capitals(names: str, before: str = "") -> str:
-    """Add capitalised and upper-case names to a pattern of names. These match only after the pattern `before`."""
+    """Add capitalised and upper-case forms to a pattern of names. These forms match only if `before` precedes them."""
     capitals = [each for name in names.split("|") for each in (name.capitalize(), name.upper())]
     return "|".join([names, *(before + each for each in capitals)])
 
@@ -145,7 +145,7 @@ def _ignoring_case(pattern: str) -> re.Pattern[str]:
 
 @cache
 def patterns_of(code: str) -> Patterns:
-    """Compile the patterns for a language code. All languages without a table share those for the empty code, ""."""
+    """Compile the patterns for a language code. Languages without a notation table share one set of patterns."""
     return Patterns(notation_of(code))
 
 

@@ -29,7 +29,8 @@ class Span:
     Attributes:
         start: Position of the first character.
         text: The characters.
-        readings: The values that the text may have. Two spans agree if they have a value in common.
+        readings: The possible values of the text. For example, "1.234" may be 1234 or 1.234. Two spans agree if they
+            have a value in common.
         unit: The unit of an amount, such as `km`, or an empty string.
         numeric: Whether the span is an amount, a date, a month, a weekday, a time or a phone number. Other spans are
             copied literally.
@@ -93,14 +94,14 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
 def find_names(text: str, source: str, target: str, is_rare: Callable[[str], bool] = never) -> list[Span]:
     """Find the words in a text that belong to names. If a language has no notation table, return an empty list.
 
-    Names are words after titles such as "Mr", the names in `names.txt`, and rare words with a capital within a
-    sentence. In German, all nouns have a capital, so rare words do not count as names.
+    Names are words after titles such as "Mr", the names in `names.txt`, and rare words that are capitalised within
+    a sentence. In German, all nouns are capitalised, so rare words do not count as names.
 
     Args:
         text: The text.
         source: Language code of the text.
         target: Language code of the translation.
-        is_rare: Function that returns whether a word is rare, so that a model probably cannot translate or copy it.
+        is_rare: Function that returns whether a word is so rare that a model probably cannot translate or copy it.
     """
     codes = base_language(source), base_language(target)
     if not all(notation_of(code).code for code in codes):
@@ -286,7 +287,7 @@ def _date(match: re.Match[str], source: Notation, target: Notation, month_first:
         match: The match of the date.
         source: Notation of the text.
         target: Notation of the translation.
-        month_first: Whether the dates of the text begin with the month. None: unknown.
+        month_first: Whether dates in the text begin with the month, or None if this is unknown.
     """
     parts, spelling = re.findall(r"\d+", match[0]), match[0]
     follows_sign = match.start() > 0 and match.string[match.start() - 1] in "/=:\\"
@@ -344,7 +345,7 @@ def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
 
 
 def _write_time(minutes: int, formats: Sequence[str]) -> str:
-    """Write a time. `formats` contains the format for full hours and the format with minutes."""
+    """Format a time of day. `formats` contains the format for full hours and the format with minutes."""
     hour, minute = divmod(minutes, 60)
     marker = "p.m." if minutes >= HALF_DAY else "a.m."
     return formats[minute > 0].format(hour=hour, half=(hour - 1) % 12 + 1, minute=minute, marker=marker)

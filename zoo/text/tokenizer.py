@@ -93,7 +93,7 @@ def _check_character_map(content: bytes) -> None:
 
 
 class Tokenizer(Modality):
-    """Modality `text`: a tokenizer based on a SentencePiece model. PAD, UNK, BOS and EOS have the IDs in `specs`.
+    """Modality `text`: a tokenizer based on a SentencePiece model. `specs` defines the IDs of PAD, UNK, BOS and EOS.
 
     Text is first cleaned by `zoo.text.lines.clean`. The SentencePiece model does all other normalisation.
 
@@ -138,7 +138,8 @@ class Tokenizer(Modality):
         """Learn a tokenizer from lines of text (see `Modality.learn`).
 
         Raises:
-            ZooError: The text has fewer possible tokens than the size, or too many different characters for it.
+            ZooError: The vocabulary size is larger than the number of possible tokens, or too small for the number of
+                different characters.
         """
         field = "size" if stream == "source" or section.target_size is None else "target_size"
         return cls(_train_model(lines, section, field, language_tokens))
@@ -278,7 +279,7 @@ class Tokenizer(Modality):
     def is_word_level(self) -> bool:
         """Whether all tokens are whole words. Text is then split only at spaces and by text rules.
 
-        This is the case for a vocabulary that was imported as a list of words. With BPE codes, its words are subwords.
+        This is the case for a vocabulary that was imported as a word list. With BPE codes, its entries are subwords.
         """
         return all(token.startswith(SPACE) for token in self.model.id_to_piece(list(range(EOS + 1, self.size))))
 
@@ -291,7 +292,7 @@ class Tokenizer(Modality):
         return list(self.model.piece_to_id(self._words(text)) if words else self.model.encode(text))
 
     def _words(self, text: str) -> list[str]:
-        """Return the words of a line, in the notation of a word list."""
+        """Split a line into words. Each word begins with `▁`, as in the vocabulary of a word-level model."""
         words = self.rules.split(text) if self.rules else text.split(" ")
         return [SPACE + word for word in words if word]
 
@@ -375,7 +376,7 @@ def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _record_failures(lines: Iterable[str], failures: list[BaseException]) -> Iterator[str]:
-    """Yield the lines. Store any error in `failures`, because SentencePiece ignores errors (even KeyboardInterrupt)."""
+    """Yield the lines. Store any exception in `failures`, as SentencePiece ignores it (even KeyboardInterrupt)."""
     try:
         yield from lines
     except GeneratorExit:

@@ -49,18 +49,18 @@ def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None
 
 
 class Vocabulary:
-    """Modalities of source and target, such as tokenizers for text. Both sides may share one object.
+    """Tokenizers for the source and the target. Both sides may share one tokenizer.
 
-    PAD, UNK, BOS and EOS have the IDs in `specs`.
+    `specs` defines the IDs of PAD, UNK, BOS and EOS.
 
     Attributes:
         source: Tokenizer for source text.
-        target: Modality of the target: a tokenizer for text or for trees.
+        target: Tokenizer for the target, which is text or trees.
         shared: Whether both sides use the same tokenizer.
     """
 
     def __init__(self, source: Tokenizer, target: Modality | None = None) -> None:
-        """Combine a source and a target. If `target` is None, `source` is used for both sides."""
+        """Combine two tokenizers. If `target` is None, `source` is used for both sides."""
         self.shared = target is None
         self.source, self.target = source, source if target is None else target
 
@@ -179,7 +179,7 @@ class Vocabulary:
 
         Args:
             examples: Function that returns an iterator over the examples. It is called once for a shared vocabulary,
-                and otherwise once for each stream.
+                and otherwise once for the source and once for the target.
             section: Settings of the vocabulary.
             count: Number of examples, if known. If there are more than MAX_EXAMPLES, only every n-th example is used
                 (see `learning_examples`). The brackets of trees are always collected from all examples.

@@ -121,7 +121,7 @@ class BatchAligner:
     """
 
     def __init__(self, store: Store, vocabulary: Vocabulary) -> None:
-        """Estimate the models from pairs that are spread evenly over the training text."""
+        """Estimate the models from sentence pairs spread evenly over the training text."""
         indices = np.linspace(0, len(store) - 1, min(len(store), MAX_TRAINING_PAIRS)).astype(int)
         self._ignored = np.array(sorted(vocabulary.control_tokens("source")))
         sources, targets = ([self._words(store.row(name, index)) for index in indices] for name in ("source", "target"))
@@ -213,7 +213,7 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 def make_shortlist(run: Run, report: Report) -> Path:
-    """Write the shortlist of a run, estimated from pairs that are spread evenly over its training text.
+    """Write a shortlist for a run, estimated from sentence pairs spread evenly over the training text.
 
     Returns:
         The path of the file.
@@ -245,8 +245,8 @@ def estimate_shortlist(
     Args:
         vocabulary: The vocabulary.
         pairs: Token IDs of sources and targets, without BOS and EOS.
-        frequent: Number of the most frequent target tokens, which each sentence may contain.
-        best: Number of target tokens per source token.
+        frequent: Number of frequent target tokens that every translation may contain.
+        best: Maximum number of translations per source token.
     """
     size, target_size = vocabulary.sizes
     frequencies = np.zeros(target_size, np.int64)

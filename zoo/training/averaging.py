@@ -27,8 +27,8 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
 
     Args:
         run: The run.
-        last: The number of checkpoints to average, counted from the last. By default `training.average`, or all
-            checkpoints if there are fewer.
+        last: The number of most recent checkpoints to average. By default `training.average`, or all checkpoints if
+            there are fewer.
         int8: Whether to round each matrix to int8, with a scale per row or column. The file is then a quarter of the
             size.
 
@@ -71,7 +71,7 @@ def end_of_training(run: Run, spec: Spec) -> str | None:
 
     Args:
         run: The run.
-        spec: The spec to train with. Its limits, such as `training.steps`, can differ from the limits so far.
+        spec: The spec to train with. Its limits, such as `training.steps`, may differ from the run's own limits.
     """
     checkpoints = list_checkpoints(run)
     if not (checkpoints and run.trained and (run.known_scores.get("dev") or not spec.corpus.dev)):

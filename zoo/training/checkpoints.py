@@ -58,14 +58,14 @@ class TrainingProgress:
     """Number of checkpoints that were scored after the best checkpoint."""
 
     def finished_fraction(self, training: Training) -> tuple[float, str]:
-        """Return the finished fraction of training, and the limit from which it follows: "steps" or "max_tokens"."""
+        """Return the finished fraction of training, and the limit that determines it: "steps" or "max_tokens"."""
         fractions = [(self.step / training.steps, "steps")]
         if training.max_tokens is not None:
             fractions.append((self.tokens / training.max_tokens, "max_tokens"))
         return max(fractions)
 
     def end_reason(self, training: Training) -> str | None:
-        """Return the reason why training has ended, such as "`training.steps` (2,000) is reached". Otherwise None."""
+        """Return why training has ended, such as "`training.steps` (2,000) is reached", or None if it has not ended."""
         fraction, name = self.finished_fraction(training)
         if fraction >= 1:
             return f"`training.{name}` ({getattr(training, name):,}) is reached"
@@ -180,7 +180,7 @@ def resume(
         first: Whether this is the first process, which removes damaged checkpoints.
 
     Returns:
-        The progress of the checkpoint that was loaded. If there is none, the progress of a new run.
+        The progress at the checkpoint that was loaded. If the run has no checkpoints, the progress of a new run.
 
     Raises:
         ZooError: All checkpoints are damaged, or a checkpoint cannot be read because of an error that may be temporary.

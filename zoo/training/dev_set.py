@@ -26,7 +26,7 @@ _MAX_LOGITS = 2**23
 
 
 class DevSet:
-    """Dev set of a spec, scored by the metric of `training.dev_score`, in float32.
+    """Dev set on which models are scored during training, in float32, by the metric `training.dev_score`.
 
     Scoring does not affect training: the weights are only read, and the random numbers of a step do not depend on
     earlier random numbers.
@@ -49,7 +49,7 @@ class DevSet:
         return score
 
     def _outputs(self, weights: Mapping[str, torch.Tensor]) -> ModelOutputs:
-        """Return a model's outputs for the dev set, or only its log-probabilities if the metric needs no outputs."""
+        """Return a model's outputs for the dev set. If the metric uses only log-probabilities, nothing is generated."""
         forced = self.metric.uses_probabilities
         purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)
         program = build_with_message(

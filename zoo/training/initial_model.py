@@ -17,7 +17,7 @@ def initial_model(spec: Spec, report: Report) -> Model | None:
     """Return the model that `training.start_from` names. None if training starts from random weights.
 
     Raises:
-        ZooError: The model does not exist, is damaged, or differs from the spec in task, weights or vocabulary.
+        ZooError: The model does not exist or is damaged, or its task, architecture or vocabulary differs from the spec.
     """
     name = spec.training.start_from
     if name is None:
@@ -40,7 +40,7 @@ def initial_model(spec: Spec, report: Report) -> Model | None:
 
 
 def prepare_corpus(spec: Spec, report: Report) -> PreparedCorpus:
-    """Prepare the corpus of a spec for training, after models have written its synthetic parts.
+    """Generate missing synthetic parts of a spec's corpus, then prepare the corpus for training.
 
     Raises:
         ZooError: The same errors as in `write_missing`, `prepare` and `initial_model`.

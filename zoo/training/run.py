@@ -195,7 +195,7 @@ class Run(ModelFolder):
                 file.seek(0)
                 owner = file.read().strip() or "another process"
                 hint = "wait until that process exits, stop it, or train in another folder with `--run DIR`"
-                raise ZooError(f"`{self.folder}` is being trained by {owner}", hint=hint)
+                raise ZooError(f"the run in `{self.folder}` is already being trained by {owner}", hint=hint)
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
             file.flush()

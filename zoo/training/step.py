@@ -38,7 +38,7 @@ class RecordedUpdate:
     def __init__(
         self, spec: Spec, program: EmittedProgram, optimiser: torch.optim.Adam, processes: Processes, parts: int
     ) -> None:
-        """Allocate the buffers. The first step compiles and records.
+        """Allocate the buffers. The first step compiles the program and records the CUDA graphs.
 
         Args:
             spec: The spec.
@@ -93,7 +93,7 @@ class RecordedUpdate:
         return self.program.losses.clone(), self._taken.clone()
 
     def _run(self, function: Callable[[], None]) -> None:
-        """Run a function. The first call records it, and later calls replay the recording."""
+        """Run a function. On a GPU, the first call records it as a CUDA graph, which later calls replay."""
         if function not in self._recorded:
             tokens = self.rows.tokens.clone()
             losses, gradient = self.program.losses.clone(), self.program.gradient.clone()
@@ -257,7 +257,7 @@ class TrainStep:
         return StepResult(losses[0], losses[1], taken, tokens)
 
     def _describe_graphs(self) -> str:
-        """Describe how a GPU runs a step: as one CUDA graph, as several, or kernel by kernel, with the reason."""
+        """Describe how a GPU runs a step: as one CUDA graph, as several graphs, or (with a reason) kernel by kernel."""
         if self._packs:
             parts = self.spec.training.accumulation_steps
             one = self.processes.count == parts == 1
@@ -274,7 +274,7 @@ class TrainStep:
         return split + [Batch.empty(batch.streams, self._width)] * (parts - len(split)) if self._sharded else split
 
     def _part(self, part: Batch, tokens: int) -> torch.Tensor:
-        """Add the gradients of a part of the batch. Return its smoothed and plain loss as a tensor of shape [2]."""
+        """Accumulate the gradients of a part of the batch. Return a tensor [smoothed loss, plain loss]."""
         alignment = None if self._aligner is None else self._aligner(part).to(self.processes.device)
         part = part.to(self.processes.device)
         bfloat16 = self.spec.training.precision == "bfloat16"

@@ -51,7 +51,8 @@ def write_missing(
         spec: Spec of the model to train.
         report: Receives messages, warnings and the progress.
         device: Device on which the models translate.
-        known: Records of the run that is resumed. If its synthetic texts exist, their models are not needed.
+        known: Records of the synthetic parts in the run to resume. A record contains the digests of the part's models.
+            If the part's folder still exists, the models themselves are not needed.
 
     Returns:
         The spec, in which the written files replace the synthetic parts, and the records of these parts.
@@ -91,7 +92,7 @@ class _SyntheticText:
         """Languages of the text and its translations."""
 
     def find_or_write(self, device: str, known: Record | None) -> Record:
-        """Return the record of the part. If its folder does not exist, write the folder first."""
+        """Return the record of the synthetic part. If the part's folder does not exist, write the folder first."""
         record = self._record(known["models"]) if known else {}
         if known and Path(record["folder"]).is_dir():
             return record
@@ -180,7 +181,7 @@ class _SyntheticText:
         sources, lines = tee(islice(self._lines(), done, None))
 
         def accepted(text: str) -> str:
-            """Return the text, or an empty string if the model rejects it, so that one line cannot stop the work."""
+            """Return the text, or an empty string if the model cannot read it, so that translation continues."""
             text = clean(text)
             with suppress(ZooError):  # it has too many characters, or a special token
                 return text if len(translator.vocabulary.encode(text)) <= max_length else ""

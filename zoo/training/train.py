@@ -49,7 +49,7 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class TrainingResult(NamedTuple):
-    """Result of `run_training`: the run, and whether its training reached the end."""
+    """Result of `run_training`: the trained run, and how its training ended."""
 
     run: Run
     ended: bool
@@ -194,7 +194,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
 
 
 def _warn(spec: Spec, data: TrainingSet, device: str, report: Report) -> None:
-    """Warn about settings that make training short or slow, or that have no effect."""
+    """Warn if training is very short, or if a setting makes it slow or has no effect."""
     training, steps = spec.training, spec.training.steps
     if training.max_tokens is not None:
         steps = min(steps, -(-training.max_tokens // data.mean_size().target_tokens))
@@ -313,7 +313,7 @@ def _stop_requested(report: Report) -> Iterator[Callable[[], bool]]:
 
 
 def batches(spec: Spec | str | os.PathLike[str]) -> Iterator[Batch]:
-    """Yield the training batches of a spec endlessly, epoch after epoch, in the order of `zoo train`.
+    """Yield the training batches of a spec endlessly, epoch after epoch, in the same order as `zoo train`.
 
     If the corpus is not prepared yet, it is prepared first.
 
@@ -341,7 +341,7 @@ def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> R
     Args:
         model: The trained module.
         run: Folder of the run. It is created if it does not exist.
-        steps: Number of training steps of the module, which the model card will contain.
+        steps: Number of steps that the module was trained for. The model card shows this number.
 
     Raises:
         ZooError: The folder contains other files, or a run with a different spec, or a weight is not a finite number.

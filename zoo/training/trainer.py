@@ -45,7 +45,7 @@ class Trainer:
         """Prepare a trainer.
 
         Args:
-            train_step: The training step, with the spec, the program, the processes and the receiver of messages.
+            train_step: The training step. The trainer uses its spec, program, processes and report.
             data: The training set.
             run: The run that receives checkpoints and the log.
             dev: The dev set, which is scored at each checkpoint.
@@ -162,7 +162,7 @@ class Trainer:
         self.report.info(f"training has ended at step {self.progress.step:,}: {reason}")
 
     def _expected_steps(self) -> int:
-        """Return the step at which training is expected to end, extrapolated from the limit that is closest so far."""
+        """Return the step at which training is expected to end, given the limit that is closest to being reached."""
         fraction, _ = self.progress.finished_fraction(self.spec.training)
         return round(self.progress.step / fraction)
 
@@ -208,7 +208,7 @@ class Trainer:
                 self.report.info(self.dev.samples)
 
     def _count_skipped(self) -> None:
-        """Read the number of skipped steps from the device. Raise ZooError if MAX_SKIPPED in a row were skipped."""
+        """Read the number of skipped steps from the device. Raise ZooError after MAX_SKIPPED in a row."""
         new, in_a_row = int(self._skipped), int(self._in_a_row)
         if new:
             self.progress = replace(self.progress, skipped=self.progress.skipped + new)
@@ -248,7 +248,7 @@ class Trainer:
         return 3 * self._flops(batch=size.rows, source=source, target=target)
 
     def inputs(self) -> Iterator[tuple[Batch, Position]]:
-        """Yield this process's share of each subsequent batch, and the position after the batch, endlessly."""
+        """Yield this process's share of each batch and the data position after the batch. The iteration never ends."""
         start, rank, count = self.progress, self.processes.rank, self.processes.count
         with closing(self.data.batches_from(start.epoch, start.batch, start.pool_batch)) as batches:
             for examples, position in batches:

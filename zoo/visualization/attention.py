@@ -50,7 +50,7 @@ _LAW = "The Law will never be perfect, but its application should be just - this
 class AttentionKind:
     """One of the paper's three kinds of attention: encoder, decoder or encoder-decoder (section 3.2.3).
 
-    It has titles for the page, and a function that returns the weights, the row labels and the column labels.
+    It has titles for the HTML page, and a function that returns the weights, the row labels and the column labels.
     """
 
     title: str

@@ -27,7 +27,7 @@ def finite(values: MetricValues) -> MetricValues:
 
 @dataclass(frozen=True)
 class CurveMetric:
-    """A metric of training: its key in the log, its title, and the label and scale of its axis."""
+    """Training metric: its key in the log, its title, and the label and scale of its axis."""
 
     key: str
     title: str

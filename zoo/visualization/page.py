@@ -185,8 +185,9 @@ def text(kind: str, x: float, y: float, words: str, /, **attributes: str | float
 def image(title: str, style: str, width: float, height: float, *parts: str) -> str:
     """Return an SVG image that needs no other file, with a background rectangle of the `page` class.
 
-    `style` and `parts` may use the colours of pages, such as `var(--ink)`. The image then follows light and dark mode.
-    The variables are replaced with the colours, because many programs cannot read variables in an SVG.
+    `style` and `parts` may use the colour variables of pages, such as `var(--ink)`. Many programs cannot read variables
+    in an SVG, so each variable is replaced with its light colour. If `style` uses a variable, a media query with the
+    dark colours is added, and the image follows light and dark mode.
 
     Args:
         title: Description of the image for screen readers.

@@ -48,7 +48,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot.
+    """Plot of one or more series.
 
     `summary` describes the plot in words, for screen readers. If `hover` is true, pointing at the plot shows the
     values of all series.
@@ -94,7 +94,7 @@ class _Scale:
 
     @property
     def labelled_ticks(self) -> Iterator[tuple[float, str]]:
-        """Pairs of a tick's value and its label. If a tick is very large or small, all labels are powers of ten."""
+        """The ticks, each with its label. If a tick is very large or small, all labels are powers of ten."""
         powers = any(tick and not 1e-3 <= abs(tick) < 1e6 for tick in self.ticks)
         yield from ((tick, _power(tick) if powers else _plain(tick)) for tick in self.ticks)
 
@@ -215,7 +215,7 @@ class _Drawing:
 
 
 def _segments(points: Sequence[tuple[float, float]]) -> Iterator[list[tuple[float, float]]]:
-    """Yield the groups of successive points with finite y values."""
+    """Split the points at non-finite y values, and yield the segments."""
     for is_finite, group in groupby(points, key=lambda point: math.isfinite(point[1])):
         if is_finite:
             yield list(group)

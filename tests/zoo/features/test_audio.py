@@ -223,7 +223,9 @@ def test_damaged_recordings_are_left_out_of_training_only(corpus: Spec, tmp_path
     assert len(prepared.store("train")) == prepared.counts.kept == 38
     assert (prepared.counts.unusable, prepared.counts.empty) == (2, 0)
     (warning,) = [line for line in report.warnings if "left out" in line]
-    assert warning.startswith("2 of 40 pairs are left out of training, because their files cannot be used. The first: ")
+    assert warning.startswith(
+        "2 of 40 pairs are left out of training, because their files cannot be used. The first error: "
+    )
     assert f"{tmp_path}/train3.wav" in warning
     assert f"{tmp_path}/train3.wav" in "".join(prepared.dropped_examples)
     (tmp_path / "dev0.wav").write_bytes(b"")

@@ -93,7 +93,9 @@ def test_nothing_is_written_outside_the_folder(tmp_path, make):
         archive = make(tmp_path / "evil", {"fine": b"fine"} if "\0" in name else {name: b"evil"})
         refused("is not a valid path", extract, archive, [name])
         if "\0" not in name:
-            refused("is not a valid path of an archive member", extract_all, archive.path, tmp_path / "deep/folder/all")
+            refused(
+                "is not a valid path for an archive member", extract_all, archive.path, tmp_path / "deep/folder/all"
+            )
         assert not storage.archives().exists()
         assert not list(tmp_path.rglob("evil?*"))
 

@@ -124,8 +124,8 @@ def test_an_invalid_mirror_is_an_error(monkeypatch):
     monkeypatch.delenv("ZOO_OFFLINE", raising=False)
     for mirror in ("http://[::1", "http://a..b/c"):
         monkeypatch.setenv("ZOO_MIRROR", mirror)
-        assert "set ZOO_MIRROR" in refused("is not a valid address", fetch, "http://host/a.tgz").hint
-    refused("is not a valid address", fetch, "http://[::1/a.tgz")
+        assert "set ZOO_MIRROR" in refused("is not a valid URL", fetch, "http://host/a.tgz").hint
+    refused("is not a valid URL", fetch, "http://[::1/a.tgz")
     monkeypatch.setenv("ZOO_MIRROR", "~nosuchuser/mirror")
     refused(r"there is no file `~nosuchuser/mirror/a\.tgz`", fetch, "http://host/a.tgz")
 

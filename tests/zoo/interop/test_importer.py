@@ -61,7 +61,7 @@ def test_user_errors_have_hints(zoo: Zoo, model: Path) -> None:
     for arguments, message in (
         (["nothing"], "error: `nothing` does not exist\n\nhint: "),
         (["opus-mt-de-fr"], "error: `opus-mt-de-fr` does not exist\n\nhint: `zoo pull opus-mt-de-fr` downloads"),
-        (["other/text"], "error: `other/text` is not in a known model format\n\nhint: the formats are "),
+        (["other/text"], "error: `other/text` is not in a known model format\n\nhint: supported formats: "),
         (["vocab.spm"], "error: `vocab.spm` is only part of a model\n\nhint: give the model's folder, `.`"),
         (["model.npz", "--format", "maria"], "error: `maria` is not an import format\n\nhint: did you mean `marian`? "),
         (["model.npz", "--name", "../x"], "error: `../x` is not a valid name for a model\n\nhint: "),
@@ -73,7 +73,7 @@ def test_user_errors_have_hints(zoo: Zoo, model: Path) -> None:
         (["model.npz", "--format", "hf-marian"], "error: `model.npz` is a file, but a model in hf-marian format"),
         (["nothing", "--format", "ctranslate2"], "error: `nothing` does not exist\n\nhint: "),
         (["https://example.org/x.npz"], "error: `https://example.org/x.npz` is a URL"),
-        (["hf:alone"], "error: `hf:alone` is not a valid name of a model on the Hub\n\nhint: "),
+        (["hf:alone"], "error: `hf:alone` is not a valid Hugging Face model name\n\nhint: "),
     ):
         refusal = zoo("import", *arguments).refusal
         assert message in refusal
@@ -166,5 +166,5 @@ def test_needed_files_are_downloaded_from_the_hub(monkeypatch: pytest.MonkeyPatc
 
 def test_invalid_names_and_offline_mode_are_rejected_before_a_request() -> None:
     for source in ("hf:", "hf:alone", "hf:a/b/c", "hf:../x", "hf:a/b@", "hf:a /b"):
-        refused("is not a valid name of a model on the Hub", importer.download_from_hub, source, Report())
+        refused("is not a valid Hugging Face model name", importer.download_from_hub, source, Report())
     refused("ZOO_OFFLINE", importer.download_from_hub, "hf:us/small", Report())

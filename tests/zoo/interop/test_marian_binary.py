@@ -131,7 +131,7 @@ def test_damaged_files_are_rejected(tmp_path: Path) -> None:
         with pytest.raises(DAMAGED):
             open_bytes(file, content[:length])
     for wrong, message in (
-        (packed(INTGEMM8, (2, 3), version=2), "has the binary version 2"),
+        (packed(INTGEMM8, (2, 3), version=2), "uses version 2 of the binary format"),
         (packed(INTGEMM8, (2, 3), copies=2), "a tensor twice"),
         (packed(INTGEMM8, (6,)), "does not match"),
         (packed(FLOAT32, (-2, -3)), "does not match"),

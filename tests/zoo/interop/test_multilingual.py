@@ -183,14 +183,14 @@ def test_texts_become_the_same_tokens(family: str, folders: dict[str, Path], tmp
 def test_languages_must_be_those_of_the_model(folders: dict[str, Path]) -> None:
     translator = tiny.translator_of(read(folders["nllb"]), "eager")
     for options, message in (
-        ({"source": "eng_Latn", "target": "deu_Cyrl"}, "no language `deu_Cyrl`"),
-        ({"source": "eng_Latn", "target": "de_DE"}, "no language `de_DE`"),
+        ({"source": "eng_Latn", "target": "deu_Cyrl"}, "does not support the language `deu_Cyrl`"),
+        ({"source": "eng_Latn", "target": "de_DE"}, "does not support the language `de_DE`"),
         ({"source": "eng_Latn"}, "translates into 5 languages, and the target language is not"),
         ({"target": "deu_Latn"}, "the language of the text is not"),
     ):
         error = refused(message, translator.translate, "the old dog", **options)
         assert "deu_Latn" in str(error.hint)
-    refused("the model has no language `en`", read, folders["nllb"], ("en", "deu_Latn"))
+    refused("the model does not support the language `en`", read, folders["nllb"], ("en", "deu_Latn"))
     assert read(folders["nllb"], ("fra_Latn", "deu_Latn")).spec.default_direction == ("fra_Latn", "deu_Latn")
     assert read(folders["nllb"]).spec.default_direction == ("ace_Arab", "deu_Latn")
 
@@ -245,7 +245,7 @@ def test_damaged_files_are_rejected(write: Write) -> None:
         refused(r"vocab\.json` is damaged", read, folder)
     (folder / "vocab.json").write_text(json.dumps(ids))
     (folder / "sentencepiece.bpe.model").write_bytes(train_sentencepiece("unigram"))
-    refused("is a `unigram` model, but M2M100Tokenizer has a `bpe` model", read, folder)
+    refused("is a `unigram` model, but M2M100Tokenizer requires a `bpe` model", read, folder)
     folder = write("mbart")
     tensors = load_file(folder / "model.safetensors")
     zeros = {"model.encoder.embed_tokens.weight": torch.zeros_like(tensors["model.shared.weight"])}

@@ -164,7 +164,7 @@ def test_target_languages_are_chosen_as_in_transformers(lists: bool, saved: bool
     sampled = model.vocabulary.source.sample([*tag, *model.vocabulary.encode(texts[0])], 0.1)
     assert tuple(sampled[: len(tag)]) == tag
     refused("the target language is not given", translator.translate, "the dog")
-    refused("the model has no language `it`", T5().read, folder, ImportRequest("mine", ("en", "it")))
+    refused("the model does not support the language `it`", T5().read, folder, ImportRequest("mine", ("en", "it")))
     tiny.export(model, T5(), tmp_path)
     again = open_tokenizer(tmp_path)
     assert [again.tokenize(line) for line in prefixed] == [tokenizer.tokenize(line) for line in prefixed]
@@ -218,7 +218,7 @@ def test_damaged_tokenizers_are_rejected(write: Write) -> None:
         ({"extra_ids": -1}, "is damaged: `extra_ids`"),
         ({"added_tokens_decoder": {"5": {"content": "<x>"}}}, "the IDs of its added token"),
         ({"added_tokens_decoder": {"9999999": {"content": "<x>"}}}, "has 10,000,000 tokens, but `vocab_size` is 80"),
-        ({"added_tokens_decoder": {"75": {"content": "<x>", "single_word": True}}}, "it is only found as a whole word"),
+        ({"added_tokens_decoder": {"75": {"content": "<x>", "single_word": True}}}, "it only matches whole words"),
     ):
         (folder / "tokenizer_config.json").write_text(json.dumps({"extra_ids": 3} | config))
         refused(message, read, folder)

@@ -88,9 +88,9 @@ def test_languages_are_completed_where_only_one_is_possible(languages, given, ex
     ({}, (None, None), "translates into 3 languages, and the target language is not given", "`--to CODE`"),
     ({"codes": ["en", "de"]}, (None, None), "translates into 2 languages", "en, de"),
     (NLLB, (None, "deu_Latn"), "the language of the text is not given", "`--from CODE`"),
-    ({}, ("en", "it"), "has no language `it`", "the languages are en, de, fr"),
-    ({"codes": ["zh_CN", "zh_TW", "en"]}, ("en", "zh"), "has no language `zh`", "did you mean"),
-    (NLLB, ("eng_Latn", "deu_Cyrl"), "has no language `deu_Cyrl`", "did you mean `deu_Latn`?"),
+    ({}, ("en", "it"), "does not support the language `it`", "the languages are en, de, fr"),
+    ({"codes": ["zh_CN", "zh_TW", "en"]}, ("en", "zh"), "does not support the language `zh`", "did you mean"),
+    (NLLB, ("eng_Latn", "deu_Cyrl"), "does not support the language `deu_Cyrl`", "did you mean `deu_Latn`?"),
 ])  # fmt: skip
 def test_missing_and_unknown_languages_are_errors(languages, given, problem, hint, report):
     error = refused(None, choose_direction, imported(**languages), *given, report)

@@ -27,7 +27,7 @@ _DEFAULT_INT16_SCALE = 1000.0
 
 @dataclass(frozen=True)
 class Binary:
-    """Content of a `model.bin`."""
+    """Contents of a CTranslate2 model file (`model.bin`)."""
 
     version: int
     name: str
@@ -41,13 +41,13 @@ class Binary:
 
 
 def read(file: Path) -> Binary:
-    """Read a `model.bin`. Raise ZooError if it has an unknown version, or another exception if it is damaged."""
+    """Read a `model.bin`. Raise ZooError if its version is unknown, or a different exception if the file is damaged."""
     with open_file(file) as stream:
         return _Reader(stream, file).binary()
 
 
 def _dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return variables without their scales. Quantised matrices are dequantised as CTranslate2 does.
+    """Dequantise the quantised matrices as in CTranslate2, and remove their scales.
 
     Raises:
         ValueError: The scale of a matrix is missing or invalid.
@@ -77,9 +77,9 @@ class _Reader:
     def binary(self) -> Binary:
         version = self.integer("I")
         if version not in VERSIONS:
-            supported = f"zoo reads versions {VERSIONS[0]} to {VERSIONS[-1]}"
+            supported = f"zoo supports versions {VERSIONS[0]} to {VERSIONS[-1]}"
             hint = "convert the model again with a converter from CTranslate2 1.0 or newer"
-            raise ZooError(f"`{self.file}` has the binary version {version}, but {supported}", hint=hint)
+            raise ZooError(f"`{self.file}` uses version {version} of the binary format, but {supported}", hint=hint)
         name, revision = self.text(), self.integer("I")
         stored = dict(self.variable(version) for _ in range(self.integer("I")))
         variables = _dequantized(stored)

@@ -257,7 +257,7 @@ def _part(model: Any, name: str) -> Any:
 
 
 def _token_names(side: Any) -> list[str]:
-    """Return the names of tokens for CTranslate2's vocabulary. For a list of words, remove the leading `▁`."""
+    """Return the token names for CTranslate2's vocabulary. If tokens are words, remove the leading `▁`."""
     names = [str(side.model.id_to_piece(id)) for id in range(side.size)]
     return [name.removeprefix(SPACE) for name in names] if side.is_word_level else names
 

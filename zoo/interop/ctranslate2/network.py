@@ -47,7 +47,7 @@ _MUST_BE_OFF = {
 
 
 def layout(a: Architecture) -> Layout:
-    """Return the names of the linear maps and the norms of the encoder and the decoder.
+    """Return CTranslate2's names for the linear maps and norms in the encoder and decoder.
 
     Projections that CTranslate2 concatenates have separate names here. `read_layers` splits the concatenated
     projections, and `written_layers` concatenates them.
@@ -117,7 +117,7 @@ def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
 
 
 class Network(ForeignTensors):
-    """Variables of a `model.bin` with a Transformer. Variables that are still unused at the end are an error."""
+    """Variables of a Transformer in a `model.bin`. It is an error if a variable remains unused."""
 
     def __init__(self, binary: Binary, file: Any) -> None:
         """Wrap the variables of a file."""
@@ -175,7 +175,7 @@ class Network(ForeignTensors):
         """Remove the embeddings, the output projection and its bias, and return them."""
         inputs = sorted(name for name in self.left if name.startswith("encoder/embeddings") and name.endswith("weight"))
         if len(inputs) > 1:
-            raise ZooError("the encoder reads several tokens per position (source factors), but zoo reads only one")
+            raise ZooError("the encoder reads several tokens per position (source factors), but zoo supports only one")
         source = self.take(inputs[0] if inputs else "encoder/embeddings_0/weight")
         target, output = self.take("decoder/embeddings/weight"), self.take("decoder/projection/weight")
         bias = self.take("decoder/projection/bias") if "decoder/projection/bias" in self.left else None
@@ -243,7 +243,7 @@ class Network(ForeignTensors):
         return first
 
     def _sublayer(self, side: str, kind: str) -> dict[str, Any]:
-        """Return the fields of a sub-layer in a spec."""
+        """Return the fields that describe a sub-layer in the spec."""
         if kind != "feed_forward":
             kv_heads = int(self._of_layers(kind, "num_heads_kv", self._heads, [side]))
             return {"kind": kind, "kv_heads": None if kv_heads == self._heads else kv_heads}
@@ -291,7 +291,7 @@ class Network(ForeignTensors):
         return fields, {f"{side}.relative_positions": copied(table) for side, table in tables.items()}
 
     def _scale(self, side: str, d_model: int) -> float:
-        """Return the factor for embeddings. The file contains this factor, or a flag for the factor sqrt(d_model)."""
+        """Return the embedding scale. The file contains the scale, or a flag that selects sqrt(d_model)."""
         names = (f"{side}/scale_embeddings", f"{side}/embeddings/multiply_by_sqrt_depth")
         name = next((name for name in names if name in self.left), names[0])
         is_flag = name not in self.left or self.left[name].dtype is torch.int8

@@ -81,7 +81,7 @@ def read_bart_settings(config: Settings, table: tuple[Setting, ...]) -> dict[str
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """transformers' IDs of the special tokens. zoo numbers them differently."""
+    """Special token IDs in transformers. The same tokens have different IDs in zoo."""
 
     end: int
     start: int
@@ -90,15 +90,14 @@ class SpecialTokens:
 
 
 def special_tokens(config: Settings, search: Settings, end: int, pad: int, start: int | None = None) -> SpecialTokens:
-    """Return transformers' IDs of the special tokens.
+    """Return the special token IDs that a model has in transformers.
 
     Args:
         config: The content of `config.json`.
-        search: The search settings. If they contain a start token, it replaces the start token of `config`.
-        end: The ID of EOS if `config` does not contain it.
-        pad: The ID of the padding token if `config` does not contain it.
-        start: The ID of the start token if neither `config` nor `search` contains it. By default, the ID of the
-            padding token.
+        search: The search settings. A start token in these settings takes precedence over the start token in `config`.
+        end: The default ID of EOS.
+        pad: The default ID of the padding token.
+        start: The default ID of the start token. If None, the default is the ID of the padding token.
     """
     end, pad = config.integer("eos_token_id", end), config.integer("pad_token_id", pad)
     for file in (search, config):
@@ -109,7 +108,7 @@ def special_tokens(config: Settings, search: Settings, end: int, pad: int, start
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """Search settings, converted for a spec."""
+    """Search settings from transformers, converted to zoo's format."""
 
     decoding: dict[str, Any]
     """Fields of `decoding` in a spec."""
@@ -122,12 +121,12 @@ class GenerationSettings:
 def generation_settings(
     settings: Settings, end: int, numbering: Numbering, *, forces_end: bool, is_multilingual: bool = False
 ) -> GenerationSettings:
-    """Convert the search settings.
+    """Convert the search settings of a transformers model.
 
     Args:
         settings: The content of `generation_config.json`, or of a `config.json` that contains these settings.
         end: transformers' ID of EOS.
-        numbering: The tokens of the target.
+        numbering: The target tokens, in the order of zoo's token IDs.
         forces_end: Whether translations of maximum length end with EOS if `forced_eos_token_id` is missing. True for
             the settings in a `config.json`.
         is_multilingual: Whether each request specifies the language token that a translation begins with. The default
@@ -166,14 +165,14 @@ def generation_settings(
 
 
 def _max_length(settings: Settings, *, forces_end: bool) -> int:
-    """Return the maximum length of a translation, in tokens without BOS and EOS, which transformers also counts."""
+    """Return the maximum number of tokens in a translation, excluding BOS and EOS. transformers includes both."""
     if settings.any("max_new_tokens") is not None:
         return max(0, settings.integer("max_new_tokens", minimum=1) - forces_end)
     return max(0, settings.integer("max_length", _DEFAULT_MAX_LENGTH, minimum=1) - 1 - forces_end)
 
 
 def _suppressed(settings: Settings) -> list[int]:
-    """Return transformers' IDs of suppressed tokens. Raise ZooError for sequences of several tokens."""
+    """Return transformers' IDs of suppressed tokens. Raise ZooError if a sequence of several tokens is suppressed."""
     words = settings.any("bad_words_ids") or []
     if not isinstance(words, list) or any(not isinstance(word, list) or len(word) != 1 for word in words):
         raise settings.error("bad_words_ids", "suppresses words of several tokens, but zoo supports only single tokens")
@@ -181,7 +180,7 @@ def _suppressed(settings: Settings) -> list[int]:
 
 
 def tokenizer_settings(folder: Path, *replaced: str) -> dict[str, Any]:
-    """Return the settings of a tokenizer. Special tokens are strings such as `<s>`.
+    """Return a model's tokenizer settings, with special tokens as strings such as `<s>`.
 
     Older folders have some settings in `special_tokens_map.json`.
 
@@ -197,7 +196,7 @@ def tokenizer_settings(folder: Path, *replaced: str) -> dict[str, Any]:
 
 
 def content_of(entry: Any) -> str:
-    """Return the text of an added token, whose entry is either this text or a mapping with its text and options."""
+    """Return the text of an added token. Its entry is either a string or a mapping that contains the text."""
     return str(entry["content"] if isinstance(entry, Mapping) else entry)
 
 
@@ -212,7 +211,7 @@ def added_entries(folder: Path, settings: Mapping[str, Any]) -> dict[int, Mappin
 
 
 def decoder_entry(name: str, *, special: bool = True, lstrip: bool = False) -> dict[str, Any]:
-    """Return the entry of a token in `added_tokens_decoder`, a setting in `tokenizer_config.json`."""
+    """Return a token's entry for the `added_tokens_decoder` setting in `tokenizer_config.json`."""
     flags = dict.fromkeys(("single_word", "rstrip", "normalized"), False)
     return {"content": name, "special": special, "lstrip": lstrip, **flags}
 
@@ -223,9 +222,9 @@ def read_saved_model(file: Path, kind: str, unknown: str, control: Collection[st
     Args:
         file: The `tokenizer.json`.
         kind: The algorithm, `bpe` or `unigram`.
-        unknown: The name of the unknown token. If there is no such token, use `unk_id`, which transformers 5 always
-            sets to 2.
-        control: Names of tokens that are not part of a text.
+        unknown: The name of the unknown token. If the model has no token with this name, `unk_id` in the file selects
+            the unknown token.
+        control: Names of control tokens, which text never contains.
 
     Raises:
         ZooError: SentencePiece cannot split text in the same way.

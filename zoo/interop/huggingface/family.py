@@ -60,13 +60,13 @@ class WrittenIds:
         """Create the token IDs of an exported model from the order of its tokens.
 
         Args:
-            order: zoo's IDs in the order of transformers' IDs. None for a token that zoo does not have. Its row
-                contains zeros.
+            order: zoo's IDs in the order of transformers' IDs. An entry is None if zoo does not have the token. The
+                token's row then contains zeros.
             size: The number of tokens in zoo.
             pad: transformers' ID of the padding token.
             end: transformers' ID of EOS.
             start: transformers' ID of the token that decoding starts with. By default, the ID of BOS.
-            other: transformers' ID of the tokens that are not in `order`.
+            other: transformers' ID for all tokens that are not in `order`.
         """
         self.order = list(order)
         self.foreign = torch.full((size,), other)
@@ -80,7 +80,7 @@ class WrittenIds:
         self.end = end
 
     def select(self, values: Tensor) -> Tensor:
-        """Return a matrix or a bias of zoo with its rows in the order of transformers' IDs."""
+        """Return a matrix or bias with its rows reordered from zoo's to transformers' token IDs."""
         order = self.order[: len(values)]
         selected = values.float()[[0 if id is None else id for id in order]].clone()
         selected[[id is None for id in order]] = 0
@@ -93,7 +93,7 @@ class WrittenIds:
 
 
 class Family(ImportFormat, ExportFormat):
-    """Base class of the families, which are both import and export formats.
+    """Base class for model families in transformers. Each family is an import format and an export format.
 
     A family reads and writes its settings and tensors with the same tables (`zoo.interop.tables`).
     """
@@ -112,7 +112,7 @@ class Family(ImportFormat, ExportFormat):
         return model_type(path) in self.model_types
 
     def settings(self, path: Path) -> tuple[Settings, Settings]:
-        """Return the settings of the network and the settings of the search.
+        """Return the network settings and the search settings.
 
         In older folders, `config.json` contains all settings. The two results are then the same object.
 
@@ -142,11 +142,11 @@ class Family(ImportFormat, ExportFormat):
 
         Args:
             path: The folder of the model.
-            request: The options of the user.
-            settings: The settings of the network, the search settings, and any other required settings.
+            request: The user's options.
+            settings: The network settings, the search settings, and any other required settings.
             weights: The tensors of the layers.
             architecture: The fields of `architecture`, except the fields that `tables` determines.
-            tables: The embeddings and the output projection. The output has a bias.
+            tables: The embeddings and the output projection. After conversion, the output projection must have a bias.
             vocabulary: The converted vocabulary.
             search: The converted search settings.
             origin: Additional entries of the model's origin.
@@ -195,7 +195,7 @@ class Family(ImportFormat, ExportFormat):
 
     @abstractmethod
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
-        """Write the files of the tokenizer."""
+        """Write the tokenizer files."""
 
     def of_weights(self, a: Architecture) -> Collection[str]:
         """Return the names of `architecture` fields that the weights determine instead of the settings."""
@@ -215,7 +215,7 @@ class Family(ImportFormat, ExportFormat):
         yield from self.written_tables(spec, tensors, ids)
 
     def notes(self, spec: Spec) -> Iterator[str]:
-        """Yield notes for the user about an exported model: how its search differs from the search in the spec."""
+        """Yield notes for the user about how the search of an exported model differs from the search in the spec."""
         decoding = spec.decoding
         if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:
             yield "the spec's length penalty is ((5 + length) / 6)^alpha, but transformers' is length^alpha"

@@ -67,7 +67,7 @@ _MARIAN_POSITIONS = (
 
 
 class HuggingFaceMarian(Family):
-    """The `hf-marian` format: Marian models of transformers."""
+    """The `hf-marian` format: Marian models in transformers."""
 
     name = "hf-marian"
     description = "a folder of transformers' MarianMTModel: config.json, weights, vocab.json, source.spm, target.spm"
@@ -126,7 +126,7 @@ class HuggingFaceMarian(Family):
 
         Args:
             config: The content of `config.json`.
-            positions: The toolkit whose positions and epsilon the model was trained with.
+            positions: The toolkit that trained the model. It determines the positions and the layer norm epsilon.
 
         Raises:
             ZooError: A setting is not supported.
@@ -175,7 +175,7 @@ class HuggingFaceMarian(Family):
         return min(super().max_length(spec) + 1, _position_rows(spec))
 
     def ids(self, bundle: Bundle) -> WrittenIds:
-        """Return the token IDs, which equal zoo's. Raise ZooError if MarianTokenizer cannot read language tokens."""
+        """Return zoo's token IDs unchanged. Raise ZooError if MarianTokenizer cannot read language tokens."""
         languages, size = bundle.spec.languages, max(bundle.spec.vocabulary.sizes)
         if languages and (languages.target_token or not is_language_token(languages.token_of(languages.codes[0]))):
             reason = "MarianTokenizer recognises only language tokens such as `>>de<<`, and only before sources"
@@ -226,7 +226,7 @@ class HuggingFaceMarian(Family):
 def _position_rows(spec: Spec) -> int:
     """Return the number of rows in the position table.
 
-    For sinusoids, this is the maximum source length plus 1 for EOS, but at most `_MAX_POSITIONS`.
+    For sinusoidal positions, this is the maximum source length plus 1 for EOS, but at most `_MAX_POSITIONS`.
     """
     if (rows := spec.architecture.max_positions) is not None:
         return rows
@@ -253,7 +253,7 @@ def _with_languages(request: ImportRequest, path: Path) -> ImportRequest:
 def _read_vocabulary(
     folder: Path, rows: tuple[int, int], special: SpecialTokens, *, shared: bool
 ) -> ImportedVocabulary:
-    """Read the vocabularies of the source and the target.
+    """Read the source and target vocabularies.
 
     Args:
         folder: The folder of the model.

@@ -49,7 +49,7 @@ _FORCED = "the model's files set a default target language, which zoo ignores: c
 
 
 class Multilingual(Family):
-    """The `hf-multilingual` format: M2M-100, NLLB-200 and mBART-50 models of transformers."""
+    """The `hf-multilingual` format: M2M-100, NLLB-200 and mBART-50 models in transformers."""
 
     name = "hf-multilingual"
     description = (
@@ -142,7 +142,7 @@ class Multilingual(Family):
         yield from written_bart_tables(a, tensors, ids.select, common=True, biased=a.norm.embeddings)
 
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
-        """Write the files of the tokenizer."""
+        """Write the tokenizer files."""
         write_vocabulary(bundle, fitting_class(bundle.spec), folder, ids)
 
 

@@ -51,7 +51,7 @@ LISTS = {"m2m100": M2M100, "wmt21": WMT21}
 
 @dataclass(frozen=True)
 class TokenizerClass:
-    """Class of multilingual tokenizers in transformers."""
+    """Class of a multilingual tokenizer in transformers."""
 
     name: str
     kind: str
@@ -103,7 +103,7 @@ def read_multilingual_vocabulary(
         start: transformers' ID of the token that decoding starts with.
 
     Returns:
-        The converted vocabulary, and the source and target language that the settings of the tokenizer name, if any.
+        The converted vocabulary, and the source and target languages if the tokenizer settings specify them.
 
     Raises:
         ZooError: A file is missing or damaged, or the tokenizer has a property that zoo does not support.
@@ -114,7 +114,7 @@ def read_multilingual_vocabulary(
     added = {content_of(entry): id for id, entry in added_entries(folder, settings.values).items()}
     model, text_tokens = _read_text_tokens(folder, class_, set(added))
     if model.kind != class_.kind:
-        raise ZooError(f"`{model.file}` is a `{model.kind}` model, but {class_.name} has a `{class_.kind}` model")
+        raise ZooError(f"`{model.file}` is a `{model.kind}` model, but {class_.name} requires a `{class_.kind}` model")
     model.require_spaces()
     tokens = _language_tokens(folder, class_, settings, added)
     direction = settings.any("src_lang"), settings.any("tgt_lang")
@@ -224,7 +224,7 @@ def fitting_class(spec: Spec) -> TokenizerClass:
 
 
 def written_ids(bundle: Bundle) -> WrittenIds:
-    """Return the token IDs of an exported model: special tokens, text tokens, language tokens, then all others.
+    """Return the token IDs of an exported model: special tokens first, then text, language and all other tokens.
 
     Raises:
         ZooError: The model cannot generate BOS, and the embedding of BOS differs from the embedding of EOS.
@@ -264,7 +264,7 @@ def _unsupported(reason: str) -> ZooError:
 
 
 def write_vocabulary(bundle: Bundle, class_: TokenizerClass, folder: Path, ids: WrittenIds) -> None:
-    """Write the SentencePiece model, the settings of the tokenizer, and, only for M2M-100, the token IDs."""
+    """Write the SentencePiece model and the tokenizer settings. For M2M-100, also write the token IDs."""
     tokenizer, languages = bundle.vocabulary.source, bundle.spec.languages
     assert languages is not None
     model = SentencePieceModel(folder / SENTENCEPIECE, tokenizer.content)

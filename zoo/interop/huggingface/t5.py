@@ -44,7 +44,7 @@ _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weigh
 
 
 class T5(Family):
-    """The `hf-t5` format: T5 and mT5 models of transformers, including MADLAD-400."""
+    """The `hf-t5` format: T5 and mT5 models in transformers, including MADLAD-400."""
 
     name = "hf-t5"
     description = "a folder of transformers' T5 or mT5: config.json, weights, spiece.model or tokenizer.json"
@@ -150,7 +150,7 @@ class T5(Family):
             yield self.tables["output"], ids.select(tensors["output_projection"])
 
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
-        """Write the files of the tokenizer."""
+        """Write the tokenizer files."""
         settings = {"tokenizer_class": self.tokenizer, "extra_ids": 0, "additional_special_tokens": []}
         write_vocabulary(bundle, folder / SENTENCEPIECE, ids, settings)
 

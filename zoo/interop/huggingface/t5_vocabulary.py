@@ -54,7 +54,7 @@ _LANGUAGE = re.compile(r"<2([a-z]{2,4}(_[A-Z][a-z]{3})?(_[A-Z]{2})?)>")
 
 @dataclass
 class TokenizerTokens:
-    """Tokens of a T5Tokenizer, collected while its files are read."""
+    """Tokens of a T5Tokenizer, collected while the tokenizer files are read."""
 
     model: SentencePieceModel
     names: list[str]
@@ -97,7 +97,7 @@ class TokenizerTokens:
             self.special.add(name)
 
     def set_types(self) -> None:
-        """Give each token of the unigram model the type that it has in transformers."""
+        """Set the type of each token in the unigram model to its type in transformers."""
         for id, entry in enumerate(self.model.entries):
             if entry.type not in (TokenType.UNKNOWN, TokenType.BYTE):
                 type_ = TokenType.CONTROL if entry.name in self.special else TokenType.NORMAL
@@ -154,11 +154,11 @@ def _convert_tokens(
     """Convert the tokens of a T5Tokenizer, including added tokens, to a vocabulary that source and target share.
 
     Args:
-        tokens: The tokens.
+        tokens: The tokens to convert.
         rows: The number of rows in the embedding. It may be larger than the number of tokens.
         special: The IDs of the special tokens according to `config.json`.
         folder: The folder of the model, for error messages.
-        languages: Language tokens. Texts that contain a language token are rejected.
+        languages: The language tokens. Text that contains a language token is rejected.
 
     Raises:
         ZooError: The embedding has too few rows.
@@ -204,16 +204,19 @@ def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
 def _require_plain(entry: Mapping[str, Any], folder: Path) -> None:
     """Raise ZooError unless the tokenizer finds an added token wherever its characters occur in raw text.
 
-    A token that is searched for in normalised text must be ASCII, because normalisation does not change ASCII. `lstrip`
+    A token that the tokenizer matches in normalised text must be ASCII, which normalisation does not change. `lstrip`
     and `rstrip` have no effect, because T5Tokenizer always removes the spaces around added tokens.
     """
     if entry.get("single_word") or (entry.get("normalized") and not entry["content"].isascii()):
-        problem = f"cannot import the added token `{entry['content']}` of `{folder}`: it is only found as a whole "
-        raise ZooError(f"{problem}word, or in normalised text"[:300], hint="remove this token from the tokenizer")
+        problem = f"cannot import the added token `{entry['content']}` of `{folder}`"
+        raise ZooError(
+            f"{problem}: it only matches whole words or normalised text"[:300],
+            hint="remove this token from the tokenizer",
+        )
 
 
 def _special_names(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of all special tokens in the settings of a tokenizer, including defaults and extra tokens."""
+    """Yield the names of all special tokens in the tokenizer settings, including defaults and extra tokens."""
     yield from filter(None, map(config.get, (*_DEFAULT_NAMES, *_OTHER_NAMES)))
     for listed in (config.get(_ADDITIONAL) or [], config.get(_EXTRA) or []):
         for entry in listed.values() if isinstance(listed, Mapping) else listed:
@@ -233,10 +236,10 @@ def _added_ids(
 
 
 def written_ids(bundle: Bundle, format: str) -> WrittenIds:
-    """Return the token IDs of an exported model. PAD and BOS get IDs of other tokens if they cannot be generated.
+    """Return the token IDs of an exported model. PAD and BOS share another token's ID if they cannot be generated.
 
     Args:
-        bundle: The published model. Both sides have the same tokens.
+        bundle: The published model. Source and target share one vocabulary.
         format: The name of the format.
 
     Raises:
@@ -259,10 +262,10 @@ def written_ids(bundle: Bundle, format: str) -> WrittenIds:
 
 
 def write_vocabulary(bundle: Bundle, file: Path, ids: WrittenIds, settings: Mapping[str, Any]) -> None:
-    """Write the SentencePiece model and the settings of the tokenizer, which list the added tokens.
+    """Write the SentencePiece model and the tokenizer settings. The settings list the added tokens.
 
     Args:
-        bundle: The published model. Both sides have the same tokens.
+        bundle: The published model. Source and target share one vocabulary.
         file: The SentencePiece model to write.
         ids: The token IDs in zoo and transformers.
         settings: Further settings of the tokenizer.

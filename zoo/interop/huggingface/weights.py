@@ -55,7 +55,7 @@ def open_weights(folder: Path) -> ForeignTensors:
 
 
 def _read_shards(index: Path) -> dict[str, Tensor]:
-    """Read the files that an index lists. Each tensor must be in the file that the index names for it."""
+    """Read the weight files that an index lists. Each tensor must be in the file that the index specifies for it."""
     listed = read_json(index, MAX_VOCABULARY_BYTES)["weight_map"]
     tensors: dict[str, Tensor] = {}
     for name in sorted(set(listed.values())):
@@ -145,8 +145,8 @@ def written_bart_tables(
 def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Remove the position embeddings from `source`, and convert them.
 
-    Sinusoids as Marian or transformers compute them are ignored. They show only which program wrote the file, not how
-    the model was trained.
+    Sinusoids that equal those of Marian or transformers are ignored, because they show only which program wrote the
+    file, not how the model was trained.
 
     Returns:
         The fields of `architecture` that describe the position embeddings, and the tensors of learned positions. The
@@ -169,7 +169,7 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
 
 
 def _is_of_marian_or_transformers(table: Tensor) -> bool:
-    """Return whether a table contains Marian's sinusoids, or the paper's sinusoids in transformers' order."""
+    """Return whether a position table contains the sinusoids of Marian or transformers."""
     interleaved = table[:, _interleaving(table.shape[1])]
     of_marian, of_paper = ({"kind": kind, "first": 0} for kind in ("sinusoidal_halves", "sinusoidal"))
     return of_marian in matching_sinusoids(table) or of_paper in matching_sinusoids(interleaved)
@@ -178,11 +178,11 @@ def _is_of_marian_or_transformers(table: Tensor) -> bool:
 def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
     """Return a tensor with its features reordered, so that sinusoids can alternate sines and cosines as in the paper.
 
-    In transformers, all sines precede all cosines. Tensors without such features stay unchanged.
+    In transformers, all sines precede all cosines. Tensors without a d_model dimension stay unchanged.
 
     Args:
         name: The name of the tensor in zoo. It determines the dimension that is reordered.
-        tensor: The tensor.
+        tensor: The tensor in transformers' feature order.
         d_model: The number of features.
     """
     order, last = _interleaving(d_model), name.rpartition(".")[2]
@@ -192,5 +192,5 @@ def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
 
 
 def _interleaving(d_model: int) -> Tensor:
-    """Return the order in which features of the first half and of the second half alternate."""
+    """Return feature indices that alternate between the first half and the second half of the features."""
     return torch.arange(d_model).view(2, d_model // 2).T.flatten()

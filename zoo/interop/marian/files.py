@@ -38,12 +38,12 @@ except embeddings.
 _TYPES: dict[int, np.dtype[Any]] = {0x0101: np.dtype("i1"), 0x0404: np.dtype("<f4"), _INTGEMM8: np.dtype("i1")}
 _MIN_MULTIPLIER = 1e-30  # its reciprocal is finite in float32
 _ACTIVATION_MULTIPLIERS = ("_QuantMultA", "_QuantMultB")
-"""Suffixes in the names of tensors that are only used for products of 8-bit integers."""
+"""Name suffixes of tensors that only 8-bit matrix multiplication needs."""
 _HEADER = struct.Struct("<4Q")
 
 
 def read_arrays(file: Path) -> dict[str, np.ndarray]:
-    """Return the arrays in an .npz or .bin file, except tensors that are only used for products of 8-bit integers.
+    """Return the arrays in an .npz or .bin file, except tensors that only 8-bit matrix multiplication needs.
 
     Raises:
         ZooError: The file is missing, or its version or the type of a tensor is not supported.
@@ -72,7 +72,9 @@ def _read_binary(file: Path) -> dict[str, np.ndarray]:
     version, count = struct.unpack_from("<2Q", content)
     if version != _VERSION:
         hint = "give a `.bin` file from Marian, Bergamot or Firefox Translations"
-        raise ZooError(f"`{file}` has the binary version {version}, but zoo reads version {_VERSION}", hint=hint)
+        raise ZooError(
+            f"`{file}` uses version {version} of the binary format, but zoo supports only version {_VERSION}", hint=hint
+        )
     headers = [_HEADER.unpack_from(content, 16 + _HEADER.size * number) for number in range(count)]
     position, names, shapes = 16 + _HEADER.size * count, [], []
     for length, *_ in headers:
@@ -116,7 +118,7 @@ def is_binary_model(file: Path) -> bool:
 
 
 def begins_with(file: Path, number: int) -> bool:
-    """Return whether a file exists and begins with this 8-byte integer, in little-endian order."""
+    """Return whether a file exists and begins with `number` as an 8-byte little-endian integer."""
     if not is_present(file):
         return False
     with open_file(file) as stream:
@@ -137,7 +139,7 @@ def network_options(arrays: dict[str, np.ndarray], file: Path) -> Settings:
 
 
 def yaml_settings(content: bytes, where: str, problem: str) -> Settings:
-    """Parse settings in YAML. Raise ZooError with the message `problem` if the content is not a mapping."""
+    """Parse YAML settings. Raise ZooError with the message `problem` if the content is not a mapping."""
     values = read_value(content.decode("utf-8", "replace"), where).plain()
     if not isinstance(values, dict):
         hint = "restore the file from the model's original source"
@@ -146,7 +148,7 @@ def yaml_settings(content: bytes, where: str, problem: str) -> Settings:
 
 
 def tensors_of(arrays: Mapping[str, np.ndarray], file: Path) -> ForeignTensors:
-    """Return the arrays as tensors in float32. Raise ZooError if an array is quantised."""
+    """Return the arrays as float32 tensors. Raise ZooError if an array is quantised."""
     for name, array in arrays.items():
         if array.dtype.kind != "f":
             hint = "import the original float32 model instead"

@@ -84,10 +84,11 @@ class MarianImport(ImportFormat):
 
 
 def _searches_as_trained(spec: Spec) -> bool:
-    """Return whether Marian's search computes the model as it was trained.
+    """Return whether Marian computes the same function in search as in training.
 
     In pre-norm models, Marian normalises the keys and values of self-attention only if they are computed from the same
-    tensor as the queries. In its search, they come from the inputs of all steps so far, and are not normalised.
+    tensor as the queries. In search, keys and values come from the inputs of all steps so far, so Marian does not
+    normalise them.
     """
     return spec.architecture.norm.placement != "pre" or spec.architecture.decoder[0].kind != "self_attention"
 
@@ -170,7 +171,7 @@ def _find(path: Path) -> tuple[Path | None, Path | None]:
 
 
 def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
-    """Return the paths of the files that an option lists. The option gives them relative to `folder`.
+    """Return the paths of the files that an option lists. The option lists paths relative to `folder`.
 
     If a file does not exist or is outside `folder`, return the path of a file with the same name directly in `folder`.
     """
@@ -202,8 +203,8 @@ def _default_vocabularies(model: Path) -> tuple[Path, Path]:
 def _decoding(options: Settings) -> dict[str, Any]:
     """Convert Marian's search settings to fields of `decoding` in a spec.
 
-    Marian divides scores by length^normalize, after it subtracts the word penalty for each token. With `normalize: 1`,
-    the penalty changes all scores by the same amount, so it has no effect.
+    Marian subtracts the word penalty for each token, and then divides the score by length^normalize. With
+    `normalize: 1`, the penalty changes all scores by the same amount, so it has no effect.
     """
     alpha = options.number("normalize", 0.0)
     if options.number("word-penalty", 0.0) and alpha != 1:

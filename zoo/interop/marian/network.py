@@ -85,7 +85,7 @@ def _norm_placement(options: Settings) -> str:
 
 
 def _require_normalised_keys(options: Settings) -> None:
-    """Raise ZooError if the Marian version of a pre-norm model may not normalise keys and values."""
+    """Raise ZooError if a pre-norm model comes from an old Marian version that might not normalise keys and values."""
     numbers = re.match(r"v?(\d+)\.(\d+)\.(\d+)", options.text("version"))
     if numbers is None:
         raise options.error(
@@ -133,7 +133,7 @@ def read_layers(source: ForeignTensors, options: Settings, spec: Spec) -> dict[s
 
 
 def _tied_layers(options: Settings) -> list[int]:
-    """Return, for each decoder layer, the number of the layer whose weights it uses, counted from 1."""
+    """Return, for each decoder layer, the 1-based number of the layer whose weights it uses."""
     depth = options.integer("dec-depth", minimum=1)
     tied = options.any("transformer-tied-layers", []) or list(range(1, depth + 1))
     if not isinstance(tied, list) or len(tied) != depth or any(layer not in range(1, depth + 1) for layer in tied):

@@ -38,16 +38,16 @@ _END, _UNKNOWN = "</s>", "<unk>"
 
 
 def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: ImportRequest) -> ImportedVocabulary:
-    """Read the vocabularies of the source and the target.
+    """Read the source and target vocabularies.
 
     Args:
         files: The vocabulary files of the source and the target.
         rows: The numbers of rows in the source and target embeddings.
-        request: The options of the user.
+        request: The user's options.
 
     Raises:
-        ZooError: A file is damaged or belongs to another model, or there are neither SentencePiece models nor text
-            rules that split text into the tokens of a list.
+        ZooError: A file is damaged or belongs to another model, or the vocabularies are token lists without
+            SentencePiece models or text rules.
     """
     source, target = files
     shared = source == target or read_bytes(source) == read_bytes(target)
@@ -95,7 +95,7 @@ def _read_list(file: Path, rows: int) -> TokenList:
 
 
 def _parse_list(file: Path) -> dict[str, int]:
-    """Return the token IDs in a YAML list, keyed by token name. Reject YAML other than text and numbers."""
+    """Read a YAML file that maps tokens to IDs. Raise ZooError if the file contains anything else."""
     scalars: list[str] = []
     try:
         for event in yaml.parse(read_bytes(file).decode("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
@@ -112,7 +112,7 @@ def _parse_list(file: Path) -> dict[str, int]:
 
 
 def shortlist_files(folder: Path) -> list[Path]:
-    """Return the binary shortlists in a folder, judging by their names and first bytes."""
+    """Return the paths of the binary shortlists in a folder, judging by file names and first bytes."""
     return [file for file in sorted(folder.glob("*.bin")) if begins_with(file, MAGIC)]
 
 
@@ -157,7 +157,7 @@ def read_shortlist(file: Path, vocabulary: ImportedVocabulary, rows: tuple[int, 
 
 
 def _checksum(content: bytes) -> int:
-    """Combine all complete 8-byte integers after the checksum, as `boost::hash_combine` does."""
+    """Compute a shortlist's checksum by combining its 8-byte integers as `boost::hash_combine` does."""
     words = np.frombuffer(content, "<u8", (len(content) - _CHECKED_FROM) // 8, _CHECKED_FROM)
     state = 0
     for word in words.tolist():

@@ -69,7 +69,7 @@ class WritableFileStore(FileStore, Protocol):
         """
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write a file, replacing an existing file."""
+        """Write a file, replacing any existing file."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class FolderStore:
         return create_file(self.folder / path, content)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write a file atomically, replacing an existing file."""
+        """Write a file atomically, replacing any existing file."""
         with atomic_file(self.folder / path) as partial:
             partial.write_bytes(content)
 

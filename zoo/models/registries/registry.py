@@ -72,7 +72,7 @@ class Index(Record):
 
 @dataclass(frozen=True)
 class Registry:
-    """Registry of published models. All methods raise ZooError if it cannot be reached or a file is damaged."""
+    """Registry of published models. All methods raise ZooError if the registry is unreachable or a file is damaged."""
 
     store: FileStore
 
@@ -82,7 +82,7 @@ class Registry:
         return self.store.address
 
     def absence(self) -> str | None:
-        """Return the reason why the address has no registry, such as "does not exist". None if there is one."""
+        """Return why the address has no registry, such as "does not exist". Return None if it has a registry."""
         if isinstance(self.store, FolderStore) and not self.store.folder.exists():
             return "does not exist"
         return "is not a registry" if self.store.read(MARKER, MAX_BYTES) is None else None
@@ -149,7 +149,7 @@ class Registry:
         process creates a revision with this number first, the next number is used.
 
         Returns:
-            The new revision. If the newest revision has the same content, the newest revision.
+            The new revision, or the existing newest revision if its content is the same.
 
         Raises:
             ZooError: The registry cannot be written to.
@@ -248,7 +248,7 @@ def open_registry(address: str) -> Registry:
     """Return the registry at an address. This does not access the network.
 
     Args:
-        address: A folder, or an address of http(s)://, s3:// or hf://.
+        address: A folder, or an http(s)://, s3:// or hf:// address.
 
     Raises:
         ZooError: The address is not valid.
@@ -306,7 +306,7 @@ def blob_path(sha256: str) -> str:
 
 
 def revision_path(name: str, number: int) -> str:
-    """Return the path of a revision's file in a registry."""
+    """Return the path of the file that describes a revision in a registry."""
     return f"models/{name}/{number}.json"
 
 

@@ -248,7 +248,7 @@ class HubStore(FsspecStore):
         progress.advance(file.stat().st_size)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Commit a file, replacing an existing file."""
+        """Commit a file, replacing any existing file."""
         self._commit(path, content)
 
     def create(self, path: str, content: bytes) -> bool:

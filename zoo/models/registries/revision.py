@@ -61,7 +61,7 @@ class IndexEntry(Record):
 
 
 class Revision(Record):
-    """Published version of a model. It lists the model's files, and never changes. Numbers start at 1."""
+    """Published version of a model. It lists the model's files, and never changes. Revision numbers start at 1."""
 
     format: Literal[1] = 1
     name: Name
@@ -81,7 +81,7 @@ class Revision(Record):
 
     @property
     def bytes(self) -> int:
-        """Size of all files in bytes."""
+        """Total size of all files in bytes."""
         return sum(file.bytes for file in self.files.values())
 
     @property

@@ -86,8 +86,8 @@ class TreeTokenizer(Modality):
         self.size = first[-1] if size is None else size
         if self.size < first[-1]:
             raise ZooError(
-                f"`vocabulary.target_size` is {self.size:,}, but the {len(labels):,} labels and {len(tags):,} word "
-                f"tokens of these trees need {first[-1]:,}",
+                f"`vocabulary.target_size` is {self.size:,}, but these trees need {first[-1]:,} IDs for "
+                f"{len(labels):,} labels and {len(tags):,} word tokens",
                 hint=f"set `vocabulary.target_size` to at least {first[-1]}",
             )
         self._opening_ids = dict(zip(labels, self.opening, strict=True))
@@ -102,7 +102,7 @@ class TreeTokenizer(Modality):
 
     @staticmethod
     def read(path: Path) -> Iterator[str]:
-        """Yield the trees of a treebank file, simplified."""
+        """Yield the simplified trees of a treebank file, in bracketed notation."""
         # Clean lines before parsing, so that a control character in a word is an error with a line number.
         return map(str, read_treebank(map(without_control, read_sentences(path)), str(path)))
 
@@ -131,7 +131,7 @@ class TreeTokenizer(Modality):
                     if visited is not hidden:
                         labels.add(visited.label)
         if not labels:
-            raise ZooError("there are no trees to learn brackets from", hint="add a treebank to `corpus.train`")
+            raise ZooError("there are no trees to learn a vocabulary from", hint="add a treebank to `corpus.train`")
         known_run = longest_run if longest_run <= MAX_OPENING_RUN else None
         return cls(sorted(labels), sorted(tags), linearisation, section.sizes[1], known_run)
 
@@ -170,8 +170,8 @@ class TreeTokenizer(Modality):
         """Return the token ID that each word of a sentence must have in its tree.
 
         Returns:
-            One ID per word. UNK allows any word token. UNK is used for unknown initials, and in the other
-            linearisations, whose tokens do not depend on the words.
+            One ID per word, or UNK if any word token is allowed: the initial is unknown, or the linearisation is not
+            `initials`.
         """
         known = self._word_ids if self.linearisation == "initials" else {}
         return tuple(known.get(_initial(word), UNK) for word in words)
@@ -235,5 +235,5 @@ def _word_token(linearisation: Linearisation, tag: str, word: str) -> str:
 
 
 def _hides_root(tree: Tree) -> bool:
-    """Return whether ROOT is omitted, because it has only one child, which covers the same words."""
+    """Return whether ROOT is omitted from the linearised tree, because ROOT has only one child."""
     return len(tree.children) == 1 and tree.children[0].label != ROOT

@@ -50,7 +50,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class ScoreSample:
-    """Scores of one spec of a sweep by one metric: for each seed, and for each bootstrap sample."""
+    """Scores of one spec in a sweep on one metric, for each seed and for each bootstrap sample."""
 
     seeds: tuple[float, ...]
     """Score of each seed."""
@@ -64,7 +64,7 @@ class ScoreSample:
 
     @property
     def half_interval(self) -> float:
-        """Half of the interval that contains 95 % of the bootstrap samples."""
+        """Half the width of the interval that contains 95 % of the bootstrap samples."""
         return interval_half_width(self.resampled)
 
 
@@ -79,16 +79,17 @@ class SeedVariance:
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference of two specs' mean scores (second minus first), and half of its 95 % confidence interval."""
+    """Difference between two specs' mean scores (second minus first), with its 95 % confidence interval."""
 
     value: float
     half_interval: float
+    """Half the width of the confidence interval."""
     tested: bool = True
     """Whether the variance between seeds is known. Otherwise, another seed could reverse the difference."""
 
     @property
     def beyond_noise(self) -> bool:
-        """Whether the difference is significant: it was tested, and exceeds half of its confidence interval."""
+        """Whether the difference is significant: it was tested, and its confidence interval does not contain 0."""
         return self.tested and abs(self.value) > self.half_interval
 
     def verdict(self, expected: float) -> Verdict:
@@ -113,7 +114,7 @@ class RowResult:
 
 @dataclass(frozen=True)
 class RowPair:
-    """Two specs of a sweep that can be compared. If one extends the other, the extended spec is `first`."""
+    """Two specs of a sweep that can be compared. If one extends the other, `first` is the parent."""
 
     first: SweepRow
     second: SweepRow
