@@ -151,7 +151,7 @@ def test_an_ensemble_is_several_models(web, report):
     assert find.model("winner.2", report) == folders[1]
     assert len(web.asked) == 1
     for find_one in (find.model, find.published_model):
-        refused("is an ensemble of 2 models, but one model is needed", find_one, "winner", report)
+        refused("is an ensemble of 2 models, but this operation needs a single model", find_one, "winner", report)
 
 
 def test_a_model_can_be_single_files_for_each_language_pair(web, report):
