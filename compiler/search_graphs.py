@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from compiler.graph import Graph, Graphs, Purpose, infer_types, prune
+from compiler.instruction import ActivationKind
 from compiler.operations.gpu import (
     NormLinear,
     Part,
@@ -64,8 +65,8 @@ def _fuse_products(graph: Graph) -> Graph:
     """Fuse each norm with the matrix product that follows. One kernel computes both if there are few hypotheses."""
     nodes, readers = list[Node](), dict[str, list[Node]]()
     for node in graph.nodes:
-        if node.operation.is_projection and node.operation.quantised():  # None: it is already int8
-            node = replace(node, operation=StepLinear(relu=node.operation.is_relu))
+        if node.operation.is_projection:
+            node = replace(node, operation=StepLinear(relu=node.operation.activation is ActivationKind.RELU))
             readers.setdefault(node.inputs[0], []).append(node)
         nodes.append(node)
     joined, parts = dict[str, Node](), list[Node]()
@@ -142,16 +143,11 @@ def _reader(step: Graph, node: Node) -> Node | None:
 
 def _embedding(by_name: Mapping[str, Node], node: Node) -> Node:
     """Fuse the token embedding and the positional encoding into one operation."""
-    embedded, kind, first, operation = node, "none", 0, node.operation
-    positioned: Any = operation
-    if operation.adds_positions:
-        embedded = by_name[node.inputs[0]]
-        kind = "learned" if node.parameters else "halves" if positioned.halves else "sinusoids"
-        first = positioned.first
+    positions: Any = node.operation if node.operation.adds_positions else None
+    embedded, learned = (by_name[node.inputs[0]], node.parameters) if positions else (node, ())
     if embedded.inputs != ("token",):
         raise Unpackable("it changes embeddings before it adds positions, which has no kernel for GPUs")
-    slots = SlotEmbedding(node.type.shape[0], embedded.operation.scale, kind, first)
-    learned = node.parameters if kind == "learned" else ()
+    slots = SlotEmbedding(node.type.shape[0], embedded.operation.scale, positions)
     return replace(node, operation=slots, inputs=(SLOTS,), parameters=(*embedded.parameters, *learned))
 
 

@@ -101,6 +101,7 @@ class KernelProgram:
 
     backend = "native"
     concurrent = True
+    handle: int | None = None
 
     def __init__(self, library: Any, model: PackedModel) -> None:
         """Open a packed model.
@@ -111,7 +112,6 @@ class KernelProgram:
         """
         self.library, self.model, self.vocabulary = library, model, model.code["vocabulary"]
         self.max_drafts = MAX_DRAFTS if model.weights.size >= MIN_DRAFTING_MODEL_BYTES else 0
-        self.handle: int | None = None
         instructions = [self._instructions(model.code[part]) for part in ("encode", "step")]
         widths = [(ctypes.c_int32 * len(w))(*w) for w in (model.code[name] for name in ("buffers", "memory", "cache"))]
         arguments = [argument for array in (*instructions, *widths) for argument in (array, len(array))]
@@ -120,7 +120,7 @@ class KernelProgram:
         self.handle = handle.value
 
     def __del__(self) -> None:
-        if getattr(self, "handle", None):
+        if self.handle:
             self.library.zoo_close(self.handle)
 
     def start_search(

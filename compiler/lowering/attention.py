@@ -14,7 +14,7 @@ from compiler.operations.mask import CausalMask, DistanceMask, UnwrittenMask, Wi
 from compiler.operations.operation import ValueKind
 from compiler.operations.projection import Linear
 from compiler.operations.views import MergeHeads, SplitHeads
-from compiler.size import PAST
+from compiler.size import PAST, Size
 from compiler.weights import Initializer
 from specs import Architecture, CrossAttention, RestrictedAttention, SelfAttention
 
@@ -26,7 +26,8 @@ def self_attention(x: Value, sublayer: SelfAttention, context: LayerContext) -> 
     query, key = heads.rotate(query, key)
     cache = None
     if context.position is not None:
-        cache, key, value, hidden = heads.cached(key, value, context.position)
+        cache, key, value = heads.cached(key, value, PAST)
+        hidden = context.builder.shared("unwritten", UnwrittenMask(), (context.position, cache), PAST)
     elif context.padding is not None:
         hidden = context.padding
     else:
@@ -122,16 +123,20 @@ class MultiHeadAttention:
         """Return the concatenated heads times W_O: [batch, length, d_model]."""
         return self._linear("output", self.b.node("merged", MergeHeads(), (heads,)), self.d_model)
 
-    def cached(self, key: Value, value: Value, position: Value) -> tuple[Value, Value, Value, Value]:
+    def cached(self, key: Value, value: Value, count: int | Size) -> tuple[Value, Value, Value]:
         """Append the new keys and values to the caches of a decoder step.
 
+        Args:
+            key: The new keys.
+            value: The new values.
+            count: Number of earlier positions that the caches hold. PAST: all positions.
+
         Returns:
-            The keys of earlier steps, all keys, all values, and a mask of the cache slots that a query must not see.
+            The keys of earlier positions, and the keys and values of these and the new positions.
         """
-        keys, all_keys = self.context.recent("keys", key, PAST)
-        _, all_values = self.context.recent("values", value, PAST)
-        hidden = self.b.shared("unwritten", UnwrittenMask(), (position, keys), keys.type.shape[2])
-        return keys, all_keys, all_values, hidden
+        earlier, keys = self.context.recent("keys", key, count)
+        _, values = self.context.recent("values", value, count)
+        return earlier, keys, values
 
     def score_vector(self) -> Sequence[str]:
         """Return a list with the name of the parameter v [h, d_k] for additive attention, otherwise an empty list."""
@@ -150,18 +155,18 @@ def restricted_attention(x: Value, sublayer: RestrictedAttention, context: Layer
 
     In the decoder, a position does not see later positions.
     """
-    heads, b, radius = MultiHeadAttention(context, sublayer), context.builder, sublayer.radius
+    heads, b, before = MultiHeadAttention(context, sublayer), context.builder, sublayer.radius
+    after = 0 if context.causal else before
     query, key, value = heads.project(x, x)
     query, key = heads.rotate(query, key)
     padding = () if context.padding is None else (context.padding,)
     if b.purpose is Purpose.ATTEND:
-        far = DistanceMask(radius, 0 if context.causal else radius)
         inputs, key_of_mask = (context.stream, *padding), (context.stream, sublayer)
-        return heads.attend(query, key, value, b.shared("far", far, inputs, key_of_mask))
+        return heads.attend(query, key, value, b.shared("far", DistanceMask(before, after), inputs, key_of_mask))
     if context.position is None:
-        restricted = RestrictedAttentionOperation(radius, context.causal, heads.scale, heads.dropout, heads.groups)
+        restricted = RestrictedAttentionOperation(before, after, heads.scale, heads.dropout, heads.groups)
         return heads.merge(b.node("context", restricted, (query, key, value, *padding), *heads.score_vector()))
-    # A decoder step keeps only the keys and values of the last `radius` positions.
-    keys, values = (context.recent(name, new, radius) for name, new in (("keys", key), ("values", value)))
-    hidden = b.shared("outside", WindowMask(radius), (context.position, keys.before), sublayer)
-    return heads.attend(query, keys.all, values.all, hidden)
+    # A decoder step keeps only the keys and values of the last `before` positions.
+    earlier, key, value = heads.cached(key, value, before)
+    hidden = b.shared("outside", WindowMask(before), (context.position, earlier), sublayer)
+    return heads.attend(query, key, value, hidden)

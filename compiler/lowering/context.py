@@ -13,15 +13,6 @@ from compiler.size import Size
 from specs import Architecture
 
 
-class RecentPositions(NamedTuple):
-    """Features of earlier positions, which a sub-layer reads again in a decoder step."""
-
-    before: Value
-    """Features of positions before this step."""
-    all: Value
-    """Features of positions before this step, followed by the positions of this step."""
-
-
 class Memory(NamedTuple):
     """Output of the encoder."""
 
@@ -63,7 +54,7 @@ class LayerContext:
         """
         return self.padding is None
 
-    def recent(self, name: str, new: Value, count: int | Size) -> RecentPositions:
+    def recent(self, name: str, new: Value, count: int | Size) -> tuple[Value, Value]:
         """Add a decoder step state that contains the last `count` positions of a value.
 
         Args:
@@ -78,7 +69,7 @@ class LayerContext:
         before = b.state(name, *shape[:-2], count, shape[-1])
         both = b.node(f"all_{name}", AppendToCache(), (before, new))
         b.update_state(before, both, length_axis=len(shape) - 2)
-        return RecentPositions(before, both)
+        return before, both
 
 
 Recurrence = Callable[[Value, int, LayerContext, str, tuple[Value, ...]], Value]

@@ -44,7 +44,7 @@ def convolve(
     """
     b = context.builder
     if context.position is not None:
-        recent = context.recent("inputs", x, (k - 1) * dilation).all
+        _, recent = context.recent("inputs", x, (k - 1) * dilation)
         return b.node("convolved", operation(0, 0, dilation), (recent,), *parameters)
     if context.padding is None:
         return b.node("convolved", operation(k - 1, 0, dilation), (x,), *parameters)

@@ -5,20 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from compiler.builder import GraphBuilder, Value
 from compiler.operations.convolution import ClearPadding, Convolution
 from compiler.operations.elementwise import GatedLinearUnit, Gelu
 from compiler.operations.mask import PaddingMask
-from compiler.operations.operation import Operation, Shape, Tensors, ValueKind, ValueType, ValueTypes, require
+from compiler.operations.operation import PlainOperation, Shape, ValueKind, ValueType, ValueTypes, require
 from compiler.operations.projection import Linear
 from compiler.size import BATCH, SOURCE
 from compiler.weights import Initializer
 from specs import Features
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def features(b: GraphBuilder, options: Features, d_model: int) -> tuple[Value, Value]:
@@ -53,7 +49,7 @@ def features(b: GraphBuilder, options: Features, d_model: int) -> tuple[Value, V
     return x, length
 
 
-class SubsampledLength(Operation):
+class SubsampledLength(PlainOperation):
     """Compute the number of positions after a strided convolution, ⌈length / stride⌉: [batch] -> [batch]."""
 
     stride: int
@@ -64,6 +60,3 @@ class SubsampledLength(Operation):
         (length,) = inputs
         require(length.kind is ValueKind.INTEGER and len(length.shape) == 1, self, length)
         return length
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return inputs[0].new_tensor([-(-length // self.stride) for length in inputs[0].tolist()])

@@ -1,7 +1,7 @@
-"""Lowering of positions (3.5): classes for the kinds of positional encoding, and the operations that they add.
+"""Lowering of positions (3.5): the positional encoding of a stack, and the operations that it adds.
 
-To add a kind, add its spec class to `specs.parts`. Then add an operation, a class and a line in `POSITIONS` here. A
-bias of attention scores needs an operation of the `PositionBias` class, and a case in `BiasPositions`.
+To add a kind, add its spec class to `specs.parts`. Then add an operation and a case in `StackPositions` here. A bias of
+attention scores needs an operation of the `PositionBias` class.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY
 from math import cos, sin
 from typing import TYPE_CHECKING, Any
 
 from compiler.builder import GraphBuilder, Value
 from compiler.instruction import Opcode
+from compiler.operations.mask import slot_positions
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -29,7 +30,7 @@ from compiler.operations.operation import (
 )
 from compiler.size import ONE, Size
 from compiler.weights import Initializer
-from specs import Architecture, Learned, Relative, Rotary, Sinusoidal, Sinusoidal2d
+from specs import Alibi, Architecture, Learned, Relative, Rotary, Sinusoidal, Sinusoidal2d
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,10 +44,10 @@ ROUNDING = 1e-9
 
 
 class StackPositions:
-    """Positional encoding of the encoder or the decoder. This base class does not encode positions."""
+    """Positional encoding of the encoder or the decoder, of the kind that the spec selects."""
 
     def __init__(self, builder: GraphBuilder, architecture: Architecture, stack: str, causal: bool) -> None:
-        """Store the builder, the architecture and the properties of the stack.
+        """Store the builder, the options of the positions and the properties of the stack.
 
         Args:
             builder: The builder of the graph.
@@ -54,7 +55,7 @@ class StackPositions:
             stack: Name of the stack, `encoder` or `decoder`.
             causal: Whether a position cannot see later positions.
         """
-        self.b, self.architecture, self.stack, self.causal = builder, architecture, stack, causal
+        self.b, self.options, self.stack, self.causal = builder, architecture.positions, stack, causal
 
     def add(self, x: Value, position: Value | None) -> Value:
         """Add positional encodings to embeddings [batch, n, d_model]. Return x if there are no encodings to add.
@@ -63,7 +64,18 @@ class StackPositions:
             x: The embeddings.
             position: In a decoder step, the positions: [batch, n].
         """
-        return x
+        inputs, parameters = (x,) if position is None else (x, position), list[str]()
+        match self.options:
+            case Sinusoidal(kind=kind, first=first):
+                encoding: Operation = PositionalEncoding(kind == "sinusoidal_halves", first)
+            case Sinusoidal2d(rows=rows):
+                encoding = GridEncoding(rows) if self.stack == "encoder" else PositionalEncoding()
+            case Learned(rows=rows):
+                encoding = PositionalEncoding()
+                parameters.append(self._table("positions", rows, x.width))
+            case _:
+                return x
+        return self.b.node("positioned", encoding, inputs, *parameters)
 
     def rotate(self, name: str, heads: Value, position: Value | None) -> Value:
         """Rotate queries or keys of self-attention [batch, h, n, d_k] by position if the positions are rotary.
@@ -73,7 +85,10 @@ class StackPositions:
             heads: The queries or keys.
             position: In a decoder step, the positions: [batch, n].
         """
-        return heads
+        if not isinstance(self.options, Rotary):
+            return heads
+        inputs = (heads,) if position is None else (heads, position)
+        return self.b.node(f"{name}_rotated", Rotate(self.options.theta), inputs)
 
     def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
         """Return the bias of self-attention scores [batch or 1, h, n, m], or None if there is no bias.
@@ -84,71 +99,20 @@ class StackPositions:
             position: In a decoder step, the positions of the queries: [batch, n].
             cache: In a decoder step, the keys before the new keys are appended.
         """
-        return None
-
-
-class AbsolutePositions(StackPositions):
-    """Positional encodings that are added to embeddings: sinusoidal or learned."""
-
-    def add(self, x: Value, position: Value | None) -> Value:
-        inputs = (x,) if position is None else (x, position)
-        options = self.architecture.positions
-        if isinstance(options, Learned):
-            path = f"{self.stack}.positions"
-            table = self.b.stack_parameter(path, options.rows, x.width, initial=Initializer.EMBEDDING)
-            return self.b.node("positioned", PositionalEncoding(), inputs, table)
-        assert isinstance(options, Sinusoidal)
-        encoding = PositionalEncoding(options.kind == "sinusoidal_halves", options.first)
-        return self.b.node("positioned", encoding, inputs)
-
-
-class GridPositions(StackPositions):
-    """Two-dimensional sinusoids for patches of an image. The decoder has one-dimensional sinusoids."""
-
-    def add(self, x: Value, position: Value | None) -> Value:
-        options = self.architecture.positions
-        assert isinstance(options, Sinusoidal2d)
-        if self.stack == "encoder":
-            return self.b.node("positioned", GridEncoding(options.rows), (x,))
-        return self.b.node("positioned", PositionalEncoding(), (x,) if position is None else (x, position))
-
-
-class RotaryPositions(StackPositions):
-    """Rotary positional encodings of queries and keys (RoPE)."""
-
-    def rotate(self, name: str, heads: Value, position: Value | None) -> Value:
-        inputs, options = (heads,) if position is None else (heads, position), self.architecture.positions
-        assert isinstance(options, Rotary)
-        return self.b.node(f"{name}_rotated", Rotate(options.theta), inputs)
-
-
-class BiasPositions(StackPositions):
-    """Position biases of attention scores: learned (T5) or constant (ALiBi)."""
-
-    def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
-        options, in_step = self.architecture.positions, position is not None
-        operation: PositionBias = AlibiBias(heads, self.causal, in_step)
-        parameters: list[str] = []
-        if isinstance(options, Relative):
-            operation = RelativeBias(heads, self.causal, in_step, max_distance=options.max_distance)
-            path = f"{self.stack}.relative_positions"
-            parameters = [self.b.stack_parameter(path, options.buckets, heads, initial=Initializer.EMBEDDING)]
+        in_step, parameters = position is not None, list[str]()
+        match self.options:
+            case Relative(buckets=buckets, max_distance=distance):
+                operation: PositionBias = RelativeBias(heads, self.causal, in_step, max_distance=distance)
+                parameters.append(self._table("relative_positions", buckets, heads))
+            case Alibi():
+                operation = AlibiBias(heads, self.causal, in_step)
+            case _:
+                return None
         inputs = (stream,) if position is None or cache is None else (position, cache)
-        key = (heads, None if cache is None else cache.type.shape[2])
-        return self.b.shared(f"{self.stack}_distance_bias", operation, inputs, key, *parameters)
+        return self.b.shared(f"{self.stack}_distance_bias", operation, inputs, heads, *parameters)
 
-
-POSITIONS: Mapping[str, type[StackPositions]] = {
-    "sinusoidal": AbsolutePositions,
-    "sinusoidal_halves": AbsolutePositions,
-    "sinusoidal_2d": GridPositions,
-    "learned": AbsolutePositions,
-    "rotary": RotaryPositions,
-    "relative": BiasPositions,
-    "alibi": BiasPositions,
-    "none": StackPositions,
-}
-"""The class for each kind of positions in a spec."""
+    def _table(self, name: str, rows: int, width: int) -> str:
+        return self.b.stack_parameter(f"{self.stack}.{name}", rows, width, initial=Initializer.EMBEDDING)
 
 
 def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list[float]:
@@ -316,30 +280,21 @@ class PositionBias(Operation):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         first, *cache = inputs
-        rows, new = first.shape[:2]
-        if not self.in_step:
-            slots, rows = new, 1
-            distance = [[[key - query for key in range(new)] for query in range(new)]]
+        if self.in_step:
+            query, key = first, slot_positions(first, cache[0], self.planned)
         else:
-            slots = cache[0].shape[2] + (0 if self.planned else new)
-            start = [0 if self.planned else int(row[-1]) - slots + 1 for row in first]
-            distance = [
-                [[start[row] + key - int(query) for key in range(slots)] for query in first[row]] for row in range(rows)
-            ]
+            query = key = first.new_tensor([range(first.shape[1])])
         values = [
-            [[[self.value(head, d, parameters) for d in keys] for keys in row] for head in range(self.heads)]
-            for row in distance
+            [[[self.value(head, int(k - q), parameters) for k in keys] for q in queries] for head in range(self.heads)]
+            for queries, keys in zip(query.tolist(), key.tolist(), strict=True)
         ]
         like = next(iter((*cache, *parameters)), first.float())
-        return like.new_tensor(values).view(rows, self.heads, new, slots)
+        return like.new_tensor(values).view(len(key), self.heads, query.shape[1], key.shape[1])
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         planned = f", planned={self.planned}" if self.in_step else ""
         distance = f"windows.{'cache_' if self.in_step else ''}distances({', '.join(inputs)}{planned})"
         return self.emit_values(distance, parameters)
-
-    def for_planned_cache(self) -> Operation:
-        return replace(self, planned=True)
 
 
 class RelativeBias(PositionBias):

@@ -34,7 +34,7 @@ from compiler.lowering.convolution import bottleneck_convolution, convolution, s
 from compiler.lowering.features import features
 from compiler.lowering.feed_forward import feed_forward, mixture_of_experts
 from compiler.lowering.norm import normalised
-from compiler.lowering.positions import POSITIONS, StackPositions
+from compiler.lowering.positions import StackPositions
 from compiler.lowering.recurrence import lstm, ssru
 from compiler.operations.elementwise import Dropout, Scale
 from compiler.operations.mask import PaddingMask
@@ -222,7 +222,7 @@ class Transformer:
 
     def positions(self, stack: str) -> StackPositions:
         """Return the positional encoding of a stack."""
-        return POSITIONS[self.a.positions.kind](self.b, self.a, stack, causal=stack == "decoder")
+        return StackPositions(self.b, self.a, stack, causal=stack == "decoder")
 
     def table(self, side: str) -> str:
         """Return the name of the table for the source embedding, the target embedding or the output projection.

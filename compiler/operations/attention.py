@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from compiler.instruction import UnsupportedGraph
+from compiler.operations.mask import DistanceMask
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -82,7 +83,11 @@ class _ScoredAttention(Operation):
     def _weights(self, query: Tensor, key: Tensor, added: Tensors, parameters: Tensors) -> Tensor:
         """Compute the attention weights: [batch, h, n, m]."""
         masks, bias = self._split_added(added)
-        weights = _scores(query, key.repeat_interleave(self.groups, dim=1), self.scale, parameters)
+        key = key.repeat_interleave(self.groups, dim=1)
+        if parameters:
+            weights = (parameters[0][:, None, None] * (query[:, :, :, None] + key[:, :, None]).tanh()).sum(-1)
+        else:
+            weights = query @ key.mT * self.scale
         weights = weights if bias is None else weights + bias
         for mask in masks:
             weights = weights.masked_fill(mask, -math.inf)
@@ -146,9 +151,6 @@ class Attention(_ScoredAttention):
         if node.parameters:
             raise UnsupportedGraph("it has no instruction for additive attention")
         codegen.attention(node, self.scale, biased=self.biased)
-
-    def fused(self, has_parameters: bool) -> Operation:
-        return self if self.dropout or has_parameters else replace(self, one_kernel=True)
 
     def receptive_field(self) -> ReceptiveField:
         return ReceptiveField(None, None, inputs=(1, 2))
@@ -237,17 +239,17 @@ class WeightedSum(Operation):
 
 
 class RestrictedAttention(Operation):
-    """Self-attention restricted to `radius` positions on each side of the query or, if causal, before it (4).
+    """Self-attention restricted to `before` positions before the query and `after` positions after it (4).
 
     Inputs: Q [batch, h, n, d], K and V [batch, h / groups, n, d], and an optional padding mask [batch, 1, 1, n].
     Parameters: an optional vector v [h, d] of additive scores. A query always sees itself, because a query at
     padding might see no other key. Each block of queries is multiplied by one window of keys, which contains all keys
-    that the block may see. Costs are computed for sequences longer than the radius. Shorter sequences get full
-    attention, which costs no more.
+    that the block may see. Costs are computed for sequences longer than `before`. Shorter sequences get full attention,
+    which costs no more.
     """
 
-    radius: int
-    causal: bool
+    before: int
+    after: int
     scale: float
     dropout: float = 0.0
     groups: int = 1
@@ -259,33 +261,24 @@ class RestrictedAttention(Operation):
     @property
     def block(self) -> int:
         """Number of queries that share a window of keys."""
-        return max(self.radius, MIN_BLOCK_LENGTH)
+        return max(self.before, MIN_BLOCK_LENGTH)
 
     @property
     def window(self) -> int:
         """Number of keys that a block of queries reads."""
-        return self.block + self.radius * (1 if self.causal else 2)
+        return self.block + self.before + self.after
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        query, key, value, *masks = inputs
-        batch, heads, length, width = query.shape
-        fits = (batch, heads, length, width) == (key.shape[0], key.shape[1] * self.groups, *key.shape[2:])
-        require(fits and value.shape[:3] == key.shape[:3] and len(masks) <= 1, self, *inputs)
-        require(not parameters or (parameters == ((heads, width),) and self.groups == 1), self, query)
-        hidden = ValueType((batch, ONE, ONE, length), ValueKind.MASK)
-        require(all(mask == hidden for mask in masks), self, *inputs)
-        return ValueType((batch, heads, length, value.shape[3]))
+        query, key, value, *padding = inputs
+        batch, _, length, _ = query.shape
+        hidden = DistanceMask(self.before, self.after).infer([ValueType((batch, length)), *padding], [])
+        return Attention(self.scale, groups=self.groups).infer([query, key, value, hidden], parameters)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        query, key, value, *masks = inputs
-        key, value = (each.repeat_interleave(self.groups, dim=1) for each in (key, value))
-        weights = _scores(query, key, self.scale, parameters)
-        positions = query.new_tensor(range(query.shape[2]))
-        distance = positions - positions[:, None]
-        hidden = (distance < -self.radius) | (distance > (0 if self.causal else self.radius))
-        for mask in masks:
-            hidden = hidden | (mask & (distance != 0))
-        return weights.masked_fill(hidden, -math.inf).softmax(-1) @ value
+        """Compute full attention with a mask that hides all keys out of reach."""
+        query, key, value, *padding = inputs
+        hidden = DistanceMask(self.before, self.after).interpret([query.transpose(1, 2), *padding], [])
+        return Attention(self.scale, groups=self.groups).interpret([query, key, value, hidden], parameters)
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         query, key, value, *masks = inputs
@@ -293,7 +286,7 @@ class RestrictedAttention(Operation):
         options = "".join(f", {name}={value[0]}" for name, value in named.items() if value)
         if self.dropout:
             options += f", dropped={self.dropout!r} if w.training else 0.0"
-        sizes = f"({self.radius}, {0 if self.causal else self.radius}), {self.block}, {self.scale!r}"
+        sizes = f"({self.before}, {self.after}), {self.block}, {self.scale!r}"
         return f"windows.restricted_attention({query}, {key}, {value}, {sizes}{options})"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
@@ -318,21 +311,14 @@ class RestrictedAttention(Operation):
         return product((batch, heads, rounded_up(length, self.block))) * self.window
 
     def receptive_field(self) -> ReceptiveField:
-        return ReceptiveField(self.radius, 0 if self.causal else self.radius, inputs=(1, 2))
+        return ReceptiveField(self.before, self.after, inputs=(1, 2))
 
     def is_exportable(self, inputs: ValueTypes) -> bool:
         """Return False, because short sequences (one block of queries) and long sequences run different code."""
         return False
 
     def describe(self, inputs: Sequence[str]) -> str:
-        return f"{self.radius} positions {'before' if self.causal else 'to each side'}"
-
-
-def _scores(query: Tensor, key: Tensor, scale: float, vector: Tensors) -> Tensor:
-    """Compute scale · Q Kᵀ or, given a vector v, v · tanh(query + key): [batch, h, n, m]."""
-    if not vector:
-        return query @ key.mT * scale
-    return (vector[0][:, None, None] * (query[:, :, :, None] + key[:, :, None]).tanh()).sum(-1)
+        return f"{self.before} positions {'to each side' if self.after else 'before'}"
 
 
 def _describe_masks(masks: Sequence[str]) -> str:

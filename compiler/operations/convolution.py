@@ -11,6 +11,7 @@ from compiler.operations.operation import (
     EmitContext,
     Expressions,
     Operation,
+    PlainOperation,
     ReceptiveField,
     Shape,
     Tensors,
@@ -106,7 +107,7 @@ class DepthwiseConvolution(Convolution):
         return sum((x * row for x, row in zip(shifted, kernel, strict=True)), bias)
 
 
-class ClearPadding(Operation):
+class ClearPadding(PlainOperation):
     """Set the features at padding to zero, so that a convolution reads zeros after the end of each sentence.
 
     x [batch, n, d] and mask [batch, 1, 1, n] -> [batch, n, d].
@@ -118,7 +119,3 @@ class ClearPadding(Operation):
         x, mask = inputs
         require(mask == ValueType((x.shape[0], ONE, ONE, x.shape[1]), ValueKind.MASK), self, *inputs)
         return x
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        x, mask = inputs
-        return x * ~mask[:, 0, 0, :, None]

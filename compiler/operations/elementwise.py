@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from compiler.instruction import ActivationKind, Opcode
-from compiler.operations.operation import Operation, Shape, Tensors, ValueType, ValueTypes, require
+from compiler.operations.operation import Operation, PlainOperation, Shape, Tensors, ValueType, ValueTypes, require
 from compiler.size import Size, product
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from compiler.operations.operation import Node
 
 
-class BinaryOperation(Operation):
+class BinaryOperation(PlainOperation):
     """Base class of operations on two values of the same type, which is also the type of the result."""
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -35,9 +35,6 @@ class Add(BinaryOperation):
     code = "{0} + {1}"
     caption = ("add", "Add")
 
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return inputs[0] + inputs[1]
-
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add an ADD instruction. If only a norm reads the sum, the norm's instruction adds the values instead."""
         reader = codegen.sole_reader(node)
@@ -50,29 +47,20 @@ class Add(BinaryOperation):
 class ActivationOperation(Operation):
     """Base class of elementwise activation functions (3.3)."""
 
-    activation: ClassVar[ActivationKind]
-    """Value that selects this function in native instructions."""
-
-    is_activation = True
     joins_boxes = ("linear", "int8")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add the activation's instruction. If the projection before it is fused, one instruction computes both."""
         (x,) = node.inputs
-        projection = codegen.nodes[x] if x in codegen.fused else None
-        if projection:
-            codegen.add(
-                node, Opcode.LINEAR, *projection.inputs, activation=self.activation, matrix=projection.parameters
-            )
-        else:
-            codegen.add(node, Opcode.ACTIVATE, x, activation=self.activation)
+        matrix = codegen.nodes[x].parameters if x in codegen.fused else ()
+        opcode = Opcode.LINEAR if matrix else Opcode.ACTIVATE
+        codegen.add(node, opcode, *codegen.inputs(node), activation=self.activation, matrix=matrix)
 
 
 class Relu(ActivationOperation):
     """ReLU: max(0, x) (3.3)."""
 
     activation = ActivationKind.RELU
-    is_relu = True
     code = "functional.relu({0})"
     caption = ("linear", "ReLU")
 
@@ -121,9 +109,6 @@ class Multiply(BinaryOperation):
     code = "{0} * {1}"
     caption = ("linear", "Gate")
 
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return inputs[0] * inputs[1]
-
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         codegen.add(node, Opcode.MULTIPLY, *node.inputs)
 
@@ -146,16 +131,13 @@ class GatedLinearUnit(Operation):
         return inputs[0][..., :half] / (1 + (-inputs[0][..., half:]).exp())
 
 
-class Scale(Operation):
+class Scale(PlainOperation):
     """Multiply a value by a constant."""
 
     factor: float
 
     code = "{0} * {self.factor!r}"
     caption = ("logits", "Scale")
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return inputs[0] * self.factor
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         codegen.add(node, Opcode.SCALE, *node.inputs, scale=self.factor)

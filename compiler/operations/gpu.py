@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from compiler.instruction import ActivationKind
 from compiler.lowering.norm import LayerNorm
 from compiler.lowering.positions import PositionalEncoding
 from compiler.operations.attention import HeadColumns
@@ -125,7 +126,7 @@ class SeededDropout(Dropout):
 class LinearRelu(KernelOperation, Linear):
     """Linear map with ReLU, max(0, x W + b): x [..., i], W [i, o], b [o] -> [..., o] (3.3)."""
 
-    is_relu = True
+    activation = ActivationKind.RELU
     code = "fused.linear_relu({0}, {1}, {2})"
     emit = Operation.emit
 
@@ -156,21 +157,22 @@ class SlotEmbedding(KernelOperation, Operation):
     """Embed the last token of each hypothesis, and add the encoding of its position (3.4, 3.5).
 
     Input: the beam search slots. Parameters: table [V, d], and optionally learned positions. Result: [rows, 1, d].
-    `kind` is "sinusoids", "halves" (see `PositionalEncoding`), "learned" or "none".
+    Without `positions`, encodings are not added.
     """
 
     rows: Size
     scale: float
-    kind: str
-    first: int = 0
+    positions: PositionalEncoding | None
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         return ValueType((self.rows, ONE, parameters[0][1]))
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (slots,), (table, *learned) = inputs, parameters
-        sinusoids = f"runtime.sinusoid_table({slots}.layout.capacity, {table}, {self.kind == 'halves'}, {self.first})"
-        positions = {"learned": learned[0] if learned else None, "none": None}.get(self.kind, sinusoids)
+        positions = learned[0] if learned else None
+        if self.positions and not learned:
+            options = f"{self.positions.halves}, {self.positions.first}"
+            positions = f"runtime.sinusoid_table({slots}.layout.capacity, {table}, {options})"
         return f"slots.slot_embedding({slots}, {table}, {self.scale!r}, {positions})"
 
 

@@ -8,7 +8,6 @@ The shape of a mask is [batch or 1, 1, queries or 1, keys]. True hides a key fro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compiler.operations.operation import (
@@ -53,10 +52,8 @@ class PaddingMask(Mask):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         length, stream = inputs
-        hidden = length.new_ones(len(length), 1, 1, stream.shape[1]).bool()
-        for row, end in enumerate(length.tolist()):
-            hidden[row, :, :, :end] = False
-        return hidden
+        key = length.new_tensor(range(stream.shape[1]))
+        return (key >= length[:, None])[:, None, None, :]
 
 
 class CausalMask(Mask):
@@ -106,14 +103,11 @@ class DistanceMask(Mask):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         stream, *padding = inputs
-        batch, length = stream.shape[:2]
-        hidden = stream.new_zeros(batch, 1, length, length).bool()
+        position = stream.new_tensor(range(stream.shape[1]))
+        distance = position - position[:, None]
+        hidden = ((distance < -self.before) | (distance > self.after)).expand(len(stream), 1, -1, -1)
         for mask in padding:
-            hidden |= mask
-        for query in range(length):
-            hidden[:, :, query, query] = False
-            hidden[:, :, query, : max(0, query - self.before)] = True
-            hidden[:, :, query, query + self.after + 1 :] = True
+            hidden = hidden | (mask & (distance != 0))
         return hidden
 
 
@@ -136,14 +130,9 @@ class WindowMask(Mask):
         return ValueType((rows, ONE, new, new + self.radius), ValueKind.MASK)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        position, _ = inputs
-        rows, new = position.shape
-        hidden = position.new_ones(rows, 1, new, self.radius + new).bool()
-        for row in range(rows):
-            for query in range(new):
-                visible = min(self.radius, int(position[row, query]))
-                hidden[row, 0, query, self.radius + query - visible : self.radius + query + 1] = False
-        return hidden
+        position, window = inputs
+        query, key = position[:, None, :, None], slot_positions(position, window, planned=False)[:, None, None, :]
+        return (key < 0) | (key > query) | (key < query - self.radius)
 
 
 class UnwrittenMask(Mask):
@@ -168,12 +157,19 @@ class UnwrittenMask(Mask):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         position, cache = inputs
-        new = position.shape[1]
-        slots = position.new_tensor(range(cache.shape[2] if self.planned else cache.shape[2] + new))
-        if not self.planned:  # the position that the row had when each key was appended
-            slots = slots[None] - (cache.shape[2] + new - 1) + position[:, -1:]
-        written_at = slots.expand(len(position), -1)[:, None, None, :]
-        return (written_at < 0) | (written_at > position[:, None, :, None])
+        query, key = position[:, None, :, None], slot_positions(position, cache, self.planned)[:, None, None, :]
+        return (key < 0) | (key > query)
 
-    def for_planned_cache(self) -> Operation:
-        return replace(self, planned=True)
+
+def slot_positions(position: Tensor, cache: Tensor, planned: bool) -> Tensor:
+    """Return the position of the key in each slot of a cache: [rows, slots]. It is negative if a slot is empty.
+
+    Args:
+        position: The positions of the queries [rows, new].
+        cache: The cache [rows, h, n, d].
+        planned: Whether the cache is preallocated (see `UnwrittenMask`). Slots after the last query may then be empty.
+    """
+    if planned:
+        return position.new_tensor(range(cache.shape[2])).expand(len(position), -1)
+    slots = cache.shape[2] + position.shape[1]
+    return position.new_tensor(range(1 - slots, 1)) + position[:, -1:]

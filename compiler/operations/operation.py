@@ -8,13 +8,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, cast, dataclass_transform
 
-from compiler.instruction import UnsupportedGraph
+from compiler.instruction import ActivationKind, UnsupportedGraph
 from compiler.size import Size, product
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from compiler.native_codegen import NativeCodeGenerator
+else:
+    from compiler.lazy import torch
 
 Shape = tuple[Size, ...]
 Tensors = Sequence["Tensor"]
@@ -137,14 +140,14 @@ class Operation(ABC):
     """Whether the operation computes x W (+ b) with a matrix [i, o]. Several projections of one input can be fused."""
     is_vocabulary_projection: ClassVar[bool] = False
     """Whether the operation computes x Eᵀ (+ b) with a table [V, d]: the pre-softmax projection (3.4)."""
+    is_cross_entropy: ClassVar[bool] = False
+    """Whether the operation is a cross entropy of logits, which can be fused with the pre-softmax projection."""
     is_attention: ClassVar[bool] = False
     """Whether the operation is scaled dot-product attention with the inputs query, keys, values and masks."""
     is_norm: ClassVar[bool] = False
     """Whether the operation is a norm, such as layer normalisation."""
-    is_activation: ClassVar[bool] = False
-    """Whether the operation is an activation function."""
-    is_relu: ClassVar[bool] = False
-    """Whether the operation is ReLU, which GPU kernels can fuse with the matrix product before it."""
+    activation: ClassVar[ActivationKind] = ActivationKind.NONE
+    """The activation function that the operation computes, which can be fused with the matrix product before it."""
     is_layer_norm: ClassVar[bool] = False
     """Whether the operation is layer normalisation, which has a fused kernel for GPUs."""
     is_sum: ClassVar[bool] = False
@@ -158,7 +161,8 @@ class Operation(ABC):
     splits_heads: ClassVar[bool] = False
     """Whether the operation splits features into attention heads."""
     reads_cache_slots: ClassVar[bool] = False
-    """Whether the operation computes a mask or a bias for the cache slots (input 1) and query positions (input 0)."""
+    """Whether the operation computes a mask or a bias for the cache slots (input 1) and query positions (input 0). Its
+    field `planned` selects the variant for preallocated caches."""
     appends_to_cache: ClassVar[bool] = False
     """Whether the operation appends new positions (input 1) to a cache (input 0)."""
     has_scale: ClassVar[bool] = False
@@ -228,29 +232,6 @@ class Operation(ABC):
         """Return the operation without dropout, or None if the operation would then only copy its input."""
         return replace(cast("Any", self), dropout=0.0) if self.dropout else self
 
-    def fused(self, has_parameters: bool) -> Operation:
-        """Return the variant that runs as one fused kernel on a GPU, or this operation if there is no such variant."""
-        return self
-
-    def for_planned_cache(self) -> Operation:
-        """Return the variant for preallocated caches, or this operation if there is no such variant."""
-        return self
-
-    def quantised(self) -> tuple[Operation, int] | None:
-        """Return the int8 variant, and 0 if its matrix has one scale per row, or 1 if it has one scale per column.
-
-        Return None if there is no int8 variant.
-        """
-        return None
-
-    def chunked(self, classes: Size) -> Operation | None:
-        """Return the variant of this loss that also computes the logits, in chunks, or None if no such variant exists.
-
-        Args:
-            classes: Size of the vocabulary.
-        """
-        return None
-
     def sliced_range(self) -> tuple[int, int, int | None] | None:
         """Return the dimension, start and stop if the operation is a slice, otherwise None."""
         return None
@@ -293,6 +274,16 @@ class Operation(ABC):
     def describe(self, inputs: Sequence[str]) -> str:
         """Return the details below the operation's name in a model drawing, given descriptions of the inputs."""
         return self.details.format(self=self)
+
+
+class PlainOperation(Operation):
+    """Base class of operations whose `code` calls only PyTorch. The interpreter evaluates this code."""
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        """Evaluate `code`."""
+        names = [f"value_{index}" for index in range(len(inputs) + len(parameters))]
+        values = dict(zip(names, (*inputs, *parameters), strict=True))
+        return cast("Tensor", eval(self.code.format(*names, self=self), {"torch": torch, **values}))
 
 
 @dataclass(frozen=True)

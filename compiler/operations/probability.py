@@ -13,6 +13,7 @@ from compiler.operations.operation import (
     EmitContext,
     Expressions,
     Operation,
+    PlainOperation,
     Shape,
     Tensors,
     ValueKind,
@@ -37,14 +38,11 @@ SMALLEST_ATTENTION = 1e-9
 """Lower bound of attention weights in the alignment loss, which takes their logarithm."""
 
 
-class LogSoftmax(Operation):
+class LogSoftmax(PlainOperation):
     """Log-probabilities over the last dimension. The result is always float32."""
 
     code = "{0}.float().log_softmax(dim=-1)"
     caption = ("softmax", "Log-softmax")
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return inputs[0].float().log_softmax(-1)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add no instruction, because the instruction LOGITS includes the softmax."""
@@ -82,6 +80,7 @@ class CrossEntropy(Operation):
     smoothing: float
     wrong_classes: bool
 
+    is_cross_entropy = True
     code = "runtime.smoothed_loss({0}, {1}, {self.smoothing!r}, {self.wrong_classes})"
     caption = ("softmax", "Cross entropy")
     details = "smoothed by {self.smoothing:g}"
@@ -103,9 +102,6 @@ class CrossEntropy(Operation):
         sums = log_p.new_zeros(2)
         sums[0], sums[1] = -(target * log_p).sum(), -log_p.gather(-1, label).sum()
         return sums
-
-    def chunked(self, classes: Size) -> Operation | None:
-        return ChunkedCrossEntropy(self.smoothing, self.wrong_classes, classes.constant)
 
 
 class AlignmentLoss(Operation):
@@ -203,9 +199,6 @@ class ChunkedCrossEntropy(CrossEntropy):
         (x, labels), (table, *bias) = inputs, parameters
         options = [repr(self.smoothing), str(self.wrong_classes), str(self.classes)]
         return f"runtime.chunked_loss({', '.join((x, table, labels, *options, *bias))})"
-
-    def chunked(self, classes: Size) -> None:
-        """Return None, because this operation already works in chunks."""
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape) * parameters[0][0]

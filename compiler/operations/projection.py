@@ -58,8 +58,7 @@ class Embedding(Operation):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         (table,) = node.parameters
-        rows = codegen.parameter_shape(table)[0]
-        codegen.add(node, Opcode.EMBED, scale=self.scale, table=table, rows=rows)
+        codegen.add(node, Opcode.EMBED, scale=self.scale, table=table, rows=codegen.parameter_shape(table)[0])
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
         """Count the bytes of one row of the table per token, not of the whole table."""
@@ -99,7 +98,9 @@ class _Int8(_Projection):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x,), (matrix, scales, *bias) = inputs, parameters
-        return sum(bias, _int8_product(x, matrix.T if self.transposed else matrix, scales))
+        rows, row_scales = round_to_int8(x, -1)
+        sums = rows.double() @ (matrix.T if self.transposed else matrix).double()
+        return sum(bias, sums.float() * row_scales * scales)
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (x,), (matrix, *others) = inputs, parameters
@@ -112,9 +113,6 @@ class _Int8(_Projection):
             raise UnsupportedGraph(f"its int8 products take at most {limit}")
         super().native(codegen, node)
 
-    def quantised(self) -> None:
-        """Return None, because this operation is already quantised."""
-
 
 class Linear(_Projection):
     """Linear map x W, or x W + b: x [..., i], W [i, o] [, b [o]] -> [..., o]."""
@@ -125,13 +123,10 @@ class Linear(_Projection):
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add a LINEAR instruction, unless an activation's instruction computes the projection, too."""
         reader = codegen.sole_reader(node)
-        if reader and reader.operation.is_activation:
+        if reader and reader.operation.activation:
             codegen.fused.add(node.name)
         else:
             codegen.add(node, Opcode.LINEAR, *node.inputs, matrix=node.parameters)
-
-    def quantised(self) -> tuple[Operation, int] | None:
-        return QuantisedLinear(), 1
 
 
 class Logits(_Projection):
@@ -154,9 +149,6 @@ class Logits(_Projection):
         a = codegen.operand(node.inputs[0])
         codegen.instructions.append(Instruction(Opcode.LOGITS, a=a, width=width, matrix=node.parameters))
 
-    def quantised(self) -> tuple[Operation, int] | None:
-        return QuantisedLogits(), 0
-
 
 class QuantisedLinear(_Int8, Linear):
     """Linear map in int8, with one scale per row of x and column of W: x [..., i], W [i, o], scales [o] [, b [o]].
@@ -172,8 +164,3 @@ class QuantisedLogits(_Int8, Logits):
     """`Logits` in int8, as in `QuantisedLinear`: x [..., d], table [V, d], scales [V] [, b [V]] -> [..., V]."""
 
     caption = ("logits", "Linear in int8")
-
-
-def _int8_product(x: Tensor, matrix: Tensor, scales: Tensor) -> Tensor:
-    rows, row_scales = round_to_int8(x, -1)
-    return (rows.double() @ matrix.double()).float() * row_scales * scales

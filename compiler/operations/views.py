@@ -13,6 +13,7 @@ from compiler.operations.operation import (
     EmitContext,
     Expressions,
     Operation,
+    PlainOperation,
     Shape,
     Tensors,
     ValueType,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from compiler.operations.operation import Node
 
 
-class View(Operation):
+class View(PlainOperation):
     """Base class of operations whose result is a view of the first input."""
 
     view = True
@@ -76,9 +77,8 @@ class Slice(View):
             return
         if len(node.type.shape) != 3 or self.dimension not in (-1, 2):
             raise UnsupportedGraph("it has no instruction for a slice of positions or of heads")
-        codegen.operands[node.name] = replace(
-            place, column=place.column + self.start % codegen.row_length(node.inputs[0])
-        )
+        column = place.column + self.start % codegen.row_length(node.inputs[0])
+        codegen.operands[node.name] = replace(place, column=column)
 
 
 class SplitHeads(View):
@@ -95,12 +95,8 @@ class SplitHeads(View):
         batch, length, width = x.shape
         return ValueType((batch, Size.of(self.heads), length, Size.of(width.constant // self.heads)))
 
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        batch, length, width = inputs[0].shape
-        return inputs[0].reshape(batch, length, self.heads, width // self.heads).permute(0, 2, 1, 3)
 
-
-class MergeHeads(Operation):
+class MergeHeads(PlainOperation):
     """Concatenate the heads: [batch, h, n, d] -> [batch, n, h·d] (3.2.2)."""
 
     shares_buffer = True
@@ -111,12 +107,8 @@ class MergeHeads(Operation):
         batch, heads, length, width = inputs[0].shape
         return ValueType((batch, length, heads * width))
 
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        batch, heads, length, width = inputs[0].shape
-        return inputs[0].permute(0, 2, 1, 3).reshape(batch, length, heads * width)
 
-
-class Concat(Operation):
+class Concat(PlainOperation):
     """Concatenate features: x [..., d], y [..., e] -> [..., d + e]."""
 
     code = "torch.cat([{0}, {1}], dim=-1)"
@@ -125,12 +117,6 @@ class Concat(Operation):
         x, y = inputs
         require(x.shape[:-1] == y.shape[:-1] and x.kind is y.kind, self, x, y)
         return ValueType((*x.shape[:-1], x.shape[-1] + y.shape[-1]), x.kind)
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        x, y = inputs
-        result = x.new_empty(*x.shape[:-1], x.shape[-1] + y.shape[-1])
-        result[..., : x.shape[-1]], result[..., x.shape[-1] :] = x, y
-        return result
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         codegen.concatenate(node)
@@ -148,9 +134,6 @@ class BeamsToRows(View):
         batch, beams, *rest = inputs[0].shape
         return ValueType((batch * beams, *rest), inputs[0].kind)
 
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return inputs[0].flatten(0, 1)
-
 
 class RowsToQueries(View):
     """Give each sentence one row with the positions of all its hypotheses, which then attend to the memory together.
@@ -165,10 +148,6 @@ class RowsToQueries(View):
         (rows, length, width), (batch, beams, new) = inputs[0].shape, inputs[1].shape[:3]
         require(rows == batch * beams and length == new, self, *inputs)
         return ValueType((batch, beams * new, width))
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        x, like = inputs
-        return x.reshape(like.shape[0], -1, x.shape[2])
 
 
 class QueriesToRows(View):
@@ -185,12 +164,8 @@ class QueriesToRows(View):
         require(sentences == batch and queries == beams * new, self, *inputs)
         return ValueType((batch * beams, new, width))
 
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        x, like = inputs
-        return x.reshape(-1, like.shape[2], x.shape[2])
 
-
-class AppendToCache(Operation):
+class AppendToCache(PlainOperation):
     """Append new positions to a cache: cache [rows, h, n, d], new [rows, h, k, d] -> [rows, h, n + k, d].
 
     The head axis is optional. Positions are the second-to-last axis.
@@ -206,20 +181,10 @@ class AppendToCache(Operation):
         require(fits and len(cache.shape) in (3, 4), self, *inputs)
         return ValueType((*cache.shape[:-2], cache.shape[-2] + new.shape[-2], cache.shape[-1]))
 
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        cache, new = inputs
-        length = cache.shape[-2]
-        result = cache.new_empty(*cache.shape[:-2], length + new.shape[-2], cache.shape[-1])
-        result[..., :length, :], result[..., length:, :] = cache, new
-        return result
-
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if len(node.type.shape) != 4:
             raise UnsupportedGraph("it has no instruction for a cache without heads")
         codegen.append_to_cache(node)
-
-    def for_planned_cache(self) -> Operation:
-        return WriteToCache()
 
 
 class WriteToCache(Operation):

@@ -1,14 +1,15 @@
 """Compiler passes, in the order in which they run. To add a pass, write its function and add a line to PASSES.
 
-A pass rewrites graphs that share weights. An exact pass changes results only by rounding errors. Other passes are
+An exact pass changes results only by rounding errors. Other passes are
 approximate. A spec can disable a pass by name (`compilation.disabled_passes`). Tests compare each pass with the
 interpreter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import Any, cast
 
 from compiler.graph import Graphs, Purpose, verify
 from compiler.lowering import lower
@@ -26,36 +27,53 @@ from specs.errors import suggest
 
 @dataclass(frozen=True)
 class Pass:
-    """Compiler pass. `apply` rewrites graphs. `exact` is True if results change only by rounding errors."""
+    """Compiler pass."""
 
-    apply: Callable[[Graphs, Spec, CompileOptions], Graphs]
+    rewrite: Callable[[Any], Any]
+    """Function that rewrites one graph or, if `together`, all graphs that share weights."""
+    together: bool = False
+    purposes: Collection[Purpose] = tuple(Purpose)
+    """Purposes of the graphs to rewrite."""
+    device: str | None = None
+    """Device that needs the pass. None: all devices."""
+    precision: str | None = None
+    """Precision that needs the pass. None: all precisions."""
     exact: bool = True
+    """Whether results change only by rounding errors."""
+
+    def apply(self, graphs: Graphs, options: CompileOptions) -> Graphs:
+        """Return the graphs after the pass."""
+        if self.device not in (None, options.device) or self.precision not in (None, options.precision):
+            return graphs
+        if self.together:
+            return cast("Graphs", self.rewrite(graphs))
+        return {purpose: self.rewrite(g) if purpose in self.purposes else g for purpose, g in graphs.items()}
 
     @property
     def name(self) -> str:
         """The name of the pass, which is the name of its function."""
-        return self.apply.__name__
+        return self.rewrite.__name__
 
     @property
     def summary(self) -> str:
         """The first line of the pass's docstring."""
-        return (self.apply.__doc__ or "").strip().splitlines()[0]
+        return (self.rewrite.__doc__ or "").strip().splitlines()[0]
 
 
 PASSES = (
     Pass(drop_dropout),
-    Pass(fold_scales),
+    Pass(fold_scales, together=True),
     Pass(fuse_projections),
-    Pass(hoist_memory),
+    Pass(hoist_memory, together=True),
     Pass(fuse_memory),
-    Pass(beams_as_queries),
-    Pass(plan_cache),
-    Pass(pad_vocabulary),
-    Pass(pack_rows),
-    Pass(chunk_loss),
-    Pass(choose_attention),
-    Pass(bfloat16, exact=False),
-    Pass(int8, exact=False),
+    Pass(beams_as_queries, purposes=[Purpose.DECODE_STEP]),
+    Pass(plan_cache, purposes=[Purpose.DECODE_STEP]),
+    Pass(pad_vocabulary, together=True),
+    Pass(pack_rows, purposes=[Purpose.UPDATE]),
+    Pass(chunk_loss, purposes=[Purpose.TRAIN]),
+    Pass(choose_attention, device="cuda"),
+    Pass(bfloat16, precision="bfloat16", exact=False),
+    Pass(int8, precision="int8", exact=False),
 )
 TRANSLATE = (Purpose.ENCODE, Purpose.DECODE_STEP, Purpose.SCORE)
 """Purposes of the graphs that a translation program needs."""
@@ -95,7 +113,7 @@ def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
             raise ZooError(f"`{name}` in `compilation.disabled_passes` is not a pass", hint=hint)
     for step in PASSES:
         if step.name not in spec.compilation.disabled_passes:
-            before, graphs = graphs, step.apply(graphs, spec, options)
+            before, graphs = graphs, step.apply(graphs, options)
             _verify(graphs, step.name, before)
     return graphs
 

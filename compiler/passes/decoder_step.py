@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any, cast
 
 from compiler.graph import Graph, Graphs, Purpose, infer_types, prune, unique_name, verify
 from compiler.operations.operation import GraphError, Node, Operation, ValueKind, ValueType
-from compiler.operations.views import BeamsToRows, QueriesToRows, RowsToQueries
-from compiler.options import CompileOptions
+from compiler.operations.views import BeamsToRows, QueriesToRows, RowsToQueries, WriteToCache
 from compiler.size import BATCH, BEAMS, CAPACITY, NEW, PAST
-from specs import Spec
 
 
-def hoist_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+def hoist_memory(graphs: Graphs) -> Graphs:
     """Compute the keys and values of cross-attention once, in the encoder, instead of in each decoder step."""
     if Purpose.ENCODE not in graphs or Purpose.DECODE_STEP not in graphs:
         return graphs
@@ -51,14 +50,12 @@ def _memory_nodes(step: Graph, memory: Iterable[str]) -> list[Node]:
     return nodes
 
 
-def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+def beams_as_queries(graph: Graph) -> Graph:
     """Compute cross-attention for all beams of a sentence together, so that it reads the memory only once."""
-    if Purpose.DECODE_STEP not in graphs:
-        return graphs
     try:
-        return {**graphs, Purpose.DECODE_STEP: _one_memory_per_sentence(graphs[Purpose.DECODE_STEP])}
+        return _one_memory_per_sentence(graph)
     except GraphError:  # some value needs one memory per hypothesis
-        return graphs
+        return graph
 
 
 def _one_memory_per_sentence(graph: Graph) -> Graph:
@@ -125,18 +122,15 @@ def _nodes_per_sentence(graph: Graph) -> set[str]:
         for node in graph.nodes
         if node.name in depends and any(i not in depends and BATCH in types[i].shape for i in node.inputs)
     }
-    while True:
+    known = 0
+    while len(found) > known:
         known = len(found)
         for node in graph.nodes:
             needed = {i for i in node.inputs if i in depends and not _is_per_row(types[i])}
-            if node.name in found:
-                if not needed <= by_name.keys():
-                    raise GraphError(f"`{node.name}` reads {needed} and the memory")
-                found |= needed
-            elif needed & found:
-                found.add(node.name)
-        if len(found) == known:
-            break
+            if node.name in found or needed & found:
+                found |= {node.name, *needed}
+    if not found <= by_name.keys():
+        raise GraphError(f"the inputs {found - by_name.keys()} have one row per hypothesis")
     for name in found:
         node = by_name[name]
         field = node.operation.receptive_field()
@@ -161,17 +155,11 @@ def _input_type(name: str, type_: ValueType, graph: Graph) -> ValueType:
     return replace(type_, shape=(BATCH, BEAMS, *type_.shape[1:])) if NEW in type_.shape else type_
 
 
-def plan_cache(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Allocate the caches of the decoder step with spare capacity, and write each new position in place."""
-    if Purpose.DECODE_STEP not in graphs:
-        return graphs
-    return {**graphs, Purpose.DECODE_STEP: _plan(graphs[Purpose.DECODE_STEP])}
+def plan_cache(graph: Graph) -> Graph:
+    """Allocate the caches of the decoder step with spare capacity, and write each new position in place.
 
-
-def _plan(graph: Graph) -> Graph:
-    """Preallocate all caches that only attention reads, with a mask that hides unused slots.
-
-    If several caches are read with the same mask or bias, either all or none of these caches are preallocated.
+    Caches are preallocated if only attention reads them, with a mask that hides unused slots. If several caches are
+    read with the same mask or bias, either all or none of these caches are preallocated.
     """
     caches = _growing_caches(graph)
     masks = {n.name: n for n in graph.nodes if n.operation.reads_cache_slots}
@@ -192,9 +180,10 @@ def _plan(graph: Graph) -> Graph:
 
     def plan(node: Node) -> Node:
         if node.name in positions:
-            inputs = (*node.inputs, positions[node.name])
-            return replace(node, operation=node.operation.for_planned_cache(), inputs=inputs)
-        return replace(node, operation=node.operation.for_planned_cache()) if node.name in masks else node
+            return replace(node, operation=WriteToCache(), inputs=(*node.inputs, positions[node.name]))
+        if node.name in masks:
+            return replace(node, operation=replace(cast("Any", node.operation), planned=True))
+        return node
 
     planned = {caches[value] for value in positions}
     inputs = {

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from compiler.graph import Graph, Graphs, Purpose, infer_types, prune
+from compiler.graph import Graph, infer_types, prune
+from compiler.instruction import ActivationKind
 from compiler.operations.attention import HeadColumns
 from compiler.operations.gpu import (
     LinearRelu,
@@ -25,10 +26,9 @@ from compiler.operations.gpu import (
 )
 from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
 from compiler.operations.recurrence import Ssru
-from compiler.options import CompileOptions
 from compiler.passes.vocabulary import join_loss
 from compiler.size import BATCH, SOURCE, TARGET, Size
-from specs import Spec, ZooError
+from specs import ZooError
 
 MAX_HEAD_WIDTH = 128
 """The largest d_k and d_v for which the kernels of packed attention have been compiled and tested."""
@@ -49,11 +49,9 @@ class Unpackable(ZooError):
     """Error for a model that the kernels for training or beam search do not support. The message gives the reason."""
 
 
-def pack_rows(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+def pack_rows(graph: Graph) -> Graph:
     """Rewrite the training graph to use packed rows of constant length, so that each update can be one CUDA graph."""
-    if Purpose.UPDATE not in graphs:
-        return graphs
-    return {**graphs, Purpose.UPDATE: fuse_kernels(pack(graphs[Purpose.UPDATE]))}
+    return fuse_kernels(pack(graph))
 
 
 def pack(graph: Graph) -> Graph:
@@ -180,13 +178,12 @@ def fuse_kernels(graph: Graph) -> Graph:
         elif operation.without_dropout() is None:
             dropout = SeededDropout(operation.dropout, sites[node.layer])
             node = replace(node, operation=dropout, inputs=(*node.inputs, "seed"))
-        elif operation.is_relu:
+        elif operation.activation is ActivationKind.RELU:
             product = sole(node.inputs[0])
             if product and product.operation.is_projection and len(product.parameters) == 2:
                 node = replace(node, operation=LinearRelu(), inputs=product.inputs, parameters=product.parameters)
-        elif joined := join_loss(graph, by_name, node):
-            loss: Any = joined.operation
-            node = replace(joined, operation=WholeCrossEntropy(loss.smoothing, loss.wrong_classes, loss.classes))
+        else:
+            node = join_loss(graph, by_name, node, WholeCrossEntropy) or node
         sites[node.layer] += node.operation.dropout > 0
         nodes.append(node)
     nodes = [replace(node, parameters=node.parameters[:1]) if node.name in unbiased else node for node in nodes]

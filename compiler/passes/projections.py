@@ -7,29 +7,19 @@ the weights once, instead of into every value at run time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 from compiler.graph import Graph, Graphs, Purpose, prune, unique_name
-from compiler.operations.operation import Node, Operation, ValueType
+from compiler.operations.operation import Node, ValueType
 from compiler.operations.views import Slice
-from compiler.options import CompileOptions
 from compiler.size import Size
 from compiler.weights import Concatenated, Parameter, Scaled
-from specs import Spec
 
 
-class _Scale(NamedTuple):
-    """Constant factor of a node, the parameters that the factor could scale, and the operation without the factor."""
-
-    factor: float
-    parameters: tuple[str, ...]
-    unscaled: Operation
-
-
-def fold_scales(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+def fold_scales(graphs: Graphs) -> Graphs:
     """Multiply 1/sqrt(d_k) into the weights of queries and sqrt(d_model) into embeddings, except for training.
 
     A parameter is not scaled if another operation reads it without this factor, as with an embedding table that is also
@@ -38,27 +28,25 @@ def fold_scales(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     """
     if Purpose.TRAIN in graphs:
         return graphs
-    scales = {purpose: dict(_scales(graph)) for purpose, graph in graphs.items()}
-    all_scales = [scale for of_graph in scales.values() for scale in of_graph.values()]
-    uses = Counter(name for graph in graphs.values() for node in graph.nodes for name in node.parameters)
+    scaled = {purpose: dict(_scaled_parameters(graph)) for purpose, graph in graphs.items()}
+    nodes = [(node, scaled[purpose].get(node.name, ())) for purpose, graph in graphs.items() for node in graph.nodes]
+    uses = Counter(name for node, _ in nodes for name in node.parameters)
     requested: dict[str, list[float]] = {}
-    for scale in all_scales:
-        for name in scale.parameters:
-            requested.setdefault(name, []).append(scale.factor)
+    for node, parameters in nodes:
+        for name in parameters:
+            requested.setdefault(name, []).append(node.operation.scale)
     # All readers of a parameter must request the same factor, and all parameters of a projection must have it.
     factors = {n: each[0] for n, each in requested.items() if len(each) == uses[n] and len(set(each)) == 1}
     while True:
-        incomplete = {
-            n for scale in all_scales if not set(scale.parameters) <= factors.keys() for n in scale.parameters
-        }
+        incomplete = {n for _, parameters in nodes if not factors.keys() >= set(parameters) for n in parameters}
         if not incomplete & factors.keys():
             break
         factors = {name: factor for name, factor in factors.items() if name not in incomplete}
-    return {purpose: _fold(graph, scales[purpose], factors) for purpose, graph in graphs.items()}
+    return {purpose: _fold(graph, scaled[purpose], factors) for purpose, graph in graphs.items()}
 
 
-def _scales(graph: Graph) -> Iterator[tuple[str, _Scale]]:
-    """Yield the name and the `_Scale` of each node whose constant factor could be multiplied into parameters.
+def _scaled_parameters(graph: Graph) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the name of each node whose constant factor could be multiplied into parameters, and these parameters.
 
     For attention, these are the parameters of the query projection.
     """
@@ -67,21 +55,19 @@ def _scales(graph: Graph) -> Iterator[tuple[str, _Scale]]:
     for node in graph.nodes:
         if not node.operation.has_scale:
             continue
-        operation: Any = node.operation
-        factor, unscaled = operation.scale, replace(operation, scale=1.0)
         if len(node.inputs) == 1:  # an embedding; everything else with a factor is attention
-            yield node.name, _Scale(factor, node.parameters, unscaled)
+            yield node.name, node.parameters
         elif not node.parameters and (heads := by_name.get(node.inputs[0])):
             query = by_name.get(heads.inputs[0]) if heads.operation.splits_heads else None
             if query and query.operation.is_projection and uses[heads.name] == uses[query.name] == 1:
-                yield node.name, _Scale(factor, query.parameters, unscaled)
+                yield node.name, query.parameters
 
 
-def _fold(graph: Graph, scales: dict[str, _Scale], factors: dict[str, float]) -> Graph:
+def _fold(graph: Graph, scaled: Mapping[str, tuple[str, ...]], factors: Mapping[str, float]) -> Graph:
     def unscaled(node: Node) -> Node:
-        scale = scales.get(node.name)
-        folded = scale is not None and factors.keys() >= set(scale.parameters)
-        return replace(node, operation=scale.unscaled) if scale and folded else node
+        if node.name not in scaled or not factors.keys() >= set(scaled[node.name]):
+            return node
+        return replace(node, operation=replace(cast("Any", node.operation), scale=1.0))
 
     parameters = {
         name: Parameter(name, Scaled(parameter.origin, factors[name])) if name in factors else parameter
@@ -90,12 +76,8 @@ def _fold(graph: Graph, scales: dict[str, _Scale], factors: dict[str, float]) ->
     return replace(graph, nodes=tuple(map(unscaled, graph.nodes)), parameters=parameters)
 
 
-def fuse_projections(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+def fuse_projections(graph: Graph) -> Graph:
     """Replace projections that read the same value with one projection that has their concatenated matrices."""
-    return {purpose: _fuse(graph) for purpose, graph in graphs.items()}
-
-
-def _fuse(graph: Graph) -> Graph:
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in graph.nodes:
         if node.operation.is_projection:
@@ -149,15 +131,11 @@ def _join(names: list[str]) -> str:
     return "_".join([names[0], *others])
 
 
-def fuse_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+def fuse_memory(graph: Graph) -> Graph:
     """Project the memory to the keys and values of all layers in one matrix product. Each layer takes a slice.
 
     All decoder layers project the same memory, so one matrix product can compute all of their keys and values.
     """
-    return {purpose: _fuse_memory(graph) for purpose, graph in graphs.items()}
-
-
-def _fuse_memory(graph: Graph) -> Graph:
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in graph.nodes:
         if node.operation.is_projection and node.layer:

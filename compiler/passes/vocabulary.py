@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, cast
 
-from compiler.graph import Graph, Graphs, Purpose, prune, unique_name
+from compiler.graph import Graph, Graphs, prune, unique_name
 from compiler.operations.operation import Node, ValueType
+from compiler.operations.probability import ChunkedCrossEntropy
 from compiler.operations.views import Slice
-from compiler.options import CompileOptions
 from compiler.weights import Padded, Parameter
-from specs import Spec
 
 _MULTIPLE = 8
 
 
-def pad_vocabulary(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+def pad_vocabulary(graphs: Graphs) -> Graphs:
     """Pad the table and bias of the pre-softmax projection to a multiple of 8 rows.
 
     Matrix products are fastest if sizes are multiples of the hardware's tile size. Most vocabulary sizes are not.
@@ -50,26 +50,33 @@ def _pad(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
     return replace(graph, nodes=tuple(nodes), parameters=parameters)
 
 
-def chunk_loss(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+def chunk_loss(graph: Graph) -> Graph:
     """Merge the pre-softmax projection and the loss into one operation that works on chunks of positions.
 
     The logits are the largest tensor in training: the tokens of a batch times a vocabulary of, for example, 37,000.
     Computing them in chunks avoids storing all of them.
     """
-    if Purpose.TRAIN not in graphs:
-        return graphs
-    graph = graphs[Purpose.TRAIN]
     by_name = {node.name: node for node in graph.nodes}
-    nodes = tuple(join_loss(graph, by_name, node) or node for node in graph.nodes)
-    return {**graphs, Purpose.TRAIN: prune(replace(graph, nodes=nodes))}
+    nodes = tuple(join_loss(graph, by_name, node, ChunkedCrossEntropy) or node for node in graph.nodes)
+    return prune(replace(graph, nodes=nodes))
 
 
-def join_loss(graph: Graph, by_name: Mapping[str, Node], node: Node) -> Node | None:
-    """Merge a loss node with the pre-softmax projection that it reads. Return None for all other nodes."""
-    classes = graph.types[node.inputs[0]].shape[-1]
-    loss, logits = node.operation.chunked(classes), by_name.get(node.inputs[0])
-    if loss and logits and logits.operation.sliced_range() == (-1, 0, classes.constant):
-        logits = by_name.get(logits.inputs[0])  # the slice removes the padding of the vocabulary
-    if loss is None or logits is None or not logits.operation.is_vocabulary_projection:
+def join_loss(graph: Graph, by_name: Mapping[str, Node], node: Node, joined: type[ChunkedCrossEntropy]) -> Node | None:
+    """Merge a loss node with the pre-softmax projection that it reads. Return None for all other nodes.
+
+    Args:
+        graph: The graph.
+        by_name: The nodes of the graph.
+        node: The node.
+        joined: The operation that computes both.
+    """
+    loss, logits = cast("Any", node.operation), by_name.get(node.inputs[0])
+    if not loss.is_cross_entropy or logits is None:
         return None
-    return replace(node, operation=loss, inputs=(logits.inputs[0], node.inputs[1]), parameters=logits.parameters)
+    classes = logits.type.shape[-1].constant
+    if logits.operation.sliced_range() == (-1, 0, classes):
+        logits = by_name.get(logits.inputs[0])  # the slice removes the padding of the vocabulary
+    if logits is None or not logits.operation.is_vocabulary_projection:
+        return None
+    operation = joined(loss.smoothing, loss.wrong_classes, classes)
+    return replace(node, operation=operation, inputs=(logits.inputs[0], node.inputs[1]), parameters=logits.parameters)

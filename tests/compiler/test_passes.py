@@ -15,14 +15,13 @@ from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower
 from compiler.backends import BuildRequest
 from compiler.backends.conformance import disagreement
 from compiler.backends.eager import eager
-from compiler.graph import Graphs
+from compiler.graph import Graph, Graphs
 from compiler.operations.attention import Attention
 from compiler.operations.elementwise import Dropout
 from compiler.operations.operation import GraphError
 from compiler.operations.projection import Embedding, Logits
-from compiler.options import CompileOptions
 from compiler.padded_batch import PaddedBatch
-from specs import Spec, ZooError
+from specs import ZooError
 from tests.compiler.conftest import shaken
 from tests.compiler.test_conformance import FEED_FORWARD, SUBLAYERS
 from tests.examples import changed, small
@@ -139,8 +138,8 @@ def test_an_unknown_pass_name_is_an_error() -> None:
 
 
 def test_a_pass_that_breaks_a_graph_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaking(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-        return {purpose: replace(graph, nodes=graph.nodes[1:]) for purpose, graph in graphs.items()}
+    def breaking(graph: Graph) -> Graph:
+        return replace(graph, nodes=graph.nodes[1:])
 
     monkeypatch.setattr(passes, "PASSES", (passes.Pass(breaking),))
     with pytest.raises(GraphError, match="no earlier node computes"):

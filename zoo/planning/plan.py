@@ -144,8 +144,8 @@ def pass_effects(spec: Spec, length: int) -> tuple[PassEffect, ...]:
     for compiler_pass in PASSES:
         if compiler_pass.name in spec.compilation.disabled_passes:
             continue
-        train = compiler_pass.apply(train, spec, train_options)
-        translate = compiler_pass.apply(translate, spec, translate_options)
+        train = compiler_pass.apply(train, train_options)
+        translate = compiler_pass.apply(translate, translate_options)
         after = graph_sizes({**train, **translate}, spec, length)
         effects.append(PassEffect(compiler_pass.name, compiler_pass.summary, compiler_pass.exact, before, after))
         before = after

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from compiler import TRANSLATE, Graph, Purpose, cost, graphs, lower
 from compiler.diagram import Block, Box, Column, columns
-from compiler.options import compile_options
 from compiler.passes.variants import drop_dropout
 from specs import Spec
 from zoo.files.output import open_output, require_svg
@@ -39,8 +38,7 @@ def draw_network(spec: Spec, file: Path, length: int = LENGTH) -> None:
         ZooError: The file's name does not end in .svg, or the file cannot be written.
     """
     require_svg(file)
-    options = compile_options(spec, [Purpose.TRAIN])
-    model = drop_dropout({Purpose.TRAIN: lower(spec, Purpose.TRAIN)}, spec, options)[Purpose.TRAIN]
+    model = drop_dropout(lower(spec, Purpose.TRAIN))
     final = graphs(spec, TRANSLATE)
     whole = cost(model)
     flops = whole.flops(batch=1, source=length, target=length) / length
