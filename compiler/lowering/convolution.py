@@ -21,28 +21,25 @@ def convolution(x: Value, sublayer: Convolution, context: LayerContext) -> Value
     """
     b, outer = context.builder, 2 * x.width if sublayer.gated else x.width
     dilation = sublayer.kernel**context.index if sublayer.dilated else 1
-    kernel = b.parameter("kernel", sublayer.kernel, x.width, outer)
-    bias = b.parameter("bias", outer, initial=Initializer.ZERO)
-    convolved = convolve(x, ConvolutionOperation, sublayer.kernel, dilation, context, kernel, bias)
+    convolved = convolve(x, context, (sublayer.kernel, x.width, outer), dilation)
     return b.node("active", GatedLinearUnit() if sublayer.gated else Relu(), (convolved,))
 
 
-def convolve(
-    x: Value, operation: type[ConvolutionOperation], k: int, dilation: int, context: LayerContext, *parameters: str
-) -> Value:
+def convolve(x: Value, context: LayerContext, shape: tuple[int, ...], dilation: int = 1) -> Value:
     """Add a convolution. In the encoder, it is centred on each position. In the decoder, it covers no later position.
 
     In a decoder step, a state contains the earlier positions that the kernel covers.
 
     Args:
         x: Input: [batch, length, d_model].
-        operation: Class of the operation.
-        k: Kernel size.
-        dilation: Distance between adjacent positions of the kernel.
         context: Context of the sub-layer.
-        parameters: Kernel and bias.
+        shape: Shape of the kernel: [k, inputs, outputs] or, to convolve each feature separately, [k, features].
+        dilation: Distance between adjacent positions of the kernel.
     """
-    b = context.builder
+    b, k, depthwise = context.builder, shape[0], len(shape) == 2
+    operation = DepthwiseConvolution if depthwise else ConvolutionOperation
+    kernel = b.parameter("kernel", *shape, initial=Initializer.KERNEL if depthwise else Initializer.MATRIX)
+    parameters = (kernel, b.parameter("bias", shape[-1], initial=Initializer.ZERO))
     if context.position is not None:
         _, recent = context.recent("inputs", x, (k - 1) * dilation)
         return b.node("convolved", operation(0, 0, dilation), (recent,), *parameters)
@@ -55,9 +52,7 @@ def convolve(
 def separable_convolution(x: Value, sublayer: SeparableConvolution, context: LayerContext) -> Value:
     """Convolve each feature separately over positions, then mix the features of each position with a linear map."""
     b, width = context.builder, x.width
-    kernel = b.parameter("kernel", sublayer.kernel, width, initial=Initializer.KERNEL)
-    bias = b.parameter("bias", width, initial=Initializer.ZERO)
-    depthwise = convolve(x, DepthwiseConvolution, sublayer.kernel, 1, context, kernel, bias)
+    depthwise = convolve(x, context, (sublayer.kernel, width))
     matrix = b.parameter("pointwise", width, width)
     matrix_bias = b.parameter("pointwise_bias", width, initial=Initializer.ZERO)
     return b.node("active", Relu(), (b.node("mixed", Linear(), (depthwise,), matrix, matrix_bias),))
@@ -77,7 +72,5 @@ def bottleneck_convolution(x: Value, sublayer: BottleneckConvolution, context: L
         return b.node(hint, Linear(), (b.node("active", Relu(), (x,)),), b.parameter(hint, x.width, outer), bias)
 
     inner = b.node("active", Relu(), (normalised(linear("reduced", x, width), norm, "kernel_norm"),))
-    kernel = b.parameter("kernel", sublayer.kernel, width, width)
-    bias = b.parameter("bias", width, initial=Initializer.ZERO)
-    convolved = convolve(inner, ConvolutionOperation, sublayer.kernel, dilation, context, kernel, bias)
+    convolved = convolve(inner, context, (sublayer.kernel, width, width), dilation)
     return linear("expanded", normalised(convolved, norm, "expanded_norm"), x.width)

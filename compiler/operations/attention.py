@@ -55,8 +55,13 @@ class HeadColumns:
         return queries, keys, (kv[..., self.value : self.value + self.kv_count * self.d_v], self.d_v)
 
 
-class _ScoredAttention(Operation):
-    """Base class of operations that compute a score for each pair of a query and a key."""
+class AttentionWeights(Operation):
+    """Attention weights softmax(scale · Q Kᵀ + bias, masked), for programs that return these weights to the caller.
+
+    Inputs: Q [batch, h, n, d_k], K [batch, h / groups, m, d_k], masks, and a bias of the scores if `biased`. Result:
+    [batch, h, n, m], always in float32. The weights of a query sum to 1, and hidden keys have weight 0. There may be a
+    parameter v [h, d_k], as in `Attention`.
+    """
 
     scale: float
     groups: int = field(default=1, kw_only=True)
@@ -64,7 +69,10 @@ class _ScoredAttention(Operation):
     biased: bool = field(default=False, kw_only=True)
     """Whether the last input is a bias that is added to the scores: [batch or 1, h, n or 1, m]."""
 
-    def _check_scores(self, query: ValueType, key: ValueType, added: ValueTypes, parameters: Sequence[Shape]) -> None:
+    caption = ("attention", "Attention weights")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        query, key, *added = inputs
         heads = (query.shape[0], key.shape[1] * self.groups)
         require(query.shape[:2] == heads and query.shape[0] == key.shape[0], self, query, key)
         require(query.shape[3] == key.shape[3], self, query, key)
@@ -75,13 +83,10 @@ class _ScoredAttention(Operation):
             sizes = zip(value.shape, (*query.shape[:3], key.shape[2]), strict=True)
             fits = all(size in (whole, ONE) for size, whole in sizes) and value.shape[3] == key.shape[2]
             require(value.kind is kind and fits, self, query, key, value)
+        return ValueType((*query.shape[:3], key.shape[2]))
 
-    def _split_added(self, added: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        """Split the additional inputs into the masks and the bias, which is None if there is no bias."""
-        return (added[:-1], added[-1]) if self.biased else (added, None)
-
-    def _weights(self, query: Tensor, key: Tensor, added: Tensors, parameters: Tensors) -> Tensor:
-        """Compute the attention weights: [batch, h, n, m]."""
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        query, key, *added = inputs
         masks, bias = self._split_added(added)
         key = key.repeat_interleave(self.groups, dim=1)
         if parameters:
@@ -93,6 +98,26 @@ class _ScoredAttention(Operation):
             weights = weights.masked_fill(mask, -math.inf)
         return weights.softmax(-1)
 
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        query, key, *added = inputs
+        masks, bias = self._split_added(added)
+        scores = self._emit_scores(query, key, parameters)
+        scores = f"{scores} + {bias}" if bias else scores
+        scores = f"({scores}).masked_fill({' | '.join(masks)}, -math.inf)" if masks else scores
+        return f"torch.softmax({scores}, dim=-1, dtype=torch.float32)"
+
+    def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
+        query, key, *_ = inputs
+        return 2 * product(query.shape) * key.shape[2]
+
+    def describe(self, inputs: Sequence[str]) -> str:
+        described = list(filter(None, inputs[2:]))
+        return f"hidden: {', '.join(described)}" if described else ""
+
+    def _split_added(self, added: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+        """Split the additional inputs into the masks and the bias, which is None if there is no bias."""
+        return (added[:-1], added[-1]) if self.biased else (added, None)
+
     def _emit_scores(self, query: str, key: str, parameters: Expressions) -> str:
         if parameters:
             return f"runtime.additive_scores({query}, {key}, {parameters[0]})"
@@ -101,7 +126,7 @@ class _ScoredAttention(Operation):
         return f"{scaled(query, self.scale)} @ {key}.mT"
 
 
-class Attention(_ScoredAttention):
+class Attention(AttentionWeights):
     """Scaled dot-product attention, softmax(scale · Q Kᵀ + bias, masked) V (3.2.1), or additive attention.
 
     Inputs: Q [batch, h, n, d_k], K [batch, h / groups, m, d_k], V [batch, h / groups, m, d_v], masks that hide keys,
@@ -119,13 +144,14 @@ class Attention(_ScoredAttention):
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         query, key, value, *added = inputs
-        self._check_scores(query, key, added, parameters)
+        weights = super().infer([query, key, *added], parameters)
         require(value.shape[:3] == key.shape[:3], self, *inputs)
-        return ValueType((*query.shape[:3], value.shape[3]))
+        return ValueType((*weights.shape[:3], value.shape[3]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         query, key, value, *added = inputs
-        return self._weights(query, key, added, parameters) @ value.repeat_interleave(self.groups, dim=1)
+        weights = super().interpret([query, key, *added], parameters)
+        return weights @ value.repeat_interleave(self.groups, dim=1)
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         query, key, value, *added = inputs
@@ -175,42 +201,8 @@ class Attention(_ScoredAttention):
         return total + 2 * float_bytes * product(inputs[0].shape[:3]) * inputs[1].shape[2]
 
     def describe(self, inputs: Sequence[str]) -> str:
-        return _describe_masks(inputs[3:])
-
-
-class AttentionWeights(_ScoredAttention):
-    """Attention weights softmax(scale · Q Kᵀ + bias, masked), for programs that return these weights to the caller.
-
-    Inputs: Q [batch, h, n, d_k], K [batch, h / groups, m, d_k], masks, and a bias of the scores if `biased`. Result:
-    [batch, h, n, m], always in float32. The weights of a query sum to 1, and hidden keys have weight 0. There may be a
-    parameter v [h, d_k], as in `Attention`.
-    """
-
-    caption = ("attention", "Attention weights")
-
-    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        query, key, *added = inputs
-        self._check_scores(query, key, added, parameters)
-        return ValueType((*query.shape[:3], key.shape[2]))
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        query, key, *added = inputs
-        return self._weights(query, key, added, parameters)
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        query, key, *added = inputs
-        masks, bias = self._split_added(added)
-        scores = self._emit_scores(query, key, parameters)
-        scores = f"{scores} + {bias}" if bias else scores
-        scores = f"({scores}).masked_fill({' | '.join(masks)}, -math.inf)" if masks else scores
-        return f"torch.softmax({scores}, dim=-1, dtype=torch.float32)"
-
-    def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
-        query, key, *_ = inputs
-        return 2 * product(query.shape) * key.shape[2]
-
-    def describe(self, inputs: Sequence[str]) -> str:
-        return _describe_masks(inputs[2:])
+        query, key, _, *added = inputs
+        return super().describe([query, key, *added])
 
 
 class WeightedSum(Operation):
@@ -319,8 +311,3 @@ class RestrictedAttention(Operation):
 
     def describe(self, inputs: Sequence[str]) -> str:
         return f"{self.before} positions {'to each side' if self.after else 'before'}"
-
-
-def _describe_masks(masks: Sequence[str]) -> str:
-    described = list(filter(None, masks))
-    return f"hidden: {', '.join(described)}" if described else ""
