@@ -22,8 +22,7 @@ from specs import Architecture, CrossAttention, RestrictedAttention, SelfAttenti
 def self_attention(x: Value, sublayer: SelfAttention, context: LayerContext) -> Value:
     """Return the self-attention of x. In the decoder, a position sees only itself and earlier positions."""
     heads = MultiHeadAttention(context, sublayer)
-    query, key, value = heads.project(x, x)
-    query, key = heads.rotate(query, key)
+    query, key, value = heads.project(x)
     cache = None
     if context.position is not None:
         cache, key, value = heads.cached(key, value, PAST)
@@ -74,26 +73,30 @@ class MultiHeadAttention:
         """Number of query heads that share a key-value head."""
         self.scale = attention_scale(a, self.d_k)
 
-    def project(self, x: Value, memory: Value) -> tuple[Value, Value, Value]:
+    def project(self, x: Value, memory: Value | None = None) -> tuple[Value, Value, Value]:
         """Return the queries, which are projected from x, and the keys and values, which are projected from `memory`.
 
         Queries are [batch, h, length, d_k], keys [batch, kv_heads, length, d_k], values [batch, kv_heads, length, d_v].
+
+        Args:
+            x: The input.
+            memory: The output of the encoder. None: self-attention, which projects keys and values from x. If the
+                positions are rotary, queries and keys are then rotated.
         """
+        read = x if memory is None else memory
         projections = (
             ("query", x, self.h, self.d_k),
-            ("key", memory, self.kv_heads, self.d_k),
-            ("value", memory, self.kv_heads, self.d_v),
+            ("key", read, self.kv_heads, self.d_k),
+            ("value", read, self.kv_heads, self.d_v),
         )
         query, key, value = (
             self.b.node(f"{name}_heads", SplitHeads(heads), (self._linear(name, source, heads * width),))
             for name, source, heads, width in projections
         )
+        if memory is None:
+            positions, position = self.context.positions, self.context.position
+            query, key = positions.rotate("query", query, position), positions.rotate("key", key, position)
         return query, key, value
-
-    def rotate(self, query: Value, key: Value) -> tuple[Value, Value]:
-        """Return the queries and keys of self-attention, rotated if the spec has rotary positions."""
-        positions, position = self.context.positions, self.context.position
-        return positions.rotate("query", query, position), positions.rotate("key", key, position)
 
     def attend(self, query: Value, key: Value, value: Value, *added: Value) -> Value:
         """Return the attention of all heads, merged and projected by W_O: [batch, length, d_model].
@@ -157,8 +160,7 @@ def restricted_attention(x: Value, sublayer: RestrictedAttention, context: Layer
     """
     heads, b, before = MultiHeadAttention(context, sublayer), context.builder, sublayer.radius
     after = 0 if context.causal else before
-    query, key, value = heads.project(x, x)
-    query, key = heads.rotate(query, key)
+    query, key, value = heads.project(x)
     padding = () if context.padding is None else (context.padding,)
     if b.purpose is Purpose.ATTEND:
         inputs, key_of_mask = (context.stream, *padding), (context.stream, sublayer)

@@ -54,18 +54,17 @@ class Convolution(Operation):
         return (x.shape[1] + (padding - extent) * self.dilation).divided(self.stride)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        kernel, bias = parameters
-        shifted = self._shifted(inputs[0], len(kernel))
-        return sum((x @ matrix for x, matrix in zip(shifted, kernel, strict=True)), bias)
-
-    def _shifted(self, x: Tensor, k: int) -> list[Tensor]:
-        """Return the inputs of the kernel's k positions: k copies of x, shifted and padded with zeros."""
+        (x,), (kernel, bias) = inputs, parameters
         batch, n, width = x.shape
         first, padding = self.before * self.dilation, (self.before + self.after) * self.dilation
         padded = x.new_zeros(batch, n + padding, width)
         padded[:, first : first + n] = x
-        length = n + padding - (k - 1) * self.dilation
-        return [padded[:, index * self.dilation :][:, : length : self.stride] for index in range(k)]
+        length = n + padding - (len(kernel) - 1) * self.dilation
+        result = bias
+        for index, weights in enumerate(kernel):  # a matrix [i, o] or, in a depthwise convolution, a vector [d]
+            shifted = padded[:, index * self.dilation :][:, : length : self.stride]
+            result = result + (shifted * weights if weights.ndim == 1 else shifted @ weights)
+        return result
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         padding = (self.before, self.after)
@@ -100,11 +99,6 @@ class DepthwiseConvolution(Convolution):
         (x,), (kernel, bias) = inputs, parameters
         require(len(x.shape) == 3 and kernel[1:] == bias == x.shape[2:], self, x, ValueType(kernel))
         return ValueType((x.shape[0], self._length(x, kernel), x.shape[2]))
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        kernel, bias = parameters
-        shifted = self._shifted(inputs[0], len(kernel))
-        return sum((x * row for x, row in zip(shifted, kernel, strict=True)), bias)
 
 
 class ClearPadding(PlainOperation):
