@@ -253,8 +253,7 @@ class KernelProgram:
         ends = np.empty(rows, np.float32)
         outputs: list[int | None] = [each.ctypes.data for each in (values, best, ends)]
         outputs.append(None if log_probabilities is None else log_probabilities.ctypes.data)
-        status = self.library.zoo_step(self.handle, state.handle, tokens.ctypes.data, k, count, *outputs, *allowed)
-        raise_for(status)
+        raise_for(self.library.zoo_step(self.handle, state.handle, tokens.ctypes.data, k, count, *outputs, *allowed))
         return values, best, ends
 
     def _instructions(self, part: Sequence[Mapping[str, Any]]) -> Any:
