@@ -169,34 +169,28 @@ def _invalid(file: Path, reason: str) -> ZooError:
 
 def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | None:
     """Return the reason why the tensors are invalid for a model with this spec. None if they are valid."""
-    target, expected = references.target, references.log_probabilities
-    if (references.source is not None) is not spec.task.reads:
-        return "it has the wrong tensors"
-    source = target[:, :0] if references.source is None else references.source
+    target, expected, source = references.target, references.log_probabilities, references.source
     features = spec.architecture.source
-    if isinstance(features, Features):
-        if source.dtype != torch.float32 or source.dim() != 3 or source.shape[2] != features.width:
-            return "its features have the wrong type or shape"
-        if not source.isfinite().all():
-            return "some of its features are not finite"
-        source = torch.ones(source.shape[:2], dtype=torch.int64)
-    tensors = (source, target, expected)
-    types = [each.dtype for each in tensors]
-    if types != [torch.int64, torch.int64, torch.float32] or any(each.dim() != 2 for each in tensors):
+    tensors = [target, expected, *([] if source is None else [source])]
+    source_type = (torch.float32, 3) if isinstance(features, Features) else (torch.int64, 2)
+    types = [(torch.int64, 2), (torch.float32, 2), *([source_type] if spec.task.reads else [])]
+    if [(each.dtype, each.dim()) for each in tensors] != types:
         return "its tensors have wrong types or shapes"
-    rows, length = expected.shape
-    if not (source.numel() or not spec.task.reads) or not expected.numel():
+    if not all(each.numel() for each in tensors):
         return "it is empty"
-    if source.shape[0] != rows or target.shape != (rows, length + 1):
+    rows, length = expected.shape
+    wrong_width = source is not None and isinstance(features, Features) and source.shape[2] != features.width
+    if wrong_width or target.shape != (rows, length + 1) or any(len(each) != rows for each in tensors):
         return "the shapes of its tensors do not match"
     positions = spec.architecture.max_positions or _MAX_LENGTH
-    width = max(length, source.shape[1])
+    width = length if source is None else max(length, source.shape[1])
     if width > positions * spec.architecture.source_stride or rows > _MAX_ROWS or rows * width > _MAX_CELLS:
         return "its tensors are too large"
-    for tokens, count in zip((source, target), spec.vocabulary.sizes, strict=True):
-        if tokens.numel() and (int(tokens.min()) < 0 or int(tokens.max()) >= count):
+    tokens = [target] if source is None or source.is_floating_point() else [target, source]
+    for ids, count in zip(tokens, reversed(spec.vocabulary.sizes), strict=False):
+        if int(ids.min()) < 0 or int(ids.max()) >= count:
             return f"it has token IDs outside the vocabulary of {count:,}"
-    sides = [target[:, 1:], *([source] if spec.task.reads else [])]
-    if not all(bool((side != PAD).any(1).all()) for side in sides):
+    if not all(bool((ids != PAD).any(1).all()) for ids in (target[:, 1:], *tokens[1:])):
         return "one of its sentences consists of padding only"
-    return None if bool(expected.isfinite().all()) else "some of its log-probabilities are not finite"
+    are_finite = all(bool(each.isfinite().all()) for each in tensors)
+    return None if are_finite else "some of its values are not finite"

@@ -35,7 +35,6 @@ def enlarge(tensors: Tensors) -> None:
     tensors["log_probabilities"] = torch.zeros(rows, length - 1)
 
 
-FLAT = replace_with("log_probabilities", torch.Tensor.flatten)
 DAMAGES = {
     "it is empty": [empty],
     "consists of padding only": [
@@ -43,11 +42,15 @@ DAMAGES = {
         set_values("target", 1, slice(1, None), PAD),
     ],
     "outside the vocabulary": [set_values("target", 0, 1, 101), set_values("source", 0, 0, -1)],
-    "wrong types or shapes": [replace_with("source", torch.Tensor.float), FLAT],
+    "wrong types or shapes": [
+        replace_with("source", torch.Tensor.float),
+        replace_with("log_probabilities", torch.Tensor.flatten),
+        lambda tensors: tensors.pop("source"),
+    ],
     "do not match": [replace_with("source", lambda source: source[:1])],
     "not finite": [replace_with("log_probabilities", lambda values: values / 0)],
     "too large": [enlarge, replace_with("source", lambda source: torch.full((len(source), 20_000), 5))],
-    "wrong tensors": [lambda tensors: tensors.pop("source")],
+    "wrong tensors": [lambda tensors: tensors.pop("target")],
 }
 
 
@@ -69,3 +72,11 @@ def test_invalid_reference_log_probabilities_are_refused(tmp_path: Path) -> None
     refused("it is 70 MB, but the limit is 64 MB", reference_results.read, file, spec)
     file.write_bytes((10_000_001).to_bytes(8, "little"))
     refused("proof.safetensors` is damaged: its header is 10 MB", reference_results.read, file, spec)
+
+
+def test_flat_reference_log_probabilities_of_a_language_model_are_refused(tmp_path: Path) -> None:
+    fields = {"task.kind": "language_modelling", "architecture.encoder": [], "corpus.source": "de"}
+    spec = zoo.spec("tiny", {**fields, "architecture.decoder": [{"kind": "self_attention"}]})
+    file = tmp_path / "proof.safetensors"
+    save_file({"target": torch.tensor([BOS, 5, EOS]), "log_probabilities": torch.zeros(2)}, file)
+    refused("wrong types or shapes", reference_results.read, file, spec)
