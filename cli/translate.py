@@ -83,7 +83,8 @@ def translate(
     known.require_text("`zoo translate`")
     direction = choose_direction(known, from_, to, messages)
     codes = known.languages.codes if known.languages else direction
-    plan = _plan(found, output, direction[1], codes)
+    originals = {path: each for path, each in found.items() if not _is_translation(path, found, codes)}
+    plan = _plan(originals, output, direction[1], "translation")
     if not _confirm_replacement(plan, yes=yes):
         return messages.info("nothing was translated")
     translator = open_model(folder, **how, report=messages)
@@ -201,47 +202,41 @@ def _find_files(
         yield from ((each, each.relative_to(path)) for each in inside)
 
 
-def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequence[str]) -> dict[Path, Path]:
-    """Map the path of each translation to its source document.
-
-    Translations that an earlier call has written beside their originals, such as `a.de.txt`, are skipped.
+def _plan(found: Mapping[Path, Path], output: Path | None, code: str, what: str, suffix: str = "") -> dict[Path, Path]:
+    """Map the path of each output file to its input file.
 
     Args:
-        found: The documents, each with its path relative to the output folder.
-        output: The output file or folder. None writes each translation beside its document.
-        code: Code of the target language.
-        codes: Codes of all languages of the model.
+        found: The input files, each with its path relative to the output folder.
+        output: The output file or folder. None writes each output beside its input.
+        code: Code of the target language, which precedes the suffix of an output that is beside its input.
+        what: Name for an output in error messages, such as "translation".
+        suffix: Suffix of the outputs. By default, each output has the suffix of its input.
 
     Raises:
-        ZooError: A translation would have a different format from its document, replace it, or have the same path as
-            another translation.
+        ZooError: An output would have the wrong suffix, replace its input (perhaps through a symbolic link), or have
+            the same path as another output.
     """
     plan: dict[Path, Path] = {}
-    for document, relative in found.items():
-        stem = Path(document.stem)
-        if stem.suffix[1:] in codes and document.with_name(stem.stem + document.suffix) in found:
-            continue
-        target = output / relative if output else document.with_suffix(f".{code}{document.suffix}")
-        if target.suffix.lower() != document.suffix.lower():
-            hint = f"name a file that ends with `{document.suffix}`"
-            raise ZooError(f"`{target}` must have the same format as `{document}`", hint=hint)
-        _require_other_file(target, document, "translation")
+    for source, relative in found.items():
+        ending = suffix or source.suffix
+        target = source.with_suffix(f".{code}{ending}")
+        if output is not None:
+            target = output if relative == Path() else (output / relative).with_suffix(ending)
+        if target.suffix.lower() != ending.lower():
+            hint = f"name a file that ends with `{ending}`"
+            raise ZooError(f"`{target}` must have the same format as `{source}`", hint=hint)
+        if target.resolve() == source.resolve():
+            raise ZooError(f"the {what} would replace `{source}`", hint="choose another path with `--output`")
         if target in plan:
-            raise ZooError(f"two documents would be written to `{target}`", hint="translate the documents separately")
-        plan[target] = document
+            raise ZooError(f"two {what}s would be written to `{target}`", hint=f"write the {what}s separately")
+        plan[target] = source
     return plan
 
 
-def _require_other_file(target: Path, source: Path, what: str) -> None:
-    """Raise ZooError if the target is the same file as its source, perhaps through a symbolic link.
-
-    Args:
-        target: File to write.
-        source: File to read.
-        what: Name for the text in the error message, such as "translation".
-    """
-    if target.resolve() == source.resolve():
-        raise ZooError(f"the {what} would replace `{source}`", hint="choose another path with `--output`")
+def _is_translation(document: Path, found: Mapping[Path, Path], codes: Sequence[str]) -> bool:
+    """Return whether an earlier call has written a document beside its original, as `a.de.txt` beside `a.txt`."""
+    stem = Path(document.stem)
+    return stem.suffix[1:] in codes and document.with_name(stem.stem + document.suffix) in found
 
 
 class _DocumentReport(Report):
@@ -351,7 +346,7 @@ def transcribe(
         raise ZooError(problem, hint="use a model with the `recognition` task")
     max_window_seconds(translator)  # raises an error if the model reads images
     language = translator.preprocessor(target=to).languages.target
-    plan = _transcript_plan(found, output, f".{language}{suffix}", suffix)
+    plan = _plan(found, output, language, "transcript", suffix)
     if not _confirm_replacement(plan, yes=yes):
         return messages.info("nothing was transcribed")
 
@@ -380,21 +375,3 @@ def _transcript_suffix(chosen: str | None, output: Path | None) -> str:
     if own not in ("", suffix):
         raise ZooError(f"`{output}` does not end in {suffix}", hint="omit `--format`, or rename the output")
     return suffix
-
-
-def _transcript_plan(found: Mapping[Path, Path], output: Path | None, suffixes: str, suffix: str) -> dict[Path, Path]:
-    """Map the path of each transcript to its audio file.
-
-    Raises:
-        ZooError: A transcript would replace its audio file, or two transcripts would be written to the same file.
-    """
-    plan: dict[Path, Path] = {}
-    for recording, relative in found.items():
-        target = recording.with_suffix(suffixes)
-        if output is not None:
-            target = output if relative == Path() else (output / relative).with_suffix(suffix)
-        _require_other_file(target, recording, "transcript")
-        if target in plan:
-            raise ZooError(f"two transcripts would be written to `{target}`", hint="transcribe the files separately")
-        plan[target] = recording
-    return plan

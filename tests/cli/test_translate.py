@@ -121,7 +121,7 @@ def test_an_output_folder_inside_of_the_input_is_not_read(translate: Zoo) -> Non
 
 def test_no_document_is_lost(translate: Zoo) -> None:
     write("a/x.txt", "b/x.txt")
-    assert "two documents" in translate("a", "b", "-o", "out").refusal
+    assert "two translations" in translate("a", "b", "-o", "out").refusal
     assert "would replace" in translate("a", "-o", "a", "--yes").refusal
     assert (written("a"), Path("a/x.txt").read_text("utf-8")) == (["x.txt"], "we read")
 
