@@ -101,10 +101,8 @@ def open_lines(path: Path | None) -> Iterator[LineStream]:
 
 
 @contextmanager
-def open_output(
-    path: Path | None, inputs: Iterable[Path | None] = (), *, flush: bool = False
-) -> Iterator[Callable[[str], None]]:
-    """Open a file, or stdout if `path` is None, and yield a function that writes a line.
+def open_output(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[Callable[[str], None]]:
+    """Open a file, or stdout if `path` is None, and yield a function that writes a line immediately.
 
     A regular file is created only if the context ends without an error. After an error, the lines written so far are
     in a file of the same name with the suffix `.partial`.
@@ -112,7 +110,6 @@ def open_output(
     Args:
         path: The file to write.
         inputs: Files that are read at the same time. None means stdin.
-        flush: Whether to write each line immediately, instead of buffering.
 
     Raises:
         ZooError: The output file is also an input file.
@@ -125,14 +122,14 @@ def open_output(
     if target is not None:
         require_different_files(target, [source for source in sources if source is not None])
     if path is None:
-        yield lambda line: print(line, flush=flush)
+        yield lambda line: print(line, flush=True)
         return
     lines = 0
     with open_output(path) as file:
 
         def write(line: str) -> None:
             nonlocal lines
-            print(line, file=file, flush=flush)
+            print(line, file=file, flush=True)
             lines += 1
 
         try:

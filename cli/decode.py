@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zoo.generation.translator import Translator
 
 _SAMPLING_PANEL = "Sampling"
-_EXAMPLE_SPECS = {"translation": "tiny", "parsing": "parsing/tiny"}
+_EXAMPLE_SPECS = {"decode": "tiny", "parse": "parsing/tiny"}
 
 
 def decode(
@@ -90,12 +90,11 @@ def decode(
     fraction = None if part is None else _fraction_of_part(part, input)
     choice: TranslationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "shortlist": shortlist}
-    translator = _open_model(spec, options.model_names(name, model), "translation", how, input)
+    translator = _open_model(spec, options.model_names(name, model), "decode", how, input)
     _require_text_name(translator, output)
-    lines = _lines_of_part(fraction, translator, input) if fraction and input else None
     format_lines = partial(_format_results, json=json, n_best=n_best)
     choice |= {"source": from_, "target": to, "split": not no_split, "protect": not no_protect}
-    _answer_lines(translator, _Files(input, output, prefix, lines), choice, n_best, format_lines)
+    _answer_lines(translator, _Files(input, output, prefix, fraction), choice, n_best, format_lines)
 
 
 def parse(
@@ -141,7 +140,7 @@ def parse(
     if pretty:
         options.refuse_beside("--pretty", json=json, n_best=n_best)
     choice: TranslationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
-    parser = _open_model(spec, options.model_names(name, model), "parsing", how, input)
+    parser = _open_model(spec, options.model_names(name, model), "parse", how, input)
     assert isinstance(parser, Parser)
     if unconstrained:
         parser.constraint = None
@@ -158,13 +157,13 @@ def parse(
 class _Files(NamedTuple):
     """Files that a command reads and writes. None means stdin (`input`), stdout (`output`) or no file (`prefix`).
 
-    `lines` is the range of input lines that are read, or None for all lines.
+    `fraction` is K and N if only part K of N of the input lines is read, or None for all lines.
     """
 
     input: Path | None
     output: Path | None
     prefix: Path | None = None
-    lines: range | None = None
+    fraction: tuple[int, int] | None = None
 
 
 def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
@@ -186,42 +185,26 @@ def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
     return number, count
 
 
-def _lines_of_part(fraction: tuple[int, int], translator: Translator, input: Path) -> range:
-    """Return the indices of the input lines, or of the files in the input folder, that are in part K of N."""
-    from zoo.features.modality import input_files
-    from zoo.generation.recognizer import Recognizer
-    from zoo.text.lines import count_lines
-
-    found = input_files(input, translator.modality.suffixes) if isinstance(translator, Recognizer) else None
-    lines, (number, count) = count_lines(input) if found is None else len(found), fraction
-    return range(lines * (number - 1) // count, lines * number // count)
-
-
 def _require_text_name(translator: Translator, output: Path | None) -> None:
     """Raise ZooError if the output of a recognition model has the suffix of an input file, such as `.wav`."""
     from specs import ZooError
+    from zoo.generation.recognizer import Recognizer
 
-    if output is None or translator.spec.task.kind != "recognition":
-        return
-    from zoo.features.modality import modality_of
-
-    modality = modality_of(translator.spec.task)
-    if modality and output.suffix.lower() in modality.suffixes:
+    if output and isinstance(translator, Recognizer) and output.suffix.lower() in translator.modality.suffixes:
         problem = f"the output is text, but files that end in `{output.suffix}` are inputs of the model"
         raise ZooError(f"`{output}` cannot be written: {problem}", hint="choose another name, such as `text.txt`")
 
 
 def _open_model(
-    spec: str | None, names: list[str] | None, task: str, how: options.Execution, input: Path | None
+    spec: str | None, names: list[str] | None, command: str, how: options.Execution, input: Path | None
 ) -> Translator:
     """Load the model for a spec or a name. For several names, load an ensemble of the models.
 
     Raises:
-        ZooError: A model has a task other than `task`, such as parsing instead of translation.
+        ZooError: A model has a task for another command than `command`, such as `parse` instead of `decode`.
     """
     from cli.console import is_typed, report
     from specs import ZooError
-    from specs.sections import TASKS
     from zoo.generation.loading import open_model
     from zoo.models.find import all_from_options
     from zoo.models.folder import ModelFolder
@@ -229,11 +212,11 @@ def _open_model(
     messages = report()
     folders = all_from_options(spec, names, messages)
     for folder in folders:
-        actual = ModelFolder(folder).spec.task.kind
-        if TASKS[actual].command != TASKS[task].command:
-            alternative = f"train another model with `zoo train {_EXAMPLE_SPECS[task]}`"
-            problem = f"the model `{folder}` has the task `{actual}`, so `zoo {TASKS[task].command}` cannot use it"
-            raise ZooError(problem, hint=f"run `zoo {TASKS[actual].command} --model {folder}`, or {alternative}")
+        task = ModelFolder(folder).spec.task
+        if task.command != command:
+            alternative = f"train another model with `zoo train {_EXAMPLE_SPECS[command]}`"
+            problem = f"the model `{folder}` has the task `{task.kind}`, so `zoo {command}` cannot use it"
+            raise ZooError(problem, hint=f"run `zoo {task.command} --model {folder}`, or {alternative}")
     models = [open_model(folder, **how, report=messages) for folder in folders]
     if is_typed(input):
         action = models[0].spec.task.action
@@ -263,15 +246,20 @@ def _answer_lines(
     from cli.console import is_typed, open_lines, open_output, report
     from zoo.generation.text_search import translate_lines
     from zoo.report import Report
+    from zoo.text.lines import count_lines
 
     shows_progress = files.output or not (is_typed(files.input) or sys.stdout.isatty())
     inputs = [files.input, *([files.prefix] if files.prefix else [])]
     with (
         _open_input(translator, files.input) as (lines, paused),
         open_lines(files.prefix) if files.prefix else nullcontext() as prefixes,
-        open_output(files.output, inputs, flush=True) as write,
+        open_output(files.output, inputs) as write,
     ):
-        first, end = (0, None) if files.lines is None else (files.lines.start, files.lines.stop)
+        first, end = 0, None
+        if files.input and files.fraction:
+            total = len(lines) if isinstance(lines, list) else count_lines(files.input)
+            number, count = files.fraction
+            first, end = total * (number - 1) // count, total * number // count
         texts, sources = tee(islice(lines, first, end))
         results = translate_lines(
             translator,

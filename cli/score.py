@@ -62,7 +62,7 @@ def score(
     names = [str(path or "<stdin>") for path in inputs]
     task = translator.spec.task
     pairs = _open_pairs(source, target, reads=task.reads, lists_files="source" not in task.token_streams)
-    with pairs as (read, paused), open_output(output, inputs, flush=True) as write:
+    with pairs as (read, paused), open_output(output, inputs) as write:
         first = 1
         for chunk, _ in available_chunks(read, _MAX_SCORED_LINES, paused):
             for forced in _score_pairs(score_tokens, chunk, first, names):
@@ -108,7 +108,7 @@ def align(
     folder = from_options(spec, name or model, messages)
     translator = open_model(folder, device=device, max_batch_tokens=max_batch_tokens, report=messages)
     inputs = [source, target] if source else [None]
-    with _open_pairs(source, target) as (read, paused), open_output(output, inputs, flush=True) as write:
+    with _open_pairs(source, target) as (read, paused), open_output(output, inputs) as write:
         for chunk, _ in available_chunks(read, _MAX_ALIGNED_LINES, paused):
             sources, targets = zip(*chunk, strict=True)
             aligned = translator.align(sources, targets, source=from_, target=to)

@@ -152,7 +152,7 @@ class BaseTask(Section):
     @property
     def token_streams(self) -> tuple[str, ...]:
         """Names of the streams that consist of tokens. All other streams consist of features."""
-        return tuple(self.streams)
+        return tuple(name for name, modality in self.streams.items() if modality in MODALITY_CLASSES)
 
     @property
     def reads(self) -> bool:
@@ -248,23 +248,12 @@ class Recognition(BaseTask):
         """The streams of an example: the source is audio or images, and the target is text."""
         return {"source": self.source.kind, OUTPUT: "text"}
 
-    @property
-    def token_streams(self) -> tuple[str, ...]:
-        """Names of the streams that consist of tokens: only the target."""
-        return (OUTPUT,)
-
 
 Task = Annotated[Translation | Parsing | LanguageModelling | Recognition, Field(discriminator="kind")]
-TASKS: Mapping[str, type[BaseTask]] = {
-    "translation": Translation,
-    "parsing": Parsing,
-    "language_modelling": LanguageModelling,
-    "recognition": Recognition,
-}
-"""Classes of tasks, by kind."""
 
 
 TokenCount = Annotated[int, Field(ge=1, le=100_000_000)]
+TokenId = Annotated[int, Field(ge=0, le=1_048_576)]
 
 
 class Training(Section):
@@ -389,9 +378,7 @@ class Decoding(Section):
     min_length: Count = Field(le=10_000)
     """Minimum length of a translation, without EOS (not in the paper; fairseq and CTranslate2: 1). If it exceeds the
     maximum length, the maximum length applies. Unit: tokens."""
-    suppressed_tokens: Annotated[tuple[Annotated[int, Field(ge=0, le=1_048_576)], ...], Field(strict=False)] = Field(
-        max_length=1_000
-    )
+    suppressed_tokens: Annotated[tuple[TokenId, ...], Field(strict=False, max_length=1_000)]
     """IDs of tokens that no translation contains (not in the paper; Marian suppresses the unknown token). The other
     tokens' probabilities are not renormalised."""
     shortlist: bool = False
