@@ -13,8 +13,9 @@ import typer
 
 import zoo
 from cli.console import prepare_standard_streams
-from cli.errors import handle_errors, unknown_command
+from cli.errors import handle_errors
 from cli.options import describe
+from specs import ZooError, nearest
 
 
 class Command(NamedTuple):
@@ -32,25 +33,15 @@ class Command(NamedTuple):
         return cast("Callable[..., Any]", getattr(import_module(self.module), self.name))
 
     @property
-    def help(self) -> str:
-        """The help text, with each paragraph on one line, because typer wraps the lines to the terminal."""
-        return "\n\n".join(" ".join(paragraph.split()) for paragraph in self._docstring[0].split("\n\n"))
+    def docstring(self) -> tuple[str, str, str]:
+        """The help text, the section `Options` for `cli.options.describe`, and the examples, one per paragraph.
 
-    @property
-    def options(self) -> str:
-        """The `Options` section of the docstring, from which `cli.options.describe` takes the help texts of options."""
-        return self._docstring[1]
-
-    @property
-    def examples(self) -> str:
-        """The examples that are printed after the help text, one per paragraph."""
-        return "\n\n".join(line.strip() for line in self._docstring[2].splitlines())
-
-    @property
-    def _docstring(self) -> tuple[str, str, str]:
+        Each paragraph of the help text is one line, because typer wraps the lines to the terminal.
+        """
         text, _, examples = (getdoc(self.function) or "").partition("\n\nExamples:\n")
         text, _, options = text.partition("\n\nOptions:\n")
-        return text, options, examples
+        paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+        return "\n\n".join(paragraphs), options, "\n\n".join(line.strip() for line in examples.splitlines())
 
 
 _SPECS, _TRAINING, _USING = "Specs", "Training", "Translating and parsing"
@@ -111,10 +102,10 @@ def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         if group not in groups:
             groups[group] = typer.Typer(rich_markup_mode="rich")
             app.add_typer(groups[group], name=group, help=GROUPS[group], rich_help_panel=command.heading)
-        register = groups[group].command(
-            word, help=command.help, epilog=command.examples, rich_help_panel=None if group else command.heading
-        )
-        register(describe(command.function, command.options))
+        text, options, examples = command.docstring
+        panel = None if group else command.heading
+        register = groups[group].command(word, help=text, epilog=examples, rich_help_panel=panel)
+        register(describe(command.function, options))
     return app
 
 
@@ -148,7 +139,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _invoke(arguments: Sequence[str], name: str | None) -> int | None:
     if name is not None and name not in COMMANDS and name not in GROUPS:
-        raise unknown_command(name, list(COMMANDS))
+        near = nearest(name, COMMANDS)
+        hint = f"did you mean `zoo {near}`?" if near else f"the commands are {', '.join(COMMANDS)}"
+        raise ZooError(f"`{name}` is not a zoo command", hint=hint)
     needs_help = not arguments or (list(arguments) == [name] and name in GROUPS)
     # Register only the commands that are needed: importing all commands takes longer than some commands run.
     is_first = name is not None and arguments[0] == name.split()[0]

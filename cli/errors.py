@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from specs import ZooError, nearest, suggest
+from specs import ZooError, suggest
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
@@ -78,13 +78,6 @@ def to_zoo_error(error: Exception, command: str = "zoo") -> ZooError:
     if not _wants_traceback():
         action = "set ZOO_TRACEBACK=1, run the command again, and report the traceback with the command"
     return ZooError(f"internal error in zoo: {type(error).__name__}: {error}", hint=action, exit_code=1)
-
-
-def unknown_command(word: str, commands: list[str]) -> ZooError:
-    """Return the error for a word that is not a zoo command, with a hint that names a similar command."""
-    near = nearest(word, commands)
-    hint = f"did you mean `zoo {near}`?" if near else f"the commands are {', '.join(commands)}"
-    return ZooError(f"`{word}` is not a zoo command", hint=hint)
 
 
 _NUMBERS = {"integer": "a whole number", "number": "a number"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 from cli import options
-from cli.options import argument, flag, option
+from cli.options import argument, option
 from specs import ZooError, suggest
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def evaluate(
     references: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     language: options.Language = None,
     tokenize: Annotated[str | None, option(panel=options.FILES_PANEL)] = None,
-    lowercase: Annotated[bool, flag("--lowercase", panel=options.FILES_PANEL)] = False,
+    lowercase: Annotated[bool, option("--lowercase", panel=options.FILES_PANEL)] = False,
     transcripts: options.Transcripts = False,
     brackets: Annotated[tuple[Path, Path] | None, option(panel=options.FILES_PANEL)] = None,
     parameters: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,

@@ -163,7 +163,7 @@ def _first_given(options: Mapping[str, object]) -> str | None:
 
 
 def option(*names: str, shown: str | bool = True, panel: str | None = None, complete: Any = None, **more: Any) -> Any:
-    """Declare a typer option that takes a value. `describe` later adds the placeholder and the help text.
+    """Declare a typer option. `describe` later adds the placeholder and the help text.
 
     Args:
         names: Names such as "--output" and "-o". By default, the name of the parameter.
@@ -198,11 +198,6 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
     )
 
 
-def flag(*names: str, panel: str | None = None) -> Any:
-    """Declare a Boolean option. See `option` for the parameters."""
-    return typer.Option(*names, rich_help_panel=panel)
-
-
 def argument(*, complete: Any = None) -> Any:
     """Declare a positional argument. See `option` for the parameter."""
     return typer.Argument(autocompletion=complete)
@@ -212,7 +207,7 @@ def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
     """Add help texts from the `Options` section of a docstring to a command's parameters, and return the command.
 
     An item such as `layer N: Layer to show. [default: the last]` contains the parameter, the placeholder for its value,
-    the help text, and the description of the default. A parameter without a call of `option`, `flag` or `argument`
+    the help text, and the description of the default. A parameter without a call of `option` or `argument`
     becomes a switch if it is Boolean, an argument if it has no default, and otherwise an option.
 
     A `**how` parameter stands for all options in the `TypedDict` that annotates it, such as `Execution`.
@@ -251,7 +246,7 @@ def _read_items(section: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _default_info(parameter: inspect.Parameter) -> Any:
     if parameter.annotation is bool:
-        return flag(f"--{parameter.name.replace('_', '-')}")
+        return option(f"--{parameter.name.replace('_', '-')}")
     return argument() if parameter.default is inspect.Parameter.empty else option()
 
 
@@ -274,10 +269,10 @@ Source = Annotated[Path | None, option("--source")]
 Target = Annotated[Path | None, option("--target")]
 Split = Annotated[str | None, option("--set")]
 Language = Annotated[str | None, option("--language", panel=FILES_PANEL)]
-Transcripts = Annotated[bool, flag("--transcripts", panel=FILES_PANEL)]
-Json = Annotated[bool, flag("--json")]
-NoProtect = Annotated[bool, flag("--no-protect")]
-Yes = Annotated[bool, flag("--yes")]
+Transcripts = Annotated[bool, option("--transcripts", panel=FILES_PANEL)]
+Json = Annotated[bool, option("--json")]
+NoProtect = Annotated[bool, option("--no-protect")]
+Yes = Annotated[bool, option("--yes")]
 Device = Annotated[str, option("--device", panel=EXECUTION_PANEL)]
 Precision = Annotated[str | None, field_option("compilation.precision", panel=EXECUTION_PANEL)]
 Backend = Annotated[str | None, field_option("compilation.backend", panel=EXECUTION_PANEL)]

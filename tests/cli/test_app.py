@@ -100,7 +100,7 @@ def test_options_for_fields_of_a_spec_have_their_choices_limits_and_descriptions
 
 def test_every_example_is_a_command_with_existing_options() -> None:
     for name, command in COMMANDS.items():
-        for example in command.examples.split("\n\n"):
+        for example in command.docstring[2].split("\n\n"):
             words = [re.split(r"\s*(?:[<>]|\|)\s*", part)[0] for part in re.findall(r"\bzoo [a-z].*", example)]
             assert words, example
             lines = [shlex.split(line) for word in words for line in word.split(" && ")]
