@@ -52,16 +52,14 @@ def publish(
     from zoo.files.reading import read_bytes
     from zoo.models.find import published_model
     from zoo.models.folder import ModelFolder
-    from zoo.publishing.publish import is_published_model, publish, require_registry, upload
+    from zoo.models.registries.registry import open_registry
+    from zoo.publishing.publish import is_published_model, publish, upload
 
     messages = report()
     if to is not None:
-        require_registry(to)
+        open_registry(to).require_writable_kind()  # before the run is published
     if to is not None and name is None and is_published_model(run):
-        given = {"--replace": replace, "--notes": notes}
-        if unused := next((name for name, value in given.items() if value), None):
-            problem = f"`{unused}` applies to runs only, but `{run}` is a published model"
-            raise ZooError(problem, hint=f"omit `{unused}`, or give the run instead of the published model")
+        options.refuse("runs", replace=replace, notes=notes)
         folder = published_model(run, messages)
     else:
         written = "" if notes is None else read_bytes(notes).decode("utf-8", "replace")

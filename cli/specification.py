@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from cli import options
 from cli.options import argument, option
-from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.planning.plan import GraphSizes, Plan
@@ -69,19 +68,11 @@ def list_models(
 def _tables(found: Inventory) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
     """Yield the title, the column headings and the rows of each table that is not empty."""
     if found.runs:
-        columns, cells = _score_cells(found.runs)
-        run_rows = [
-            [*_cells(run.folder, run.parameters, run.step, run.steps, *scores, "trained" * run.trained), run.name]
-            for run, scores in zip(found.runs, cells, strict=True)
-        ]
-        yield ("Runs", ("run", "parameters>", "step>", "of>", *columns, "weights", "name…"), run_rows)
+        before = {"run": "folder", "parameters>": "parameters", "step>": "step", "of>": "steps"}
+        yield "Runs", *_score_table(found.runs, before, {"weights": "weights", "name…": "name"})
     if found.models:
-        columns, cells = _score_cells(found.models)
-        model_rows = [
-            [*_cells(model.name, model.parameters, *scores, model.origin, model.licence), model.description]
-            for model, scores in zip(found.models, cells, strict=True)
-        ]
-        yield ("Published", ("model", "parameters>", *columns, "from", "licence", "description…"), model_rows)
+        after = {"from": "origin", "licence": "licence", "description…": "description"}
+        yield "Published", *_score_table(found.models, {"model": "name", "parameters>": "parameters"}, after)
     if found.specs:
         spec_rows = [(spec.short_name, f"{spec.parameters:,}", spec.description) for spec in found.specs]
         yield ("Specs", ("spec", "parameters>", "description…"), spec_rows)
@@ -96,15 +87,9 @@ def _list_published(pattern: str | None, json: bool) -> None:
         return show_json([asdict(model) for model in models])
     if not models:
         return report().info("no model is published" if pattern is None else f"nothing matches `{pattern}`")
-    columns, cells = _score_cells(models)
-    rows = [
-        [
-            *_cells(model.name, model.revision, model.parameters, *scores, model.location, model.licence),
-            model.description,
-        ]
-        for model, scores in zip(models, cells, strict=True)
-    ]
-    return show_table(("model", "revision>", "parameters>", *columns, "location", "licence", "description…"), rows)
+    before = {"model": "name", "revision>": "revision", "parameters>": "parameters"}
+    after = {"location": "location", "licence": "licence", "description…": "description"}
+    return show_table(*_score_table(models, before, after))
 
 
 def _list_available(pattern: str | None, json: bool) -> None:
@@ -143,22 +128,31 @@ def _cells(*values: str | int | None) -> list[str]:
     return [f"{value:,}" if isinstance(value, int) else value or "-" for value in values]
 
 
-def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:
-    """Return the columns with dev and test scores for a table of models: the headings, and the cells of each model."""
+def _score_table(
+    models: Sequence[RunSummary | PublishedModel], before: Mapping[str, str], after: Mapping[str, str]
+) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and the rows of a table of models with their dev and test scores.
+
+    Args:
+        models: The models or runs.
+        before: Columns that precede the scores: heading -> attribute of a model.
+        after: Columns that follow the scores. The last column contains text.
+    """
     from zoo.evaluation.metrics import METRICS
 
     used = {model.metric for model in models}
     metrics = [metric for metric in METRICS if metric.name in used]
     columns = [f"{split} {metric.title}>" for metric in metrics for split in ("dev", "test")]
-    cells = [
-        [
+    rows = []
+    for model in models:
+        scores = [
             metric.format_score(score if metric.name == model.metric else None)
             for metric in metrics
             for score in (model.dev, model.test)
         ]
-        for model in models
-    ]
-    return columns, cells
+        first, (*others, text) = ([getattr(model, name) for name in names.values()] for names in (before, after))
+        rows.append([*_cells(*first, *scores, *others), text])
+    return [*before, *columns, *after], rows
 
 
 def show(
@@ -257,16 +251,17 @@ def plan(
     from cli.console import report, show_json
     from zoo.planning import plan as planning
 
-    _refuse_combinations(passes=passes, code=code, graph=graph is not None, json=json)
     chosen = specs.load(spec, overrides or ())
     if warning := specs.describe_head_sizes(chosen, spec):
         report().warn(warning)
     if graph is not None:
+        options.refuse_beside("--graph", code=code, passes=passes, json=json)
         from zoo.visualization.graph_drawing import draw_network
 
         draw_network(chosen, graph, length)
         return print(graph)
     if code:
+        options.refuse_beside("--code", passes=passes, json=json)
         return print(planning.code(chosen), end="")
     costs = planning.plan(chosen, length)
     if json:
@@ -281,14 +276,6 @@ def plan(
     if warning := chosen.training.describe_short_training(chosen.training.steps):
         report().warn(warning)
     return None
-
-
-def _refuse_combinations(**options: bool) -> None:
-    """Raise ZooError if several of these options are given. Only `--json` and `--passes` can be combined."""
-    given = [name for name, is_given in options.items() if is_given]
-    if len(given) > 1 and (not options["json"] or options["code"] or options["graph"]):
-        names = " and ".join(f"`--{name}`" for name in given)
-        raise ZooError(f"{names} cannot be combined", hint="use only one of them")
 
 
 def _warn_about_memory(plan: Plan) -> None:

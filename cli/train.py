@@ -213,10 +213,8 @@ def sweep(
     from zoo.training.sweeps.comparison import compare as compare_rows
     from zoo.training.sweeps.trials import default_folder, make_rows, make_trials, parse_arguments, train_all
 
-    if list and (table or json):
-        raise ZooError(
-            "`--list` cannot be combined with `--table` or `--json`", hint="omit `--list`, or the other options"
-        )
+    if list:
+        options.refuse_beside("--list", table=table, json=json)
     rows = make_rows(*parse_arguments(specs))
     messages = report()
     _warn_about_head_sizes(rows, messages)

@@ -72,6 +72,11 @@ class RunSummary:
     dev: float | None
     test: float | None
 
+    @property
+    def weights(self) -> str:
+        """Value of `trained` as a cell of a table: "trained" or nothing."""
+        return "trained" if self.trained else ""
+
 
 @dataclass(frozen=True)
 class PublishedModel:

@@ -229,7 +229,7 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report | None = No
     Raises:
         ZooError: There is no such model, it does not pass verification, or the registry cannot be written to.
     """
-    report, registry = report or Report(), require_registry(to)
+    report, registry = report or Report(), open_registry(to)
     if "://" not in to and not os.path.exists(to):
         report.info(f"creating a new registry in the folder `{os.path.abspath(to)}`")
     registry.require_writable()
@@ -243,17 +243,6 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report | None = No
     _record_origin(folder, revision, registry, report)
     registry.write_index(report)
     return revision
-
-
-def require_registry(address: str) -> Registry:
-    """Open the registry at an address for publishing, without connecting to it.
-
-    Raises:
-        ZooError: The address is not valid, or registries of that kind are read-only.
-    """
-    registry = open_registry(address)
-    registry.require_writable_kind()
-    return registry
 
 
 def _record_origin(folder: Path, revision: Revision, registry: Registry, report: Report) -> None:
