@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from string import Template
 from typing import Any
 
 import compiler
@@ -42,9 +41,10 @@ def card(
         longest_source: Length of the longest training source, in tokens. None if it is unknown.
         notes: Markdown text from the publisher.
     """
-    task, target = spec.task, next((target for _, target in _directions(spec)), None)
-    return Template(_TEMPLATE.read_text("utf-8")).substitute(
-        name=spec.name,
+    target = next((target for _, target in _directions(spec)), None)
+    return _TEMPLATE.read_text("utf-8").format(
+        spec=spec,
+        provenance=provenance,
         description=escape(spec.description) if provenance.imported else spec.description,
         purpose=_purpose(spec),
         architecture="\n\n".join([_architecture_table(spec), *_layer_descriptions(spec), *_origin(provenance)]),
@@ -53,16 +53,12 @@ def card(
         data=_data(spec, provenance),
         limitations=_limitations(spec, vocabulary, provenance, longest_source, scores),
         notes=f"{notes.strip()}\n\n" if notes.strip() else "",
-        variable=task.variable,
-        method="transcribe" if task.streams.get("source") == "audio" else task.method,
+        method="transcribe" if spec.task.streams.get("source") == "audio" else spec.task.method,
         argument="" if target is None else f', target="{target}"',
-        command=task.command,
         option="" if target is None else f" --to {target}",
-        redirections=task.redirections,
         references=REFERENCES,
         reproducibility=" The scores above cannot be reproduced from the published files." if scores else "",
         date=provenance.published.partition("T")[0],
-        version=provenance.zoo_version,
     )
 
 

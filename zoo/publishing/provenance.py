@@ -21,8 +21,6 @@ from zoo.training.run import Run
 from zoo.training.run_log import training_record
 from zoo.version import __version__
 
-NAME = FACTS
-
 
 @dataclass(frozen=True)
 class CorpusProvenance:
@@ -93,7 +91,7 @@ class Provenance:
 
     def write(self, folder: Path) -> None:
         """Write the provenance to a file in a model folder."""
-        write_json(folder / NAME, asdict(self))
+        write_json(folder / FACTS, asdict(self))
 
 
 def provenance_of_run(spec: Spec, run: Run, weights: Weights) -> Provenance:

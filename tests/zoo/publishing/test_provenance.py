@@ -11,7 +11,7 @@ from zoo.data.prepare import prepare
 from zoo.files import manifest
 from zoo.files.atomic import write_json
 from zoo.models import weights
-from zoo.publishing import provenance
+from zoo.models.folder import FACTS
 from zoo.publishing.provenance import Provenance, provenance_of_run
 from zoo.report import Report
 from zoo.training.run import Run
@@ -44,5 +44,5 @@ def test_facts_describe_the_run_its_log_and_its_corpus(trained: Callable[..., Ru
 
 def test_facts_and_notes_of_an_import_are_written(tmp_path: Path) -> None:
     Provenance(imported={"format": "marian", "source": "model.npz"}, notes=("It has no BOS.",)).write(tmp_path)
-    values = json.loads((tmp_path / provenance.NAME).read_text())
+    values = json.loads((tmp_path / FACTS).read_text())
     assert (values["imported"]["source"], values["notes"]) == ("model.npz", ["It has no BOS."])
