@@ -117,12 +117,6 @@ class Architecture(Section):
         return getattr(self, name) if value is None else value
 
     @property
-    def own_options(self) -> Iterator[str]:
-        """Names of all sub-layer options that differ from their defaults, such as `encoder[0].kv_heads`."""
-        for side, index, sublayer in self._sublayers:
-            yield from (f"{side}[{index}].{name}" for name in sublayer.own_options)
-
-    @property
     def _sublayers(self) -> Iterator[tuple[str, int, Any]]:
         """All sub-layers, each with the name of its stack and its index in the layer."""
         for side in ("encoder", "decoder"):

@@ -4,7 +4,7 @@ Each of the three sets is a list of parts. A part is one data source, such as tw
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
@@ -128,9 +128,7 @@ class Synthetic(Directed):
     they translate it into the target (Kim and Rush 2016). Several models translate as an ensemble.
     """
 
-    models: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=4_096)], ...], Field(strict=False)] = Field(
-        min_length=1, max_length=64
-    )
+    models: Annotated[tuple[Path, ...], Field(strict=False, min_length=1, max_length=64)]
     """Models that translate: names of published models, or folders of runs. The probabilities of several models are
     averaged."""
     source: Path | None = None
@@ -189,8 +187,6 @@ class Digits(Weighted):
     scikit-learn. The train, dev and test sets share no voices and no handwritten digits.
     """
 
-    sources: ClassVar[tuple[str, ...]] = ("audio", "image")
-    """Source modalities in which digits are available."""
     digits: Size = Field(le=1_000_000)
     """Number of strings. Each string has 1 to 8 digits. The strings are generated before training. Unit: strings."""
 

@@ -104,10 +104,9 @@ def parse(text: str, where: str) -> Spec:
     except NewerFormatError:
         raise
     except ZooError as error:
-        hint = "zoo wrote this file, but it was changed or damaged later: restore the original file"
+        hint = "zoo wrote this file: if it was changed or damaged later, restore the original file"
         if version:
-            hint = f"zoo {version} wrote this file: if it was changed or damaged later, restore the original file; "
-            hint += f"if this is a different version of zoo, install zoo {version}"
+            hint += f"; if this is a different version of zoo than {version}, install zoo {version}"
         additional = [ZooError(each.problem, where=each.where, hint=hint, exit_code=1) for each in error.additional]
         raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1, additional=additional) from None
 

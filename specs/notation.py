@@ -35,10 +35,9 @@ def format_number(value: float) -> str:
 
 def parse_number(text: str) -> float | None:
     """Convert text such as "1e-9" or "300_000" to a number. Return None if it is not a finite number."""
-    plain = text.strip().replace("_", "")
     for kind in (int, float):
         try:
-            value = kind(plain)
+            value = kind(text)
         except ValueError:
             continue
         return value if isinstance(value, int) or isfinite(value) else None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -15,6 +16,7 @@ _TAG = "tag:yaml.org,2002:"
 _NOT_TEXT = {_TAG + kind for kind in ("int", "float", "bool", "null")}
 KIND_MAPPINGS = ("task", "source", "positions")
 """Fields that contain a mapping whose key `kind` determines which other keys it has."""
+_YAML_HINT = "check brackets, quotes and colons, indent with spaces, not tabs, and delete the text after any `---`"
 _MAX_VALUES = 20_000
 _MAX_LEVELS = 20
 
@@ -63,12 +65,10 @@ class LocatedValue:
 
         If the path does not exist, return the value at the longest prefix that exists.
         """
-        current = self
-        for step in path:
-            inner = dict(enumerate(current.value)) if isinstance(current.value, list) else current.value
-            if not isinstance(inner, dict) or step not in inner:
-                break
-            current = inner[step]
+        current: Any = self
+        with suppress(KeyError, IndexError, TypeError):  # the path ends here
+            for step in path:
+                current = current.value[step]
         return current
 
 
@@ -133,19 +133,10 @@ def _values(text: str, file: str) -> LocatedValue | None:
         mark = error.problem_mark or error.context_mark
         where = f"{file}:{mark.line + 1}" if mark else file
         problem = str(error.problem).removeprefix("but ")
-        raise ZooError(f"invalid YAML: {problem}", where=where, hint=_hint(error)) from None
+        raise ZooError(f"invalid YAML: {problem}", where=where, hint=_YAML_HINT) from None
     except yaml.reader.ReaderError as error:
         where = f"{file}:{text.count(chr(10), 0, error.position) + 1}"
         raise ZooError("the text contains a control character", where=where, hint="delete this character") from None
-
-
-def _hint(error: yaml.MarkedYAMLError) -> str:
-    problem = str(error.problem)
-    if "another document" in problem:
-        return "a file contains one spec: delete the text after `---`"
-    if "\\t" in problem:
-        return "indent with spaces, not with tabs"
-    return f"check brackets, quotes, colons and indentation ({error.context or 'near this line'})"
 
 
 class _Loader(yaml.SafeLoader):

@@ -28,6 +28,7 @@ from specs.sublayers import Sublayer
 # Two consecutive dots are excluded, so that a name never points outside a folder.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-9])*$", max_length=100)]
 Licence = Annotated[str, Field(min_length=1, max_length=200)]
+PassName = Annotated[str, Field(max_length=100)]
 METADATA_FIELDS = ("name", "description", "licence")
 """Fields that describe a model without changing what it computes."""
 
@@ -42,9 +43,7 @@ class Compilation(Section):
     precision: Literal["float32", "bfloat16", "int8"]
     """Data type of weights and matrix products when translating (not in the paper). bfloat16 and int8 change the
     results slightly."""
-    disabled_passes: Annotated[tuple[Annotated[str, Field(max_length=100)], ...], Field(strict=False)] = Field(
-        max_length=100
-    )
+    disabled_passes: Annotated[tuple[PassName, ...], Field(strict=False, max_length=100)]
     """Names of compiler passes to skip (not in the paper). `zoo plan SPEC --passes` lists the passes."""
 
 
@@ -122,9 +121,6 @@ class Spec(Section):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Spec) and self.__dict__ == other.__dict__
 
-    def __hash__(self) -> int:
-        return hash(tuple(self.__dict__.values()))
-
     def __repr_args__(self) -> Any:
         yield None, self.short_name
 
@@ -190,7 +186,7 @@ class Spec(Section):
                 problem = f"the `recognition` task reads {self.task.source.kind} files, but `corpus.{name}` has text"
                 hint = "write `source`, a list of file names, and `target` in this part, or set another `task`"
                 reject((f"corpus.{name}", "task.kind"), problem, hint)
-            if isinstance(part, Digits) and self.task.streams.get("source") not in part.sources:
+            if isinstance(part, Digits) and not isinstance(self.task, Recognition):
                 reject(
                     (f"corpus.{name}", "task.kind"),
                     f"`corpus.{name}` has audio or images of digits, but the `{self.task.kind}` task reads neither",
@@ -294,18 +290,10 @@ class Spec(Section):
                 "`training.guided_alignment` needs a model that translates text with one `cross_attention` per layer",
                 "write `guided_alignment: null`",
             )
-        if self.training.ctc_weight is None:
-            return
-        if self.reads_text:
-            problem = "`training.ctc_weight` needs a model that recognises speech or images"
+        translates = any(source != target for source, target in map(self.corpus.direction, self.corpus.train))
+        if self.training.ctc_weight is not None and (self.reads_text or translates):
+            problem = "`training.ctc_weight` needs a model that recognises speech or images, and does not translate"
             reject("training.ctc_weight", problem, "write `ctc_weight: null`")
-        directions = map(self.corpus.direction, self.corpus.train)
-        if any(source != target for source, target in directions):
-            reject(
-                "training.ctc_weight",
-                "`training.ctc_weight` needs texts in the language of the speech or image, but the model translates",
-                "write `ctc_weight: null`",
-            )
 
     def _check_tokens(self) -> None:
         tied = self.architecture.tied_embeddings

@@ -12,6 +12,7 @@ Heads = Annotated[int, Field(ge=1, le=1_024)]
 InnerDimension = Annotated[int, Field(ge=1, le=262_144)]
 Experts = Annotated[int, Field(ge=2, le=65_536)]
 KernelSize = Annotated[int, Field(ge=2, le=1_024)]
+Dilation = Annotated[int, Field(ge=1, le=4_096)]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 
 
@@ -157,9 +158,7 @@ class BottleneckConvolution(Sublayer):
     three (ByteNet's residual block; Kalchbrenner et al. 2016, section 3.6)."""
     kernel: KernelSize
     """k, the kernel size (Kalchbrenner et al. 2016, section 4: 3). Unit: positions."""
-    dilations: Annotated[tuple[Annotated[Size, Field(le=4_096)], ...], Field(strict=False)] = Field(
-        min_length=1, max_length=64
-    )
+    dilations: Annotated[tuple[Dilation, ...], Field(strict=False, min_length=1, max_length=64)]
     """Dilations of the convolutions: distances between neighbouring positions of a kernel. Layer i, counted from 0,
     uses entry i. After the last entry, the list is repeated (Kalchbrenner et al. 2016, section 3.5: [1, 2, 4, 8, 16]).
     Unit: positions."""

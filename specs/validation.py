@@ -172,9 +172,7 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         if kind == "tuple_type" and isinstance(value, Mapping):
             hint = f"write a list of mappings: `{key}: [{{...}}]`"
         return f"`{key}` must be {_EXPECTED[kind]}, not {quote(value)}", hint
-    if kind == "too_short" and value:
-        return f"`{key}` needs at least {context['min_length']} entries, not {len(value)}", explanation
-    if kind in ("too_short", "string_too_short"):
+    if kind in ("too_short", "string_too_short") and not value:
         return f"`{key}` is empty", explanation
     if kind == "string_pattern_mismatch":  # pydantic's message contains the regular expression
         return f"`{key}` cannot be {quote(value)}", explanation

@@ -84,7 +84,7 @@ def test_training_teaches_the_encoder_to_spell() -> None:
 
 def test_models_that_read_text_or_translate_are_refused() -> None:
     needed = "`training.ctc_weight` needs a model that recognises"
-    for name, problem in (("tiny", needed), ("speech/everyday-ende", "but the model translates")):
+    for name, problem in (("tiny", needed), ("speech/everyday-ende", "and does not translate")):
         refused(problem, specs.load, name, {"training": {"ctc_weight": 0.3}})
 
 
