@@ -65,7 +65,7 @@ class LocatedValue:
 
         If the path does not exist, return the value at the longest prefix that exists.
         """
-        current: Any = self
+        current = self
         with suppress(KeyError, IndexError, TypeError):  # the path ends here
             for step in path:
                 current = current.value[step]

@@ -265,13 +265,11 @@ class Spec(Section):
             problem = f"the `{task.kind}` task reads {modalities.get('source', 'nothing')}, not `{source.kind}`"
             hint = f"write `architecture: {{source: {{kind: {kind}}}}}`, or set another `task`"
             reject(("architecture.source.kind", "task.kind"), problem, hint)
-        sizes: list[tuple[str, object, str, str]] = [("source", source, "width", "`task.source` gives {} features")]
-        if isinstance(positions, Sinusoidal2d):
-            sizes.append(("positions", positions, "rows", "a column of `task.source` has {}"))
-        frames = task.source if isinstance(task, Recognition) else None
-        for section, part, field, given in sizes if frames else ():
-            if (own := getattr(part, field)) != (needed := getattr(frames, field)):
-                problem = f"`architecture.{section}.{field}` is {own}, but {given.format(needed)}"
+        sizes = {"source": "width"} | ({"positions": "rows"} if isinstance(positions, Sinusoidal2d) else {})
+        for section, field in sizes.items() if isinstance(task, Recognition) else ():
+            own, needed = getattr(getattr(self.architecture, section), field), getattr(task.source, field)
+            if own != needed:
+                problem = f"`architecture.{section}.{field}` is {own}, but `task.source` gives {needed}"
                 hint = f"write `architecture: {{{section}: {{{field}: {needed}}}}}`"
                 reject((f"architecture.{section}.{field}", "task.source"), problem, hint)
         score, permitted = self.training.dev_score, self.scores

@@ -114,7 +114,7 @@ def test_impossible_features_are_refused() -> None:
         ({**PATCHES, "d_model": 6}, "needs a multiple of 4"),
         ({**PATCHES, "source.subsampling": [{"kernel": 3, "stride": 2}]}, "image patches without `subsampling`"),
         ({**UNTIED, "source": {"kind": "tokens"}}, "the `recognition` task reads audio"),
-        ({**UNTIED, "source": {"kind": "features", "width": 3}}, "is 3, but `task.source` gives 8 features"),
+        ({**UNTIED, "source": {"kind": "features", "width": 3}}, "is 3, but `task.source` gives 8"),
     ):
         given: dict[str, object] = {"source": {"kind": "features", "width": WIDTH}, **architecture}
         fields = {f"architecture.{name}": value for name, value in given.items()}

@@ -40,7 +40,7 @@ def test_patches_of_handwritten_digits_are_learned_and_recognised(zoo: Callable[
 
 
 def test_a_spec_must_know_the_rows_of_its_pictures() -> None:
-    with pytest.raises(ZooError, match=r"`architecture.positions.rows` is 4, but a column of `task.source` has 2"):
+    with pytest.raises(ZooError, match=r"`architecture.positions.rows` is 4, but `task.source` gives 2"):
         specs.load("pictures/digits", {**PATCHES, "architecture.positions.rows": 4})
     with pytest.raises(ZooError, match="patches of 12 pixels do not fill the height of 32 pixels"):
         specs.load("pictures/digits", {**PATCHES, "task.source.patch.height": 12})
