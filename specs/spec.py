@@ -266,8 +266,9 @@ class Spec(Section):
             hint = f"write `architecture: {{source: {{kind: {kind}}}}}`, or set another `task`"
             reject(("architecture.source.kind", "task.kind"), problem, hint)
         sizes = {"source": "width"} | ({"positions": "rows"} if isinstance(positions, Sinusoidal2d) else {})
-        for section, field in sizes.items() if isinstance(task, Recognition) else ():
-            own, needed = getattr(getattr(self.architecture, section), field), getattr(task.source, field)
+        frames = task.source if isinstance(task, Recognition) else None
+        for section, field in sizes.items() if frames else ():
+            own, needed = getattr(getattr(self.architecture, section), field), getattr(frames, field)
             if own != needed:
                 problem = f"`architecture.{section}.{field}` is {own}, but `task.source` gives {needed}"
                 hint = f"write `architecture: {{{section}: {{{field}: {needed}}}}}`"

@@ -240,7 +240,7 @@ def test_a_recognizer_with_contradicting_languages_is_refused() -> None:
             "no part of `corpus.train` has the language `de`, which `languages.codes` contains",
             "write `target_language: de` in the parts with text in this language",
         ),
-        ({"languages": {**LANGUAGES, "codes": ["en"]}}, "needs at least 2 entries", "`languages: null`"),
+        ({"languages": {**LANGUAGES, "codes": ["en"]}}, "at least 2 items", "`languages: null`"),
     ):
         with pytest.raises(ZooError, match=re.escape(problem)) as error:
             recognition(**overrides)
