@@ -18,6 +18,8 @@ from specs import EOS, PAD
 
 CHUNK = 2**24
 """The number of logits in a chunk of the chunked loss: 64 MiB in float32. Larger chunks are not faster."""
+_BLOCK = 2**19
+"""The number of logits that a CPU converts to gradients at a time. They fit into its cache."""
 MAX_INT8_PRODUCTS = (2**31 - 1) // 127**2
 """The largest number of products of two 8-bit integers whose sum always fits in 32 bits."""
 
@@ -375,25 +377,25 @@ class _ChunkedLoss(torch.autograd.Function):
         rows = max(1, min(CHUNK // table.shape[0], x.shape[0]))
         # All chunks use the same memory, because allocating new memory takes longer than the computation.
         products = x.new_empty(rows, table.shape[0])
-        float_products = products if x.dtype == torch.float32 else torch.empty_like(products, dtype=torch.float32)
         for start in range(0, x.shape[0], rows):
             chunk, label = x[start : start + rows], labels[start : start + rows]
-            product, float_product = products[: len(chunk)], float_products[: len(chunk)]
-            torch.mm(chunk, table.T, out=product)
-            if float_products is not products:
-                float_product.copy_(product)
-            if bias is not None:
-                float_product.add_(bias)
-            logits = float_product[:, :width]
-            plain, total = _logits_to_probabilities(logits, label, possible)
-            sums += torch.stack([smoothing.loss(plain, total, classes), plain])
+            product = torch.mm(chunk, table.T, out=products[: len(chunk)])
+            blocks = max(1, product.numel() // _BLOCK) if x.device.type == "cpu" else 1
+            for block, own in zip(product.chunk(blocks), label.chunk(blocks), strict=True):
+                float_block = block.float()
+                if bias is not None:
+                    float_block.add_(bias)
+                logits = float_block[:, :width]
+                plain, total = _logits_to_probabilities(logits, own, possible)
+                sums += torch.stack([smoothing.loss(plain, total, classes), plain])
+                if needs_gradient:
+                    _probabilities_to_gradient(logits, own, smoothing, classes, possible)
+                    float_block[:, width:] = 0.0
+                    if bias_gradient is not None:
+                        bias_gradient += float_block.sum(0)
+                    if block.dtype != torch.float32:
+                        block.copy_(float_block)
             if x_gradient is not None and table_gradient is not None:
-                _probabilities_to_gradient(logits, label, smoothing, classes, possible)
-                float_product[:, width:] = 0.0
-                if bias_gradient is not None:
-                    bias_gradient += float_product.sum(0)
-                if float_products is not products:
-                    product.copy_(float_product)
                 torch.mm(product, table, out=x_gradient[start : start + rows])
                 if product.dtype == torch.float32:
                     torch.addmm(table_gradient, product.T, chunk, out=table_gradient)
