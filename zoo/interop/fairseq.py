@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import collections
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from specs import ZooError
-from zoo.files.reading import file_exists, read_bytes
+from zoo.files.reading import damaged, file_exists, read_bytes
 from zoo.interop.formats import (
     ImportedModel,
     ImportFormat,
@@ -26,8 +26,8 @@ from zoo.interop.formats import (
     imported_spec,
     search_fields,
 )
-from zoo.interop.tables import FIRST_POSITION, Setting, Settings, pytorch_layout, read_settings, read_tensors
-from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors, TokenList, load_torch_file
+from zoo.interop.tables import FIRST_POSITION, Settings, head_sizes, read_settings, read_tensors, tensor_layout
+from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, TokenList, load_torch_file
 from zoo.interop.text_rules import ModelText, find_rules
 from zoo.interop.vocabulary import convert_vocabulary, find_models
 from zoo.text.codes import SEPARATOR
@@ -39,15 +39,6 @@ _PLAIN_TYPES: dict[str, Any] = {
     "collections.defaultdict": collections.defaultdict,
 }
 _CHECKPOINT_HINT = "give a checkpoint that fairseq wrote in training, such as `checkpoint_best.pt`"
-_SETTINGS = (
-    Setting("{side}_layers", "N.{side}", int),
-    Setting("{side}_embed_dim", "d_model", int),
-    Setting("{side}_attention_heads", "h", int),
-    Setting("{side}_ffn_embed_dim", "d_ff", int),
-    Setting("dropout", "dropout", 0.1),
-    Setting("attention_dropout", "attention_dropout", 0.0),
-    Setting("activation_fn", "activation", "relu", {"relu": "relu", "swish": "silu", "gelu": "gelu"}),
-)
 _TENSORS_WITHOUT_EFFECT = re.compile(r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights))")
 _OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)\.(weight|bias)")
 _OLD_PROJECTIONS = re.compile(r"(.+_attn)\.in_proj_(weight|bias)")
@@ -81,10 +72,10 @@ class FairseqImport(ImportFormat):
             problem = f"`{path}` contains no checkpoints: none of {', '.join(_CHECKPOINTS)} exists"
             raise ZooError(problem, hint="give the path of the checkpoint file instead of the folder")
         saved_options, saved_tensors = _read_checkpoint(file)
-        options = _flat_options(saved_options, str(file))
+        options = _flat_options(saved_options, ("task", "model"), str(file))
         architecture = _architecture_fields(options)
         tensors = _current_tensors(saved_tensors, file)
-        architecture |= _fields_of_tensors(tensors, options)
+        architecture |= _fields_of_tensors(tensors, architecture["positions"])
         tables = _read_embeddings(tensors, options)
         names = _dictionary_names(file.parent, options)
         source, target = (_read_dictionary(file.with_name(f"dict.{name}.txt")) for name in names)
@@ -95,15 +86,15 @@ class FairseqImport(ImportFormat):
         if request.languages is None:
             request = replace(request, languages=_language_codes(names))
         models = find_models(file.parent)
-        text = _text(Settings(saved_options, str(file)), request)
+        text = _text(_flat_options(saved_options, ("tokenizer", "bpe"), str(file)), request)
         rules = find_rules(models, file.parent, request.text, text)
         vocabulary = convert_vocabulary(models, source, target, shared=shared, where=file.parent, rules=rules)
         embeddings, embedding_fields = tables.converted(vocabulary.source, vocabulary.target)
         description = f"Imported from fairseq ({options.text('arch', options.text('_name', 'transformer'))})."
         spec = imported_spec(request, description, {**architecture, **embedding_fields}, vocabulary, _DECODING)
-        layers = read_tensors(tensors, pytorch_layout().rows(spec), optional_biases=True)
+        layers = read_tensors(tensors, tensor_layout("fairseq").rows(spec), optional_biases=True)
         tensors.require_all_taken()
-        origin = {"format": self.name, "source": file.name, "engine": "fairseq"}
+        origin = {"engine": "fairseq"}
         return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, vocabulary.notes)
 
 
@@ -136,11 +127,6 @@ def _text(options: Settings, request: ImportRequest) -> ModelText:
     Raises:
         ZooError: The text was split with a method that zoo does not support.
     """
-    values = dict(options.values)
-    for section in ("tokenizer", "bpe"):
-        if isinstance(of_section := values.get(section), Mapping):
-            values |= {**of_section, section: of_section.get("_name")}
-    options = Settings(values, options.where)
     bpe = options.any("bpe")
     if bpe not in (None, *_CODES, "sentencepiece") and not request.text.tokenizer:
         hint = "to pass texts that are already split, add `--tokenizer space`"
@@ -179,7 +165,7 @@ def _read_dictionary(file: Path) -> TokenList:
         name, _, count = entry.removesuffix(_OVERWRITE).rpartition(" ")
         if not name or not count.isdecimal() or (name in known and not overwrites):
             problem = f"`{line.strip()[:50]}` is not a token and a count, or repeats an earlier token"
-            raise ZooError(problem, where=f"{file}:{number}", hint="restore the file from its source", exit_code=1)
+            raise damaged(f"{file}:{number}", problem)
         names.append(name)
         known.add(name)
     return TokenList(tuple(names), unknown=_UNKNOWN, end=_END, start=_END, pad=_PAD)
@@ -240,52 +226,39 @@ def _replacement(name: str) -> Any:
     return None
 
 
-def _flat_options(options: Mapping[str, Any], where: str) -> Settings:
-    """Return the options of a checkpoint as one mapping without sections, for all versions of fairseq.
+def _flat_options(options: Mapping[str, Any], sections: Sequence[str], where: str) -> Settings:
+    """Return some options of a checkpoint as one mapping, for all versions of fairseq.
 
     Args:
         options: The options. Newer versions of fairseq put them into sections.
+        sections: The sections to return. If two have the same key, the last one counts.
         where: The file, for error messages.
     """
     if not isinstance(options.get("model"), Mapping):
         return Settings({key: _name_or_value(value) for key, value in options.items()}, where)
     flat: dict[str, Any] = {}
-    task = options.get("task")
-    for section in (task if isinstance(task, Mapping) else {}, options["model"]):
-        for key, value in section.items():
+    for section in sections:
+        values = options.get(section)
+        for key, value in values.items() if isinstance(values, Mapping) else ():
             if isinstance(value, Mapping) and key in (*SIDES, "quant_noise"):
                 flat |= {f"{key}_{inner}": item for inner, item in value.items()}
             else:
                 flat[key] = _name_or_value(value)
-    if isinstance(task, Mapping):
-        flat["task"] = task.get("_name")
-    return Settings(flat, where)
+    return Settings(flat | {section: _name_or_value(options.get(section)) for section in sections}, where)
 
 
 def _architecture_fields(options: Settings) -> dict[str, Any]:
     """Convert options to fields of `architecture`. Raise ZooError if zoo does not support an option."""
-    options.require_known("fairseq")
-    fields = read_settings(options, _SETTINGS)
-    d_model, h = fields["d_model"], fields["h"]
+    fields = read_settings(options, "fairseq")
+    d_model = fields["d_model"]
     for key in ("decoder_input_dim", "decoder_output_dim"):
         if options.integer(key, d_model) != d_model:
             raise options.error(key, f"differs from `decoder_embed_dim: {d_model}`, but zoo supports one `d_model`")
-    if d_model % h:
-        raise options.error("encoder_attention_heads", f"does not divide `encoder_embed_dim: {d_model}`")
     return {
         **fields,
-        "d_k": d_model // h,
-        "d_v": d_model // h,
+        **head_sizes(options, "encoder_embed_dim", fields),
         "activation_dropout": max(options.number(key, 0.0) for key in ("activation_dropout", "relu_dropout")),
-        "norm": {"placement": "pre" if _same_boolean(options, "normalize_before") else "post", "epsilon": 1e-5},
-        "initial_weights": "glorot_uniform_half_qkv",
     }
-
-
-def _same_boolean(options: Settings, name: str) -> bool:
-    """Return a Boolean option that encoder and decoder share. Raise ZooError if their values differ."""
-    ((_, value),) = Setting(f"{{side}}_{name}", name, False).read(options)
-    return bool(value)
 
 
 def _name_or_value(value: Any) -> Any:
@@ -293,19 +266,20 @@ def _name_or_value(value: Any) -> Any:
     return value.get("_name") if isinstance(value, Mapping) else value
 
 
-def _fields_of_tensors(source: ForeignTensors, options: Settings) -> dict[str, Any]:
+def _fields_of_tensors(source: ForeignTensors, positions: Mapping[str, Any]) -> dict[str, Any]:
     """Infer fields of `architecture` from the tensors. Truncate encoder and decoder positions to the same length.
 
     Raises:
         ZooError: The position embeddings are missing.
     """
-    positions: dict[str, Any] = {"kind": "sinusoidal_halves", "first": FIRST_POSITION}
-    if _same_boolean(options, "learned_pos"):
+    if positions["kind"] == "learned":
         tables = {name: source.take(name) for name in (f"{side}.embed_positions.weight" for side in SIDES)}
         rows = min(map(len, tables.values()))
         source.left |= {name: table[:rows] for name, table in tables.items()}
-        positions = {"kind": "learned", "rows": rows - FIRST_POSITION}
-    return {"positions": positions, "projection_bias": any(map(_PROJECTION_BIAS.fullmatch, source.left))}
+        size = {"rows": rows - FIRST_POSITION}
+    else:
+        size = {"first": FIRST_POSITION}
+    return {"positions": {**positions, **size}, "projection_bias": any(map(_PROJECTION_BIAS.fullmatch, source.left))}
 
 
 def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
@@ -318,8 +292,7 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
     names = ("decoder.output_projection.weight", "decoder.embed_out")
     outputs = [source.take(name) for name in names if name in source.left]
     if not outputs and not any(tied):
-        problem = f"`{source.file}` has no `{names[0]}`, but its options do not tie this matrix to the embedding"
-        raise ZooError(problem, hint=RESTORE)
+        raise damaged(source.file, f"it has no `{names[0]}`, but its options do not tie this matrix to the embedding")
     scale = 1.0 if options.boolean("no_scale_embedding", False) else float(decoder.shape[1]) ** 0.5
     return EmbeddingTables(encoder, decoder, outputs[0] if outputs else decoder, None, scale, scale)
 

@@ -65,8 +65,8 @@ class ImportedModel:
     tensors: Mapping[str, Tensor]
     """Weights in float32. The keys are zoo's tensor names."""
     origin: Mapping[str, str]
-    """Origin of the model: `format`, `source` (file or folder), `engine`, and choices such as `positions`. The
-    bundle's provenance contains these entries."""
+    """Origin of the model: `engine`, and choices such as `positions`. The bundle's provenance contains these entries,
+    after `format` and `source` (file or folder)."""
     notes: tuple[str, ...] = ()
     """Notes to show to the user."""
     shortlist: Shortlist | None = None
@@ -201,6 +201,7 @@ def imported_spec(
         ZooError: The fields contradict each other, or the model does not support a language that the user names.
     """
     sections: dict[str, Any] = {"architecture": architecture, "decoding": decoding}
+    source, target = request.languages or (vocabulary and vocabulary.direction) or UNKNOWN_LANGUAGES
     if vocabulary:
         sections["vocabulary"] = vocabulary.fields
     if vocabulary and vocabulary.languages:
@@ -210,7 +211,6 @@ def imported_spec(
             if code not in languages.codes:
                 hint = suggest_language(code, languages)
                 raise ZooError(f"the model does not support the language `{code}`", hint=hint)
-    source, target = request.languages or UNKNOWN_LANGUAGES
     corpus: dict[str, Any] = {"source": source, "target": target, "train": [], "dev": [], "test": []}
     if rows := architecture.get("positions", {}).get("rows"):
         corpus["max_length"] = min(_MAX_LENGTH, rows - 1 - ("languages" in sections))

@@ -116,7 +116,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
         model = read_foreign(format, path, replace(options, name=name, origin_name=origin_name))
         for note in (*model.notes, *_notes_for_user(model)):
             report.info(f"note: {note}")
-        origin = {**model.origin, "source": source if is_on_hub(source) else origin_name}
+        origin = {"format": format.name, "source": source if is_on_hub(source) else origin_name, **model.origin}
         updated = {"licence": licence_of_card(path) or options.licence}
         if options.description:
             updated["description"] = options.description

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from specs import BOS, EOS, PAD, UNK, ZooError
-from zoo.files.reading import read_bytes
+from zoo.files.reading import damaged, read_bytes
 from zoo.interop.tensors import SPECIAL, Numbering
 from zoo.text.protobuf import FIXED32, encode_bytes, encode_integer, encode_key, parse_fields
 from zoo.text.rules import ADDED_TOKENS, TEXT_RULES, TextRules
-from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
+from zoo.text.tokenizer import SPACE, Tokenizer
 
 _TOKENS, _TRAINER, _NORMALIZER, _SELF_TEST = 1, 2, 3, 4  # fields of the model
 _TEXT, _SCORE, _TYPE = 1, 2, 3  # fields of a token
@@ -92,7 +92,7 @@ class SentencePieceModel:
         except (ValueError, TypeError, struct.error):
             self.entries = []
         if not self.entries:
-            raise damaged_vocabulary(str(file), "it is not a SentencePiece model")
+            raise damaged(file, "it is not a SentencePiece model")
 
     @property
     def kind(self) -> str:

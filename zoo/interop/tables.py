@@ -1,14 +1,15 @@
 """Tables that convert other toolkits' settings and tensors to zoo's settings and tensors, and back.
 
-Import and export use the same tables. A settings table maps the keys of a settings file to fields of `architecture`. A
-tensor table maps the other toolkit's tensor names to zoo's names. A setting is known if a table or another caller has
-read it, or if `known_settings.yaml` lists it. Unknown settings are errors.
+Import and export use the same tables, which are in `toolkits.yaml`. A settings table maps the keys of a settings file
+to fields of `architecture`. A tensor table maps the other toolkit's tensor names to zoo's names. A setting is known if
+`toolkits.yaml` lists it, or if a caller has read it. Unknown settings are errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,13 +23,12 @@ from specs.notation import quote_in_full
 from zoo.interop.formats import USE_ONNX
 from zoo.interop.tensors import SIDES, ForeignTensors, copied
 
-KNOWN_SETTINGS: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
-    Path(__file__).with_name("known_settings.yaml").read_text("utf-8")
-)
-"""Content of `known_settings.yaml`."""
+TOOLKITS: Mapping[str, Mapping[str, Any]] = yaml.safe_load(Path(__file__).with_name("toolkits.yaml").read_text("utf-8"))
+"""Content of `toolkits.yaml`."""
 _SIDE = "{side}"
 _BIAS, _GAIN, _NORM_BIAS = 1, 2, 3
 """Indices of the words in `Layout.words`. The word for a matrix has index 0."""
+PROJECTIONS = ("query", "key", "value", "output")
 FIRST_POSITION = 2
 """Number of the first position in fairseq. Tables of learned positions begin with this many unused rows."""
 
@@ -93,15 +93,14 @@ class Settings:
                 raise self.error(key, "is a setting that zoo does not support")
 
     def require_known(self, *sections: str) -> None:
-        """Check the settings that the given sections of `known_settings.yaml` list.
+        """Check the settings that the given sections of `toolkits.yaml` list.
 
         Raises:
             ZooError: A setting has a value that zoo does not support.
         """
         for section in sections:
-            known = KNOWN_SETTINGS[section]
-            self.require(known.get("allowed", {}))
-            self.ignore(*known.get("ignored", "").split())
+            self.require(TOOLKITS[section].get("allowed", {}))
+            self.ignore(*TOOLKITS[section].get("ignored", "").split())
 
     def ignore(self, *keys: str) -> None:
         """Accept any value of these keys, because they do not change what the model computes."""
@@ -143,78 +142,93 @@ class Setting(NamedTuple):
     """Setting of another toolkit, and the corresponding field of `architecture`."""
 
     key: str
-    """Key in the other toolkit's file. If it contains `{side}`, the file has one key for each side."""
+    """Key in the other toolkit's file."""
     field: str
-    """Field of `architecture`, such as `norm.epsilon`. If it contains `{side}`, there is one field for each side."""
-    default: Any
-    """Default value. Its type is the type of the setting. `int` means that an integer is required."""
-    names: Mapping[str, str] | None = None
+    """Field of `architecture`, such as `norm.epsilon`."""
+    default: Any = None
+    """Default value. Its type is the type of the setting. None means that an integer is required."""
+    names: Mapping[Any, str] | None = None
     """The other toolkit's values, mapped to zoo's values. If several have the same meaning, export the first."""
 
-    def keys(self) -> dict[str, str]:
-        """Map `encoder` and `decoder` to the setting's keys. If both share one key, map an empty string to this key."""
-        sides = SIDES if _SIDE in self.key else ("",)
-        return {side: self.key.replace(_SIDE, side) for side in sides}
+    @classmethod
+    def listed(cls, sections: Sequence[str]) -> Iterator[Setting]:
+        """Yield the settings that sections of `toolkits.yaml` list, with a key for each side in place of `{side}`."""
+        for section in sections:
+            for key, row in TOOLKITS[section].get("converted", {}).items():
+                for side in SIDES if _SIDE in key else ("",):
+                    yield cls(key.replace(_SIDE, side), **{**row, "field": row["field"].replace(_SIDE, side)})
 
-    def read(self, settings: Settings) -> Iterator[tuple[str, Any]]:
-        """Yield the fields of `architecture` that the setting determines, with their values.
+    def read(self, settings: Settings) -> Any:
+        """Return the value of the field. Raise ZooError if the setting is invalid or not supported."""
+        readers: Mapping[type, Any] = {bool: settings.boolean, float: settings.number, str: settings.text}
+        read = readers.get(type(self.default), partial(settings.integer, minimum=1))
+        value = read(self.key, self.default)
+        if self.names is None:
+            return value
+        if value not in self.names:
+            raise settings.error(self.key, "is a value that zoo does not support")
+        return self.names[value]
 
-        Raises:
-            ZooError: The value is invalid or not supported, or the encoder and the decoder have different values for a
-                field that they share.
-        """
-        values = {side: self._value(settings, key) for side, key in self.keys().items()}
-        if _SIDE in self.field:
-            yield from ((self.field.replace(_SIDE, side), value) for side, value in values.items())
-            return
-        first, *others = values.values()
-        for key, other in zip([*self.keys().values()][1:], others, strict=True):
-            if other != first:
-                raise settings.error(key, f"differs from the encoder's value `{first}`, but the values must be equal")
-        yield self.field, first
-
-    def written(self, a: Any) -> Iterator[tuple[str, Any]]:
-        """Yield the other toolkit's keys with the value of the field in `a`. Yield nothing if `a` lacks the field."""
-        for side, key in self.keys().items():
-            value: Any = a
-            for name in self.field.replace(_SIDE, side).split("."):
-                value = getattr(value, "depths" if name == "N" else name, None)  # `N` may be one number for both sides
-            if value is not None:
-                yield key, next((name for name, ours in (self.names or {}).items() if ours == value), value)
-
-    def _value(self, settings: Settings, key: str) -> Any:
-        if self.names is not None:
-            if (name := settings.text(key, self.default)) not in self.names:
-                raise settings.error(key, "is a value that zoo does not support")
-            return self.names[name]
-        if isinstance(self.default, bool):
-            return settings.boolean(key, self.default)
-        if isinstance(self.default, float):
-            return settings.number(key, self.default)
-        return settings.integer(key, None if self.default is int else self.default, minimum=1)
+    def written(self, a: Any) -> Any:
+        """Return the setting for the value of the field in `a`. Return None if `a` lacks the field."""
+        value: Any = a
+        for name in self.field.split("."):
+            value = getattr(value, "depths" if name == "N" else name, None)  # `N` may be one number for both sides
+        return next((name for name, ours in (self.names or {}).items() if ours == value), value)
 
 
-def read_settings(settings: Settings, table: Iterable[Setting]) -> dict[str, Any]:
-    """Convert the settings in a table to fields of `architecture`. Raise the same errors as `Setting.read`."""
+def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
+    """Check the settings that sections of `toolkits.yaml` list, and convert them to fields of `architecture`.
+
+    Raises:
+        ZooError: A setting has a value that zoo does not support, or the encoder and the decoder have different values
+            for a field that they share.
+    """
+    settings.require_known(*sections)
     fields: dict[str, Any] = {}
-    for setting in table:
-        for path, value in setting.read(settings):
-            *sections, name = path.split(".")
-            part = fields
-            for section in sections:
-                part = part.setdefault(section, {})
-            part[name] = value
+    for section in sections:
+        for field, value in TOOLKITS[section].get("fixed", {}).items():
+            _set(fields, field, value)
+    for setting in Setting.listed(sections):
+        value = setting.read(settings)
+        if (first := _set(fields, setting.field, value)) != value:
+            problem = f"differs from the encoder's value `{first}`, but the values must be equal"
+            raise settings.error(setting.key, problem)
     return fields
 
 
-def written_settings(a: Any, table: Iterable[Setting]) -> dict[str, Any]:
-    """Convert fields of `architecture` to the other toolkit's settings. This is the inverse of `read_settings`.
+def _set(fields: dict[str, Any], field: str, value: Any) -> Any:
+    """Set a field such as `norm.epsilon`, unless it already has a value. Return its value."""
+    *sections, name = field.split(".")
+    for section in sections:
+        fields = fields.setdefault(section, {})
+    return fields.setdefault(name, value)
+
+
+def written_settings(a: Any, *sections: str) -> dict[str, Any]:
+    """Return the other toolkit's settings for an exported model. This is the inverse of `read_settings`.
 
     Args:
         a: An architecture, or another object with the fields as attributes.
-        table: The description of the settings.
+        sections: The sections of `toolkits.yaml` that describe the settings.
     """
-    return {key: value for setting in table for key, value in setting.written(a)}
+    settings: dict[str, Any] = {}
+    for section in sections:
+        settings |= TOOLKITS[section].get("written", {})
+    written = {setting.key: setting.written(a) for setting in Setting.listed(sections)}
+    return settings | {key: value for key, value in written.items() if value is not None}
+
+
+def head_sizes(settings: Settings, key: str, fields: Mapping[str, Any]) -> dict[str, int]:
+    """Return `d_k` and `d_v` of a model that divides the features among its heads.
+
+    Raises:
+        ZooError: The features cannot be divided, or their number, the value of `key`, is odd.
+    """
+    d_model, h = fields["d_model"], fields["h"]
+    if d_model % h or d_model % 2 or d_model < 4:
+        raise settings.error(key, f"is odd, or cannot be divided among {h} heads")
+    return {"d_k": d_model // h, "d_v": d_model // h}
 
 
 class TensorRow(NamedTuple):
@@ -286,16 +300,29 @@ def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -
 
 @dataclass(frozen=True)
 class Layout:
-    """Names and layout of another toolkit's layer tensors."""
+    """Names and layout of another toolkit's tensors, except embeddings and the output projection.
 
-    names: Mapping[str, str]
-    """Names in the other toolkit, keyed by the end of zoo's name, such as `self_attention.query`.
-
-    A matrix and its bias share an entry. The gain and the bias of a norm also share an entry. If encoder and
-    decoder have different names, the key begins with the stack (`encoder.feed_forward.w1`). In the values, `{side}`
-    stands for the stack, `{number}` for the layer, `{next}` for the layer counted from 1, `{index}` for the sub-layer,
-    and `{tensor}` for a word of `words`. Tensors without an entry are omitted.
+    In the names, `{side}` stands for the stack, `{number}` for the layer, `{next}` for the layer counted from 1,
+    `{index}` for the sub-layer, `{part}` for an entry of `parts`, `{projection}` for an entry of `projections`, and
+    `{tensor}` for a word of `words`.
     """
+
+    stack: str
+    """Beginning of the names of a stack's tensors."""
+    layer: str
+    """Part between `stack` and the end in the names of a layer's tensors."""
+    parts: Mapping[str, str]
+    """The other toolkit's names of the sub-layers, keyed by zoo's names, such as `self_attention`."""
+    names: Mapping[str, str]
+    """Ends of the names, keyed by the end of zoo's name, such as `w2`.
+
+    `projection` is the key of all attention projections, and `gated_w1` is the key of `w1` in gated networks. A matrix
+    and its bias share an entry, as do the gain and the bias of a norm. If a name depends on the sub-layer, the key
+    begins with the sub-layer (`feed_forward.norm`), or with `stack` for tensors outside the layers (`stack.norm`).
+    Tensors without an entry are omitted.
+    """
+    projections: Sequence[str] = "qkvo"
+    """The other toolkit's names of the query, key, value and output projections."""
     words: tuple[str, str, str, str] = ("weight", "bias", "weight", "bias")
     """Words for a matrix, its bias, the gain of a norm, and the bias of a norm."""
     is_transposed: bool = True
@@ -307,17 +334,26 @@ class Layout:
 
     def rows(self, spec: Spec) -> Iterator[TensorRow]:
         """Yield a table row for each tensor of the layers. The spec determines the shapes."""
+        projections = dict(zip(PROJECTIONS, self.projections, strict=True))
         for parameter in lower(spec, Purpose.SCORE).parameters.values():
             for tensor in parameter.origin.stored():
                 *layer, last = tensor.name.split(".")
                 side, number, kind = (*layer, "", "", "")[:3]  # tensors outside the layers have at most a side
+                sublayers = {each.kind: each for each in getattr(spec.architecture, side, ())}
                 base, word = _base(last)
-                key = f"{kind}.{base}" if kind else base
-                if (name := self.names.get(f"{side}.{key}", self.names.get(key))) is None:
+                if base == "w1" and getattr(sublayers[kind], "gated", False):
+                    base = "gated_w1"
+                general = self.names.get("projection" if kind and base in projections else base)
+                if (name := self.names.get(f"{kind or 'stack'}.{base}", general)) is None:
                     continue
-                index = [each.kind for each in getattr(spec.architecture, side)].index(kind) if kind else None
-                foreign = name.format(
-                    side=side, number=number, next=int(number or 0) + 1, index=index, tensor=self.words[word]
+                foreign = f"{self.stack}{self.layer if kind else ''}{name}".format(
+                    side=side,
+                    number=number,
+                    next=int(number or 0) + 1,
+                    index=[*sublayers].index(kind) if kind else None,
+                    part=self.parts.get(kind),
+                    projection=projections.get(base),
+                    tensor=self.words[word],
                 )
                 yield self._row(foreign, tensor.name, tensor.shape, word, is_table=base.endswith("positions"))
 
@@ -339,43 +375,6 @@ def _base(name: str) -> tuple[str, int]:
     return name, 0
 
 
-def attention_names(parts: Mapping[str, str], projections: Sequence[str], pattern: str) -> dict[str, str]:
-    """Return the entries of `Layout.names` for attention projections.
-
-    Args:
-        parts: The other toolkit's names of the attention sub-layers, keyed by zoo's names, such as `self_attention`.
-        projections: The other toolkit's names of the query, key, value and output projections.
-        pattern: The pattern of the names, with the placeholders `{attention}` and `{projection}`.
-    """
-    ours = ("query", "key", "value", "output")
-    return {
-        f"{kind}.{name}": pattern.replace("{attention}", part).replace("{projection}", projection)
-        for kind, part in parts.items()
-        for name, projection in zip(ours, projections, strict=True)
-    }
-
-
-def pytorch_layout(prefix: str = "", *, with_positions: bool = True) -> Layout:
-    """Return the names of tensors in fairseq's Transformer layers. transformers uses the same names.
-
-    Args:
-        prefix: The beginning of the names in the other toolkit.
-        with_positions: Whether the layout contains tables of learned positions.
-    """
-    side, attentions = f"{prefix}{{side}}", {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
-    layer = f"{side}.layers.{{number}}"
-    names = {
-        **attention_names(
-            attentions,
-            ("q_proj", "k_proj", "v_proj", "out_proj"),
-            f"{layer}.{{attention}}.{{projection}}.{{tensor}}",
-        ),
-        **{f"{kind}.norm": f"{layer}.{part}_layer_norm.{{tensor}}" for kind, part in attentions.items()},
-        "feed_forward.w1": f"{layer}.fc1.{{tensor}}",
-        "feed_forward.w2": f"{layer}.fc2.{{tensor}}",
-        "feed_forward.norm": f"{layer}.final_layer_norm.{{tensor}}",
-        "norm": f"{side}.layer_norm.{{tensor}}",
-        "embedding_norm": f"{side}.layernorm_embedding.{{tensor}}",
-        **({"positions": f"{side}.embed_positions.weight"} if with_positions else {}),
-    }
-    return Layout(names, unused_positions=FIRST_POSITION)
+def tensor_layout(section: str) -> Layout:
+    """Return the names and the layout of tensors that a section of `toolkits.yaml` lists."""
+    return Layout(**TOOLKITS[section]["tensors"])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
 import pickletools
+import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import torch
 from jaxtyping import Float, Float32
@@ -18,15 +20,14 @@ from torch import Tensor
 from compiler.runtime import sinusoids
 from specs import ZooError
 from specs.notation import quote
-from zoo.files.reading import open_file
-from zoo.system.memory import is_out_of_memory
+from zoo.files.reading import damaged, open_file
+from zoo.system import memory
 
 NEVER = -1e9
 """Logit bias of a token that the imported model cannot generate. It makes the token's probability 0. Label smoothing
 ignores such tokens (`compiler.operations.probability.SUPPRESSED_LOGIT`), so the probability stays 0 in training."""
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 """Names of PAD, UNK, BOS and EOS."""
-RESTORE = "restore the files from the model's original source"
 SIDES = ("encoder", "decoder")
 _COMPARED_POSITIONS = 1_000
 _POSITION_TOLERANCE = 1e-3  # allowed error of sinusoids, because toolkits compute them in float32 or float16
@@ -114,9 +115,9 @@ class Numbering:
             The matrix with one row per token in zoo's vocabulary. Tokens without a row in `table` get zeros.
 
         Raises:
-            ZooError: The matrix has fewer rows than the vocabulary has tokens.
+            ValueError: The matrix has fewer rows than the vocabulary has tokens.
         """
-        return self._select(table.float(), [token.row for token in self.tokens], 0.0)
+        return select_rows(table.float(), [token.row for token in self.tokens], 0.0)
 
     def bias(self, bias: Tensor | None) -> Float32[Tensor, " tokens"]:
         """Return a bias on the original model's logits in the order of zoo's token IDs.
@@ -128,19 +129,24 @@ class Numbering:
             One number per token in zoo's vocabulary: `NEVER` for tokens that the original model cannot generate.
 
         Raises:
-            ZooError: The bias has fewer numbers than the vocabulary has tokens.
+            ValueError: The bias has fewer numbers than the vocabulary has tokens.
         """
         size = 1 + max(token.row for token in self.tokens if token.row is not None)
         values = torch.zeros(size) if bias is None else bias.flatten().float()
-        return self._select(values, [None if token.input_only else token.row for token in self.tokens], NEVER)
+        return select_rows(values, [None if token.input_only else token.row for token in self.tokens], NEVER)
 
-    def _select(self, values: Tensor, rows: list[int | None], missing: float) -> Tensor:
-        if (last := max((row for row in rows if row is not None), default=0)) >= len(values):
-            problem = f"the vocabulary has {last + 1:,} tokens, but a matrix of the model has only {len(values):,} rows"
-            raise ZooError(problem, hint=RESTORE, exit_code=1)
-        selected = values[torch.tensor([0 if row is None else row for row in rows])]
-        selected[torch.tensor([row is None for row in rows])] = missing
-        return selected
+
+def select_rows(values: Tensor, rows: Sequence[int | None], missing: float) -> Tensor:
+    """Return some rows of a matrix, or numbers of a vector. Each None becomes a row of `missing`.
+
+    Raises:
+        ValueError: The matrix has too few rows.
+    """
+    if (last := max((row for row in rows if row is not None), default=0)) >= len(values):
+        raise ValueError(f"the vocabulary has {last + 1:,} tokens, but a matrix has only {len(values):,} rows")
+    selected = values[torch.tensor([0 if row is None else row for row in rows])]
+    selected[torch.tensor([row is None for row in rows])] = missing
+    return selected
 
 
 class ForeignTensors:
@@ -164,15 +170,13 @@ class ForeignTensors:
             ZooError: The tensor is missing, has the wrong shape, or is not a floating-point tensor.
         """
         if name not in self.left:
-            problem = f"`{self.file}` has no tensor `{name}`, which the model's settings require"
-            raise ZooError(problem, hint=RESTORE, exit_code=1)
+            raise damaged(self.file, f"it has no tensor `{name}`, which the model's settings require")
         tensor = self.left.pop(name)
         if not isinstance(tensor, Tensor) or tensor.is_meta:  # a tensor on the device `meta` has no values
-            raise ZooError(f"`{name}` in `{self.file}` is not a tensor with values", hint=RESTORE, exit_code=1)
+            raise damaged(self.file, f"`{name}` is not a tensor with values")
         if not tensor.is_floating_point() or not tensor.dim() or (shape and tensor.shape != shape):
             expected = f", but the model's settings require {list(shape)}" if shape else ""
-            problem = f"`{name}` in `{self.file}` has the shape {list(tensor.shape)} and type {tensor.dtype}{expected}"
-            raise ZooError(problem, hint=RESTORE, exit_code=1)
+            raise damaged(self.file, f"`{name}` has the shape {list(tensor.shape)} and type {tensor.dtype}{expected}")
         return tensor.float()
 
     def require_all_taken(self) -> None:
@@ -200,11 +204,11 @@ class EmbeddingTables:
     """Factor by which the original model multiplies target embeddings."""
 
     def require_rows(self, source: TokenList, target: TokenList) -> None:
-        """Raise ZooError if an embedding's number of rows differs from the number of tokens."""
+        """Raise ValueError if an embedding's number of rows differs from the number of tokens."""
         for side, tokens, table in (("source", source, self.source), ("target", target, self.target)):
             if len(tokens.names) != len(table):
                 counts = f"{len(tokens.names):,} tokens, but its embedding has {len(table):,} rows"
-                raise ZooError(f"the {side} vocabulary lists {counts}", hint=RESTORE, exit_code=1)
+                raise ValueError(f"the {side} vocabulary lists {counts}")
 
     def converted(self, source: Numbering, target: Numbering) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors in the order of zoo's token IDs, and the `architecture` fields that describe the tensors.
@@ -270,6 +274,38 @@ def copied(tensor: Tensor) -> Tensor:
     return tensor.detach().float().clone(memory_format=torch.contiguous_format)
 
 
+class BinaryReader:
+    """Reader of a file with little-endian numbers and strings."""
+
+    def __init__(self, stream: BinaryIO, file: Path) -> None:
+        """Wrap a file that is open. Raise ZooError if it does not fit into memory."""
+        self.stream, self.left = stream, os.fstat(stream.fileno()).st_size
+        hint = "if the model really has this size, import it on a computer with more memory"
+        memory.require_device_memory(self.left, torch.device("cpu"), f"`{file}`", hint)
+
+    def numbers(self, format: str) -> tuple[Any, ...]:
+        """Read numbers. `format` has their types in the notation of Python's `struct` module."""
+        return struct.unpack(f"<{format}", self.bytes(struct.calcsize(f"<{format}")))
+
+    def integer(self, format: str) -> int:
+        """Read an integer."""
+        (number,) = self.numbers(format)
+        return int(number)
+
+    def bytes(self, count: int) -> bytearray:
+        """Read `count` bytes. Allocate memory only if the file has that many bytes left."""
+        if self.left < count:
+            raise ValueError("it is truncated")
+        self.left -= count
+        buffer = bytearray(count)
+        self.stream.readinto(buffer)  # type: ignore[attr-defined]
+        return buffer
+
+    def text(self, length: int) -> str:
+        """Read a string of `length` bytes, which include a zero byte at the end."""
+        return self.bytes(length).rstrip(b"\0").decode("utf-8")
+
+
 def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda name: None) -> Any:
     """Load a file written by `torch.save` with `weights_only=True`, if its pickles are safe.
 
@@ -297,7 +333,7 @@ def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] 
         with torch.serialization.safe_globals(allowed):
             return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
     except Exception as error:
-        if isinstance(error, ZooError) or is_out_of_memory(error):
+        if isinstance(error, ZooError) or memory.is_out_of_memory(error):
             raise
         reason = str(error).strip().partition("\n")[0] or "it is truncated"
         raise ValueError(f"cannot read `{file.name}`: {reason}") from error

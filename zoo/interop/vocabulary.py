@@ -51,6 +51,8 @@ class ImportedVocabulary:
     """Notes to show to the user."""
     languages: Mapping[str, Any] | None = None
     """Fields of `languages` in the spec, if the model is multilingual."""
+    direction: tuple[str, str] | None = None
+    """Codes of the source and target language, if the model's files contain them."""
 
 
 def find_models(folder: Path) -> list[SentencePieceModel]:

@@ -226,7 +226,7 @@ def test_tables_of_positions_must_be_sinusoids_or_on_both_sides(folder: Any) -> 
     save_file(tensors | {POSITIONS: torch.cat([angles.sin(), angles.cos()], 1)}, folder.weights_file)
     assert read(folder).spec.architecture.positions == Sinusoidal(kind="sinusoidal_halves")
     save_file(tensors | {POSITIONS: torch.randn(64, 8)}, folder.weights_file)
-    refused("positions for one side only", read, folder)
+    refused("only one side has positions", read, folder)
     both = {POSITIONS: torch.randn(64, 8), POSITIONS.replace("encoder", "decoder"): torch.randn(60, 8)}
     save_file(tensors | both, folder.weights_file)
     imported = read(folder)

@@ -22,7 +22,7 @@ from tests.zoo.interop import conftest as tiny
 from zoo.interop.exporter import export_model
 from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.huggingface.multilingual import Multilingual
-from zoo.interop.huggingface.multilingual_vocabulary import M2M100, MBART50, fitting_class
+from zoo.interop.huggingface.multilingual_vocabulary import LANGUAGES, fitting_class
 from zoo.interop.importer import ImportOptions, import_model
 from zoo.publishing.publish import verify
 from zoo.report import Report
@@ -32,6 +32,7 @@ transformers = pytest.importorskip("transformers")
 
 TEXTS = ["the old dog sees a small house", "zwei Bücher", "xyz ½ ﬁ Œ", "today we read two books " * 2 + "today"]
 CORPUS = [*TEXTS, "der alte Hund sieht ein kleines Haus", "un petit chien lit un livre"]
+M2M100, MBART50 = LANGUAGES["m2m100"], LANGUAGES["mbart50"]
 NLLB_CODES = ["ace_Arab", "deu_Latn", "eng_Latn", "fra_Latn", "zho_Hans"]
 PAIRS = {
     "nllb": [("eng_Latn", "deu_Latn"), ("zho_Hans", "ace_Arab")],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +18,6 @@ from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
 from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.huggingface.t5 import T5
-from zoo.interop.tables import Layout
 from zoo.text.languages import LanguagePair
 
 transformers = pytest.importorskip("transformers")
@@ -216,7 +216,7 @@ def test_damaged_tokenizers_are_rejected(write: Write) -> None:
         ({"tokenizer_class": "LlamaTokenizer"}, "zoo reads only T5Tokenizer"),
         ({"extra_ids": 90}, "tokens, but `vocab_size` is 80"),
         ({"extra_ids": -1}, "is damaged: `extra_ids`"),
-        ({"added_tokens_decoder": {"5": {"content": "<x>"}}}, "the IDs of its added token"),
+        ({"added_tokens_decoder": {"5": {"content": "<x>"}}}, "`<x>` has no valid ID"),
         ({"added_tokens_decoder": {"9999999": {"content": "<x>"}}}, "has 10,000,000 tokens, but `vocab_size` is 80"),
         ({"added_tokens_decoder": {"75": {"content": "<x>", "single_word": True}}}, "it only matches whole words"),
     ):
@@ -249,9 +249,7 @@ class _Nested(T5):
     name = "hf-nested"
     model_types = ("nested",)
     tables: ClassVar = {key: name if key == "output" else f"model.{name}" for key, name in T5.tables.items()}
-
-    def layout(self, a: Architecture) -> Layout:
-        return Layout({ours: f"model.{theirs}" for ours, theirs in super().layout(a).names.items()})
+    layout = replace(T5.layout, stack="model.{side}.")
 
 
 @pytest.mark.parametrize("name", ["first T5", "v1.1"])

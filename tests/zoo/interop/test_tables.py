@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 import specs
 from tests.refusals import refused
 from zoo.interop.tables import (
-    Setting,
+    TOOLKITS,
     Settings,
     TensorRow,
     read_settings,
@@ -19,14 +20,24 @@ from zoo.interop.tables import (
 )
 from zoo.interop.tensors import ForeignTensors
 
-SETTINGS = (
-    Setting("{side}_layers", "N.{side}", int),
-    Setting("{side}_heads", "h", 8),
-    Setting("rate", "dropout", 0.5),
-    Setting("epsilon", "norm.epsilon", 1e-3),
-    Setting("scaled", "scale_embeddings", False),
-    Setting("function", "activation", "rectified", {"rectified": "relu", "ramp": "relu", "swish": "silu"}),
-)
+SETTINGS = {
+    "{side}_layers": {"field": "N.{side}"},
+    "{side}_heads": {"field": "h", "default": 8},
+    "rate": {"field": "dropout", "default": 0.5},
+    "epsilon": {"field": "norm.epsilon", "default": 1e-3},
+    "scaled": {"field": "scale_embeddings", "default": False},
+    "first": {"field": "norm.placement", "default": True, "names": {False: "post", True: "pre"}},
+    "function": {
+        "field": "activation",
+        "default": "rectified",
+        "names": {"rectified": "relu", "ramp": "relu", "swish": "silu"},
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TOOLKITS, "toolkit", {"converted": SETTINGS, "written": {"version": 1}})
 
 
 def test_missing_biases_become_zeros() -> None:
@@ -48,9 +59,10 @@ def test_tensors_without_a_row_are_named_in_short() -> None:
 def test_settings_are_the_same_when_they_are_written_and_read() -> None:
     for changes in ({}, {"N": {"encoder": 3, "decoder": 1}, "activation": "silu", "scale_embeddings": False}):
         a = specs.load("base", {"architecture": changes}).architecture
-        written = written_settings(a, SETTINGS)
+        written = written_settings(a, "toolkit")
+        assert written["version"] == 1
         assert written["function"] == ("swish" if changes else "rectified")
-        fields = read_settings(Settings(written, "file"), SETTINGS)
+        fields = read_settings(Settings(written, "file"), "toolkit")
         again = specs.load("base", {"architecture": fields}).architecture
         assert again == a
 
@@ -63,4 +75,4 @@ def test_settings_that_must_agree_or_exist_are_rejected_by_name() -> None:
         (layers | {"function": "tanh"}, "`function: tanh` is a value that zoo does not support"),
         (layers | {"encoder_heads": 0}, "`encoder_heads: 0` is not an integer of at least 1"),
     ):
-        refused(message, read_settings, Settings(values, "file"), SETTINGS)
+        refused(message, read_settings, Settings(values, "file"), "toolkit")

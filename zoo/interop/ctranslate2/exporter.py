@@ -26,6 +26,7 @@ from zoo.interop.formats import (
     cannot_export,
     require_standard_layers,
 )
+from zoo.interop.tables import PROJECTIONS
 from zoo.interop.tensors import SIDES
 from zoo.text.languages import LanguagePair
 from zoo.text.tokenizer import SPACE, Tokenizer
@@ -34,15 +35,13 @@ _RULES_NOTE = (
     "CTranslate2 does not tokenise text. Pass the tokens of the original preprocessing (Moses, BPE codes), which zoo "
     "applies to this model."
 )
-_PROJECTIONS = ("query", "key", "value", "output")
 _SUPPORTED = {
     "source": {"tokens"},
     "attention_score": {"scaled_dot_product", "dot_product"},
     "norm": {"layer_norm", "rms_norm"},
-    "positions": {"sinusoidal", "sinusoidal_halves", "learned", "rotary", "relative", "alibi", "none"},
-    "activation": {*ACTIVATIONS.values()},
 }
-"""Values of `architecture` fields that CTranslate2 implements. For a section, the list contains values of `kind`."""
+"""Fields of `architecture` with values that CTranslate2 lacks, and the values that it implements. For a section, the
+list contains values of `kind`."""
 
 
 class CTranslate2Export(ExportFormat):
@@ -191,7 +190,7 @@ def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, T
     padded = dict(tensors)
     for side in SIDES:
         for sublayer in getattr(a, side)[:-1]:
-            sizes = {name: a.option(sublayer, "d_v" if name in ("value", "output") else "d_k") for name in _PROJECTIONS}
+            sizes = {name: a.option(sublayer, "d_v" if name in ("value", "output") else "d_k") for name in PROJECTIONS}
             for name, size in sizes.items():
                 names = [f"{side}.{number}.{sublayer.kind}.{name}" for number in range(getattr(a.depths, side))]
                 for each in [*names, *(f"{each}_bias" for each in names if name != "output")]:

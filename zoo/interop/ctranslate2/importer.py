@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from specs import ZooError
-from zoo.files.reading import file_exists, is_present, read_bytes, read_json
+from zoo.files.reading import damaged, file_exists, is_present, read_bytes, read_json
 from zoo.interop.ctranslate2.binary import Binary, read
 from zoo.interop.ctranslate2.network import Network, read_layers
 from zoo.interop.formats import (
@@ -31,8 +31,6 @@ _CONFIG = "config.json"
 _FIRST_VERSION_WITH_CONFIG = 6  # version of `model.bin`; in earlier versions, variables contain the settings
 _FLAGS = ("with_source_bos", "with_source_eos", "with_target_bos", "user_decoder_start_tokens")
 _TOKENS = ("unk_token", "bos_token", "eos_token")
-_SETTING_VARIABLES = {*_FLAGS, *_TOKENS}
-"""Variables of `model.bin` that contain settings."""
 _BOS, _EOS = "<s>", "</s>"  # CTranslate2's defaults
 _KINDS = ("", "TransformerBase", "TransformerBig", "TransformerSpec")
 _REVISIONS = range(2, 8)
@@ -59,9 +57,9 @@ class CTranslate2Import(ImportFormat):
         require_folder(path, self.name)
         binary = read(path / MODEL)
         _require_transformer(binary)
-        settings = read_settings(path, binary)
-        reads_end = settings.boolean("add_source_eos", False)
         network = Network(binary, path / MODEL)
+        settings = _read_settings(path / _CONFIG, binary.version, network)
+        reads_end = settings.boolean("add_source_eos", False)
         epsilon = None if settings.any("layer_norm_epsilon") is None else settings.number("layer_norm_epsilon", 0.0)
         architecture, positions = network.architecture(epsilon)
         tables = network.tables()
@@ -78,15 +76,13 @@ class CTranslate2Import(ImportFormat):
         description = f"Imported from CTranslate2 ({binary.name or 'Transformer'}, revision {binary.revision})."
         spec = imported_spec(request, description, {**architecture, **fields}, vocabulary, _DECODING)
         tensors = {**read_layers(network, spec), **positions, **embeddings}
-        for name in _SETTING_VARIABLES:
-            network.left.pop(name, None)
         network.require_all_taken()
         notes = [*vocabulary.notes]
         if not reads_end:
             notes.append("The model reads no EOS after a source, so zoo does not add EOS.")
         if file_exists(path / "vmap.txt"):
             notes.append("`vmap.txt`, which lets CTranslate2 restrict the vocabulary, is not imported.")
-        origin = {"format": self.name, "source": path.name, "engine": "CTranslate2", "numbers": binary.number_type}
+        origin = {"engine": "CTranslate2", "numbers": binary.number_type}
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, tuple(notes))
 
 
@@ -110,11 +106,10 @@ def _require_transformer(binary: Binary) -> None:
         raise ZooError(problem, hint="convert the model again with a current CTranslate2 converter")
 
 
-def read_settings(folder: Path, binary: Binary) -> Settings:
+def _read_settings(file: Path, version: int, network: Network) -> Settings:
     """Return the settings of a model. Raise ZooError if a setting is not supported."""
-    file = folder / _CONFIG
-    from_file = binary.version >= _FIRST_VERSION_WITH_CONFIG
-    settings = Settings(read_json(file) if from_file else _settings_of_variables(binary), str(file))
+    from_file = version >= _FIRST_VERSION_WITH_CONFIG
+    settings = Settings(read_json(file) if from_file else _settings_of_variables(network), str(file))
     settings.require({"add_source_bos": (False,)})
     if settings.any("decoder_start_token", _BOS) is None:
         raise settings.error(
@@ -133,10 +128,11 @@ def _token(settings: Settings, key: str, default: str) -> str:
     return settings.text(key, default)
 
 
-def _settings_of_variables(binary: Binary) -> dict[str, Any]:
-    variables = binary.variables
-    tokens = {name: bytes(variables[name].flatten().tolist()).decode() for name in _TOKENS if name in variables}
-    flags = {name: bool(variables[name].any()) for name in _FLAGS if name in variables}
+def _settings_of_variables(network: Network) -> dict[str, Any]:
+    """Remove the variables that contain settings, and return them as in newer settings files."""
+    stored = network.left
+    tokens = {name: bytes(stored.pop(name).flatten().tolist()).decode() for name in _TOKENS if name in stored}
+    flags = {name: bool(network.number(name, 0)) for name in _FLAGS if name in stored}
     start, default = ("bos_token", _BOS) if flags.get("with_target_bos", True) else ("eos_token", _EOS)
     return {
         **tokens,
@@ -163,8 +159,7 @@ def _read_token_lists(folder: Path, settings: Settings, *, starts_from_zeros: bo
     for side in ("source", "target"):
         names = shared or _read_list(folder, f"{side}_vocabulary")
         if names is None:
-            problem = f"`{folder}` has no {side} vocabulary: neither {side}_vocabulary nor shared_vocabulary"
-            raise ZooError(problem, hint="restore the vocabulary from the model's original source", exit_code=1)
+            raise damaged(folder, f"it has no {side} vocabulary: neither {side}_vocabulary nor shared_vocabulary")
         # CTranslate2 appends the unknown token if the list does not contain it.
         lists.append(names if unknown in names else [*names, unknown])
     source, target = lists
@@ -178,8 +173,7 @@ def _read_token_lists(folder: Path, settings: Settings, *, starts_from_zeros: bo
 def _token_list(folder: Path, names: list[str], tokens: dict[str, str]) -> TokenList:
     """Return a list of tokens with the IDs of its special tokens."""
     if missing := next((name for name in tokens.values() if name not in names), None):
-        problem = f"the vocabulary in `{folder}` lacks the token `{missing}`, which the settings of the model contain"
-        raise ZooError(problem, exit_code=1)
+        raise damaged(folder, f"its vocabulary lacks the token `{missing}`, which the settings of the model contain")
     pad = next((names.index(name) for name in ("<blank>", "<pad>") if name in names), None)
     return TokenList(tuple(names), **{kind: names.index(name) for kind, name in tokens.items()}, pad=pad)
 

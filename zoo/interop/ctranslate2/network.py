@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -11,23 +11,18 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from compiler.lowering.positions import alibi_slope
-from specs import Architecture, Spec, ZooError
+from specs import Spec, ZooError
+from zoo.files.reading import damaged
 from zoo.interop.ctranslate2.binary import Binary
 from zoo.interop.formats import LAYERS
-from zoo.interop.tables import Layout, TensorRow, attention_names, read_tensors, written_tensors
+from zoo.interop.tables import TensorRow, read_tensors, tensor_layout, written_tensors
 from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, convert_positions, copied
 
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
 """zoo's names of activations, by CTranslate2's numbers."""
 POSITIONS = 4096
 """Number of positions in exported sinusoid tables, and of distances for which exported ALiBi biases are exact."""
-_PARTS = {"self_attention": "self_attention", "cross_attention": "attention", "feed_forward": "ffn"}
-_NORMS_ON_BOTH_SIDES = {
-    "self_attention": ("input_layer_norm", "post_attention_layer_norm"),
-    "cross_attention": ("external_pre_encoder_attention_layer_norm", "external_post_encoder_attention_layer_norm"),
-    "feed_forward": ("pre_feedforward_layer_norm", "post_feedforward_layer_norm"),
-}
-"""CTranslate2's names of the norms before and after each sub-layer, if the placement is `both`."""
+_PARTS = tensor_layout("ctranslate2").parts
 _CONCATENATED = {
     "self_attention": {"query": 0, "key": 0, "value": 0, "output": 1},
     "attention": {"query": 0, "key": 1, "value": 1, "output": 2},
@@ -46,36 +41,13 @@ _MUST_BE_OFF = {
 """Flags of features that zoo cannot import, with the name of each feature. A model may contain a flag that is off."""
 
 
-def layout(a: Architecture) -> Layout:
-    """Return CTranslate2's names for the linear maps and norms in the encoder and decoder.
-
-    Projections that CTranslate2 concatenates have separate names here. `read_layers` splits the concatenated
-    projections, and `written_layers` concatenates them.
-    """
-    layer, projections = "{side}/layer_{number}", ("query", "key", "value", "output")
-    attentions = {kind: part for kind, part in _PARTS.items() if part != "ffn"}
-    names = attention_names(attentions, projections, layer + "/{attention}/{projection}/{tensor}")
-    for kind, part in _PARTS.items():
-        if a.norm.placement == "both":
-            before, after = _NORMS_ON_BOTH_SIDES[kind]
-            names[f"{kind}.norm"] = f"{layer}/{before}/{{tensor}}"
-            names[f"{kind}.post_norm"] = f"{layer}/{after}/{{tensor}}"
-        else:
-            names[f"{kind}.norm"] = f"{layer}/{part}/layer_norm/{{tensor}}"
-    for side in SIDES:  # CTranslate2 applies the activation to `linear_0`
-        inner = "linear_0_noact" if getattr(a, side)[-1].gated else "linear_0"
-        names[f"{side}.feed_forward.w1"] = f"{layer}/ffn/{inner}/{{tensor}}"
-    names |= {
-        "feed_forward.gate": layer + "/ffn/linear_0/{tensor}",
-        "feed_forward.w2": layer + "/ffn/linear_1/{tensor}",
-        "norm": "{side}/layer_norm/{tensor}",
-        "embedding_norm": "{side}/layernorm_embedding/{tensor}",
-    }
-    return Layout(names, ("weight", "bias", "gamma", "beta"))
+def _rows(spec: Spec) -> Iterator[TensorRow]:
+    placement = spec.architecture.norm.placement
+    return tensor_layout("ctranslate2.both" if placement == "both" else "ctranslate2").rows(spec)
 
 
 def _stored(foreign: str) -> str:
-    """Return the name of the variable in `model.bin` that contains a tensor, given the tensor's name in `layout`."""
+    """Return the variable in `model.bin` that contains a tensor, given the tensor's name from `toolkits.yaml`."""
     part, name, kind = foreign.rsplit("/", 2)
     number = _CONCATENATED.get(part.rpartition("/")[2], {}).get(name)
     return foreign if number is None else f"{part}/linear_{number}/{kind}"
@@ -87,7 +59,7 @@ def read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
     Raises:
         ZooError: A variable is missing or has the wrong shape.
     """
-    table, groups = [*layout(spec.architecture).rows(spec)], dict[str, list[TensorRow]]()
+    table, groups = [*_rows(spec)], dict[str, list[TensorRow]]()
     for row in table:
         groups.setdefault(_stored(row.foreign), []).append(row)
     for name, parts in groups.items():
@@ -101,7 +73,7 @@ def read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
 def written_layers(spec: Spec, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Convert the tensors of all layers to CTranslate2's variables. This is the inverse of `read_layers`."""
     concatenated: dict[str, list[Tensor]] = {}
-    for foreign, tensor in written_tensors(tensors, layout(spec.architecture).rows(spec)):
+    for foreign, tensor in written_tensors(tensors, _rows(spec)):
         concatenated.setdefault(_stored(foreign), []).append(tensor)
     return {name: torch.cat(parts) for name, parts in concatenated.items()}
 
@@ -168,7 +140,7 @@ class Network(ForeignTensors):
             },
             "projection_bias": any("attention/linear_" in name and name.endswith("/bias") for name in self.left),
             "positions": positions,
-            "scale_logits": self._scales_logits(d_model),
+            "scale_logits": _is_scaled("decoder/scale_outputs", [self.number("decoder/scale_outputs", 1.0)], d_model),
         }, tensors
 
     def tables(self) -> EmbeddingTables:
@@ -197,14 +169,14 @@ class Network(ForeignTensors):
             return default
         tensor = self.left.pop(name)
         if tensor.numel() != 1 or not bool(tensor.isfinite().all()):
-            raise ZooError(f"`{name}` in `{self.file}` is not a number", hint="restore the file", exit_code=1)
+            raise damaged(self.file, f"`{name}` is not a number")
         return float(tensor)
 
     def _rows(self, name: str, dimension: int = 0) -> int:
         """Return the size of one dimension of a matrix, without removing the matrix."""
         self.left[name] = tensor = self.take(name)
         if tensor.dim() != 2 or not len(tensor):
-            raise ZooError(f"`{name}` in `{self.file}` is not a matrix", hint="restore the file", exit_code=1)
+            raise damaged(self.file, f"`{name}` is not a matrix")
         return int(tensor.shape[dimension])
 
     def _depth(self, side: str) -> int:
@@ -225,11 +197,11 @@ class Network(ForeignTensors):
         return ACTIVATIONS[number]
 
     def _same(self, name: str, default: int) -> int:
-        """Return a setting that encoder and decoder must share. Raise ZooError if the values differ or are negative."""
+        """Return a setting that encoder and decoder must share. Raise ZooError if the values differ."""
         encoder, decoder = self._both_sides(name, default)
-        if encoder != decoder or encoder < 0:
+        if encoder != decoder:
             problem = f"`{name}` is {encoder} in the encoder and {decoder} in the decoder"
-            raise ZooError(f"{problem}, but zoo requires the same non-negative value in both")
+            raise ZooError(f"{problem}, but zoo requires the same value in both")
         return encoder
 
     def _of_layers(self, kind: str, name: str, default: float, sides: Iterable[str]) -> float:
@@ -300,20 +272,18 @@ class Network(ForeignTensors):
 
     def _attention_score(self, d_k: int) -> str:
         """Return the value of `attention_score` that matches the factor by which queries are multiplied."""
-        usual = d_k**-0.5
-        scales = {self._of_layers(kind, "queries_scale", usual, [side]) for side in SIDES for kind in LAYERS[side][:-1]}
-        if all(abs(scale / usual - 1) < 1e-5 for scale in scales):
-            return "scaled_dot_product"
-        if scales == {1.0}:
-            return "dot_product"
-        factors = ", ".join(map(str, scales))
-        raise ZooError(f"the attention multiplies queries by {factors}, but zoo supports only 1/sqrt(d_k) and 1")
+        scales = {
+            self._of_layers(kind, "queries_scale", d_k**-0.5, [side]) for side in SIDES for kind in LAYERS[side][:-1]
+        }
+        return "scaled_dot_product" if _is_scaled("queries_scale", scales, d_k) else "dot_product"
 
-    def _scales_logits(self, d_model: int) -> bool:
-        """Return whether the decoder's output is multiplied by 1/sqrt(d_model)."""
-        scale, usual = self.number("decoder/scale_outputs", 1.0), d_model**-0.5
-        if abs(scale / usual - 1) < 1e-5:
-            return True
-        if scale != 1:
-            raise ZooError(f"`decoder/scale_outputs` is {scale:g}, but zoo supports only 1/sqrt(d_model) and 1")
+
+def _is_scaled(name: str, factors: Collection[float], size: int) -> bool:
+    """Return whether factors are 1/sqrt(size) instead of 1. Raise ZooError if they are neither."""
+    usual = size**-0.5
+    if all(abs(factor / usual - 1) < 1e-5 for factor in factors):
+        return True
+    if {*factors} == {1.0}:
         return False
+    listed = ", ".join(f"{factor:g}" for factor in factors)
+    raise ZooError(f"`{name}` is {listed}, but zoo supports only 1/sqrt({size}) and 1")

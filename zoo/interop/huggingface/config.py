@@ -13,21 +13,12 @@ from specs import ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_json
 from zoo.interop.formats import search_fields
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, new_model
-from zoo.interop.tables import Setting, Settings, read_settings
+from zoo.interop.tables import TOOLKITS, Settings
 from zoo.interop.tensors import Numbering
 
 CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG = "config.json", "generation_config.json", "tokenizer_config.json"
-ACTIVATIONS = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "silu": "silu",
-    "swish": "silu",
-}
+ACTIVATIONS: Mapping[str, str] = TOOLKITS["transformers"]["activations"]
 """Names of the supported activation functions in zoo, keyed by their names in transformers."""
-WRITTEN = {"is_encoder_decoder": True, "forced_eos_token_id": None, "use_cache": True, "dtype": "float32"}
-"""Settings in the `config.json` of every exported model."""
 _DEFAULT_BEAM, _DEFAULT_MAX_LENGTH = 1, 20
 MAX_SOURCE_LENGTH = 100_000  # tokens: the largest value that a spec allows
 _FORCED_START = "forced_bos_token_id"
@@ -50,33 +41,6 @@ def model_type(path: Path) -> str | None:
 def read_optional_json(file: Path) -> dict[str, Any]:
     """Read a JSON file. Return an empty dictionary if the file does not exist."""
     return read_json(file, MAX_VOCABULARY_BYTES) if is_present(file) else {}
-
-
-def bart_settings(activation: str, attention_dropout: float) -> tuple[Setting, ...]:
-    """Return the table of settings that Marian, M2M-100 and mBART models share. The arguments are default values."""
-    return (
-        Setting("{side}_layers", "N.{side}", 12),
-        Setting("d_model", "d_model", 1024),
-        Setting("{side}_attention_heads", "h", 16),
-        Setting("{side}_ffn_dim", "d_ff", 4096),
-        Setting("dropout", "dropout", 0.1),
-        Setting("attention_dropout", "attention_dropout", attention_dropout),
-        Setting("activation_dropout", "activation_dropout", 0.0),
-        Setting("activation_function", "activation", activation, ACTIVATIONS),
-    )
-
-
-def read_bart_settings(config: Settings, table: tuple[Setting, ...]) -> dict[str, Any]:
-    """Convert the settings that Marian, M2M-100 and mBART models share to fields of `architecture`.
-
-    Raises:
-        ZooError: A setting is not supported.
-    """
-    fields = read_settings(config, table)
-    d_model, h = fields["d_model"], fields["h"]
-    if d_model % h or d_model % 2 or d_model < 4:
-        raise config.error("d_model", f"is odd, or cannot be divided among {h} heads")
-    return {**fields, "d_k": d_model // h, "d_v": d_model // h, "projection_bias": True, "output_bias": True}
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,9 +37,9 @@ from zoo.interop.huggingface.config import (
     GenerationSettings,
     model_type,
 )
-from zoo.interop.huggingface.weights import FILES
+from zoo.interop.huggingface.weights import FILES, open_weights
 from zoo.interop.tables import Layout, NamedTensors, Settings, read_tensors, written_tensors
-from zoo.interop.tensors import NEVER, EmbeddingTables, ForeignTensors
+from zoo.interop.tensors import NEVER, EmbeddingTables, ForeignTensors, select_rows
 from zoo.interop.vocabulary import ImportedVocabulary
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
@@ -81,15 +83,29 @@ class WrittenIds:
 
     def select(self, values: Tensor) -> Tensor:
         """Return a matrix or bias with its rows reordered from zoo's to transformers' token IDs."""
-        order = self.order[: len(values)]
-        selected = values.float()[[0 if id is None else id for id in order]].clone()
-        selected[[id is None for id in order]] = 0
-        return selected
+        return select_rows(values.float(), self.order[: len(values)], 0.0)
 
     @property
     def settings(self) -> dict[str, int]:
         """IDs of the special tokens, as in `config.json` and `generation_config.json`."""
         return {"pad_token_id": self.pad, "eos_token_id": self.end, "decoder_start_token_id": self.start}
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """Settings and weights of a model in transformers."""
+
+    path: Path
+    """The folder of the model."""
+    config: Settings
+    """The settings of the network."""
+    search: Settings
+    """The settings of the search. In older folders, `config.json` contains them, and this is the same object."""
+
+    @cached_property
+    def weights(self) -> ForeignTensors:
+        """The tensors that have not been used yet."""
+        return open_weights(self.path)
 
 
 class Family(ImportFormat, ExportFormat):
@@ -104,6 +120,8 @@ class Family(ImportFormat, ExportFormat):
     """The transformers class that loads an exported model."""
     tokenizer: ClassVar[str] = ""
     """The tokenizer class, if all models of the family have the same tokenizer class."""
+    layout: ClassVar[Layout]
+    """The names and the layout of all tensors except embeddings and output."""
     hidden: ClassVar[Collection[int]] = (PAD, BOS)
     """zoo's IDs of tokens that translations of the exported model never contain."""
 
@@ -111,27 +129,19 @@ class Family(ImportFormat, ExportFormat):
         """Return whether the path is a folder whose `config.json` has one of the model types."""
         return model_type(path) in self.model_types
 
-    def settings(self, path: Path) -> tuple[Settings, Settings]:
-        """Return the network settings and the search settings.
-
-        In older folders, `config.json` contains all settings. The two results are then the same object.
-
-        Raises:
-            ZooError: The path is not a folder, or a file is damaged.
-        """
+    def open(self, path: Path) -> ModelFiles:
+        """Read the settings of a model. Raise ZooError if the path is not a folder, or a file is damaged."""
         require_folder(path, self.name)
         config = Settings(read_json(path / CONFIG), str(path / CONFIG))
         config.require({"model_type": self.model_types})
         if not is_present(path / GENERATION_CONFIG):
-            return config, config
-        return config, Settings(read_json(path / GENERATION_CONFIG), str(path / GENERATION_CONFIG))
+            return ModelFiles(path, config, config)
+        return ModelFiles(path, config, Settings(read_json(path / GENERATION_CONFIG), str(path / GENERATION_CONFIG)))
 
     def imported(
         self,
-        path: Path,
+        files: ModelFiles,
         request: ImportRequest,
-        settings: Sequence[Settings],
-        weights: ForeignTensors,
         architecture: Mapping[str, Any],
         tables: EmbeddingTables,
         vocabulary: ImportedVocabulary,
@@ -141,10 +151,8 @@ class Family(ImportFormat, ExportFormat):
         """Assemble an imported model from its parts.
 
         Args:
-            path: The folder of the model.
+            files: The settings, and the tensors of the layers.
             request: The user's options.
-            settings: The network settings, the search settings, and any other required settings.
-            weights: The tensors of the layers.
             architecture: The fields of `architecture`, except the fields that `tables` determines.
             tables: The embeddings and the output projection. After conversion, the output projection must have a bias.
             vocabulary: The converted vocabulary.
@@ -155,18 +163,18 @@ class Family(ImportFormat, ExportFormat):
             ZooError: There are unknown settings, or tensors that are missing, invalid or unknown.
         """
         # A `generation_config.json` overrides all search settings in `config.json`.
-        settings[0].ignore(*settings[1].known)
-        for file in settings:
+        files.config.ignore(*files.search.known)
+        for file in (files.config, files.search):
             file.require_all_known()
         embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
         embeddings["output_bias"][[vocabulary.target.ids[row] for row in search.excluded]] = NEVER
         languages = f" for {len(vocabulary.languages['codes'])} languages" if vocabulary.languages else ""
-        name = request.origin_name or path.absolute().name
+        name = request.origin_name or files.path.absolute().name
         description = f"Imported from the Hugging Face model {name}{languages}."
         spec = imported_spec(request, description, {**architecture, **fields}, vocabulary, search.decoding)
-        tensors = read_tensors(weights, self.layout(spec.architecture).rows(spec)) | embeddings
-        weights.require_all_taken()
-        origin = {"format": self.name, "source": path.name, "engine": "transformers", **origin}
+        tensors = read_tensors(files.weights, self.layout.rows(spec)) | embeddings
+        files.weights.require_all_taken()
+        origin = {"engine": "transformers", **origin}
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, (*search.notes, *vocabulary.notes))
 
     @abstractmethod
@@ -180,10 +188,6 @@ class Family(ImportFormat, ExportFormat):
         Raises:
             ZooError: A setting is not supported.
         """
-
-    @abstractmethod
-    def layout(self, a: Architecture) -> Layout:
-        """Return the names and the layout of all tensors except embeddings and output."""
 
     @abstractmethod
     def ids(self, bundle: Bundle) -> WrittenIds:
@@ -211,7 +215,7 @@ class Family(ImportFormat, ExportFormat):
             ids: The token IDs of the exported model.
         """
         exported = spec.model_copy(update={"architecture": a})
-        yield from written_tensors(tensors, self.layout(a).rows(exported))
+        yield from written_tensors(tensors, self.layout.rows(exported))
         yield from self.written_tables(spec, tensors, ids)
 
     def notes(self, spec: Spec) -> Iterator[str]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from compiler.lowering.positions import sinusoidal_encoding
 from specs import EOS, PAD, Architecture, Learned, Sinusoidal, Spec
 from zoo.files.atomic import write_json
-from zoo.files.reading import is_present, read_bytes, read_json
+from zoo.files.reading import damaged, read_bytes, read_json
 from zoo.interop.formats import (
     Bundle,
     ImportedModel,
@@ -30,30 +30,26 @@ from zoo.interop.formats import (
 from zoo.interop.huggingface.config import (
     MAX_SOURCE_LENGTH,
     TOKENIZER_CONFIG,
-    WRITTEN,
     SpecialTokens,
-    bart_settings,
     generation_settings,
-    read_bart_settings,
+    read_optional_json,
     special_tokens,
 )
 from zoo.interop.huggingface.family import Family, WrittenIds
 from zoo.interop.huggingface.weights import (
     BART_TABLES,
     BIAS,
-    open_weights,
     take_positions,
     take_tables,
     to_interleaved,
     written_bart_tables,
 )
 from zoo.interop.sentencepiece_model import SentencePieceModel, foreign_name, is_language_token
-from zoo.interop.tables import Layout, NamedTensors, Settings, pytorch_layout, written_settings
+from zoo.interop.tables import NamedTensors, Settings, head_sizes, read_settings, tensor_layout, written_settings
 from zoo.interop.tensors import SIDES, TIES, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
-from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
+from zoo.text.tokenizer import Tokenizer
 
-_SETTINGS = bart_settings(activation="gelu", attention_dropout=0.0)
 _EPSILON = {"marian": 1e-6, "transformers": 1e-5}
 """Epsilon of layer norms in each toolkit."""
 _MAX_POSITIONS = 4_096
@@ -75,14 +71,15 @@ class HuggingFaceMarian(Family):
     model_class = "MarianMTModel"
     tokenizer = "MarianTokenizer"
     may_differ = ("norm.epsilon",)
+    layout = tensor_layout("transformers.marian")
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
-        config, settings = self.settings(path)
+        files = self.open(path)
+        config, weights = files.config, files.weights
         pad = config.integer("decoder_start_token_id", _DEFAULT_START)
-        special = special_tokens(config, settings, end=0, pad=pad)
+        special = special_tokens(config, files.search, end=0, pad=pad)
         d_model = config.integer("d_model", 1024, minimum=1)
-        weights = open_weights(path)
         position_fields, position_tables = take_positions(weights, d_model)
         convention = request.positions or ("transformers" if position_fields else "marian")
         fields = {**self.architecture(config, convention), **position_fields}
@@ -96,25 +93,15 @@ class HuggingFaceMarian(Family):
         if rows != (len(tables.source), len(tables.target)):
             problem = f"is not the number of rows in the embedding, {len(tables.source):,}"
             raise config.error("vocab_size", problem)
-        vocabulary = _read_vocabulary(path, rows, special, shared=common)
-        search = generation_settings(settings, special.end, vocabulary.target, forces_end=settings is config)
+        vocabulary = replace(_read_vocabulary(path, rows, special, shared=common), direction=_direction(path))
+        search = generation_settings(files.search, special.end, vocabulary.target, forces_end=files.search is config)
         positions = config.integer("max_position_embeddings", 1024, minimum=2)
         search.decoding["max_source_length"] = min(positions - 1, MAX_SOURCE_LENGTH)
         if convention == "marian" and special.start == special.pad:
             # Marian starts from a zero vector. transformers starts from a token that Marian never generates.
             search = replace(search, excluded=(*search.excluded, special.start))
-        request = _with_languages(request, path)
-        model = self.imported(
-            path,
-            request,
-            (config, settings),
-            weights,
-            fields,
-            tables,
-            vocabulary,
-            search,
-            positions="its own" if position_fields else convention,
-        )
+        positions_of = "its own" if position_fields else convention
+        model = self.imported(files, request, fields, tables, vocabulary, search, positions=positions_of)
         tensors = {**model.tensors, **position_tables}
         if convention == "transformers" and not position_fields:
             tensors = {name: to_interleaved(name, tensor, d_model) for name, tensor in tensors.items()}
@@ -131,16 +118,17 @@ class HuggingFaceMarian(Family):
         Raises:
             ZooError: A setting is not supported.
         """
-        config.require_known("transformers", "transformers.marian")
+        fields = read_settings(config, "transformers", "transformers.marian")
         if not config.boolean("scale_embedding", False):  # the default of transformers
             problem = "leaves embeddings unscaled, but zoo multiplies them by sqrt(d_model)"
             raise config.error("scale_embedding", problem)
         ties = tuple(config.boolean(key, True) for key in ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
         return {
-            **read_bart_settings(config, _SETTINGS),
+            **fields,
+            **head_sizes(config, "d_model", fields),
             # transformers' sinusoids are the paper's sinusoids in a different order (`weights.to_interleaved`).
             "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
-            "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
+            "norm": {**fields["norm"], "epsilon": _EPSILON[positions]},
             "tied_embeddings": next(name for name, values in TIES.items() if values == ties),
         }
 
@@ -151,14 +139,10 @@ class HuggingFaceMarian(Family):
         return {
             "architectures": [self.model_class],
             "model_type": "marian",
-            **WRITTEN,
-            **written_settings(a, _SETTINGS),
+            **written_settings(a, "transformers", "transformers.marian"),
             "max_position_embeddings": _position_rows(spec),
-            "scale_embedding": True,
-            "static_position_embeddings": True,
             "share_encoder_decoder_embeddings": common,
             "tie_word_embeddings": tied,
-            "bos_token_id": None,
         }
 
     def of_weights(self, a: Architecture) -> Collection[str]:
@@ -181,10 +165,6 @@ class HuggingFaceMarian(Family):
             reason = "MarianTokenizer recognises only language tokens such as `>>de<<`, and only before sources"
             raise cannot_export(self.name, reason)
         return WrittenIds(list(range(size)), size, pad=PAD, end=EOS)
-
-    def layout(self, a: Architecture) -> Layout:
-        """Return the names and the layout of all tensors except embeddings, positions and output."""
-        return pytorch_layout("model.", with_positions=False)
 
     def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
         """Yield the positions, the embeddings, the output projection and its bias with their names in transformers."""
@@ -241,13 +221,11 @@ def _positions(spec: Spec, tensors: Mapping[str, Tensor], side: str) -> Tensor:
     return torch.tensor([sinusoidal_encoding(first + row, a.d_model, halves) for row in range(_position_rows(spec))])
 
 
-def _with_languages(request: ImportRequest, path: Path) -> ImportRequest:
-    """Return the request, with the languages in `tokenizer_config.json` if the user did not choose languages."""
-    if request.languages or not is_present(path / TOKENIZER_CONFIG):
-        return request
-    config: dict[str, Any] = read_json(path / TOKENIZER_CONFIG)
+def _direction(folder: Path) -> tuple[str, str] | None:
+    """Return the source and target language in `tokenizer_config.json`, or None if it does not have both."""
+    config = read_optional_json(folder / TOKENIZER_CONFIG)
     source, target = (str(config.get(f"{side}_lang", "")).lower().replace("_", "-") for side in ("source", "target"))
-    return replace(request, languages=(source, target)) if are_language_codes((source, target)) else request
+    return (source, target) if are_language_codes((source, target)) else None
 
 
 def _read_vocabulary(
@@ -267,26 +245,23 @@ def _read_vocabulary(
     files = folder / "source.spm", folder / "target.spm"
     models = [SentencePieceModel(file) for file in files]
     if shared:
-        tokens = _token_list(folder / _SOURCE, rows[0], special, special.start)
+        tokens = _token_list(folder / _SOURCE, rows[0], special)
         if read_bytes(files[0]) == read_bytes(files[1]):
             models = models[:1]
         return convert_vocabulary(models, tokens, tokens, shared=True, where=folder)
+    lists = zip((_SOURCE, _TARGET), rows, strict=True)
+    source, target = (_token_list(folder / name, count, special) for name, count in lists)
     # The token that decoding starts with never occurs in sources. In the source's list, another token may have its ID.
-    source_name, target_name = (_name_of(folder / file, special.start) for file in (_SOURCE, _TARGET))
-    source_start = special.start if source_name == target_name else None
-    source = _token_list(folder / _SOURCE, rows[0], special, source_start)
-    target = _token_list(folder / _TARGET, rows[1], special, special.start)
+    start = slice(special.start, special.start + 1)
+    if source.names[start] != target.names[start]:
+        source = replace(source, start=None)
     return convert_vocabulary(models, source, target, shared=False, where=folder)
 
 
-def _token_list(file: Path, rows: int, special: SpecialTokens, start: int | None) -> TokenList:
+def _token_list(file: Path, rows: int, special: SpecialTokens) -> TokenList:
     ids = read_json(file)
     names = {id: name for name, id in ids.items()}
     if len(names) != len(ids) or _UNKNOWN not in ids:
-        raise damaged_vocabulary(str(file), f"it has no `{_UNKNOWN}`, or two tokens share an ID")
+        raise damaged(file, f"it has no `{_UNKNOWN}`, or two tokens share an ID")
     listed = tuple(names.get(id, "") for id in range(rows))
-    return TokenList(listed, unknown=ids[_UNKNOWN], end=special.end, start=start, pad=special.pad)
-
-
-def _name_of(file: Path, id: int) -> str | None:
-    return next((name for name, other in read_json(file).items() if other == id), None)
+    return TokenList(listed, unknown=ids[_UNKNOWN], end=special.end, start=special.start, pad=special.pad)

@@ -8,7 +8,7 @@ of `sentencepiece.bpe.model`. Folders written by transformers 5 have `tokenizer.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.files.atomic import write_json
-from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_json
+from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, read_json
 from zoo.interop.formats import Bundle, cannot_export
 from zoo.interop.huggingface.config import (
     SPECIAL_TOKENS,
@@ -31,10 +31,9 @@ from zoo.interop.huggingface.config import (
 )
 from zoo.interop.huggingface.family import WrittenIds
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
-from zoo.interop.tables import KNOWN_SETTINGS, Settings
+from zoo.interop.tables import TOOLKITS, Settings
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
-from zoo.text.tokenizer import damaged_vocabulary
 from zoo.text.vocabulary import Vocabulary
 
 SENTENCEPIECE, VOCABULARY = "sentencepiece.bpe.model", "vocab.json"
@@ -42,11 +41,8 @@ SPECIAL_NAMES = ("<s>", "<pad>", "</s>", "<unk>")
 """Names of the tokens with the IDs 0 to 3 in transformers."""
 START, PAD_ROW, END, UNKNOWN = range(4)
 MASK = "<mask>"
-_LANGUAGES = KNOWN_SETTINGS["transformers.multilingual.languages"]
-M2M100, WMT21, MBART50 = (tuple(_LANGUAGES[name].split()) for name in ("m2m100", "wmt21", "mbart50"))
-"""Languages that these tokenizers support, in the order of the language tokens."""
-LISTS = {"m2m100": M2M100, "wmt21": WMT21}
-"""Languages of an M2M100Tokenizer, by its `language_codes` setting."""
+LANGUAGES = {name: tuple(codes.split()) for name, codes in TOOLKITS["transformers.multilingual.languages"].items()}
+"""Languages that tokenizers support, in the order of the language tokens."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +54,14 @@ class TokenizerClass:
     """Algorithm of its SentencePiece model."""
     language_token: str
     """Language token, with `{}` in place of the language code."""
+    lists: tuple[str, ...] = ()
+    """Keys in `LANGUAGES` of the languages that it may have, of which the first is the default. Empty if the files of
+    each model list the languages. M2M100Tokenizer has these values of the `language_codes` setting."""
 
 
-M2M100_TOKENIZER = TokenizerClass("M2M100Tokenizer", "bpe", "__{}__")
+M2M100_TOKENIZER = TokenizerClass("M2M100Tokenizer", "bpe", "__{}__", ("m2m100", "wmt21"))
 NLLB_TOKENIZER = TokenizerClass("NllbTokenizer", "bpe", "{}")
-MBART50_TOKENIZER = TokenizerClass("MBart50Tokenizer", "unigram", "{}")
+MBART50_TOKENIZER = TokenizerClass("MBart50Tokenizer", "unigram", "{}", ("mbart50",))
 CLASSES = {each.name: each for each in (M2M100_TOKENIZER, NLLB_TOKENIZER, MBART50_TOKENIZER)}
 
 _MAX_MESSAGE = 300  # characters
@@ -91,9 +90,7 @@ def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
     raise ZooError(problem[:_MAX_MESSAGE], hint=hint if name == "MBartTokenizer" else None)
 
 
-def read_multilingual_vocabulary(
-    folder: Path, class_: TokenizerClass, rows: int, start: int
-) -> tuple[ImportedVocabulary, tuple[str, str] | None]:
+def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int, start: int) -> ImportedVocabulary:
     """Read the vocabulary of a multilingual model.
 
     Args:
@@ -101,9 +98,6 @@ def read_multilingual_vocabulary(
         class_: The class of the tokenizer.
         rows: The number of rows in the embedding. It may be larger than the number of tokens.
         start: transformers' ID of the token that decoding starts with.
-
-    Returns:
-        The converted vocabulary, and the source and target languages if the tokenizer settings specify them.
 
     Raises:
         ZooError: A file is missing or damaged, or the tokenizer has a property that zoo does not support.
@@ -126,7 +120,7 @@ def read_multilingual_vocabulary(
         id = added.get(name, id)
         if id >= rows or names.get(id, name) != name:
             problem = f"the ID {id} of `{name}` belongs to another token, or the embedding has only {rows:,} rows"
-            raise damaged_vocabulary(str(folder), problem)
+            raise damaged(folder, problem)
         names[id] = name
     in_order = tuple(names.get(id, "") for id in range(rows))
     listed = TokenList(in_order, unknown=UNKNOWN, end=END, start=start, pad=PAD_ROW)
@@ -137,8 +131,8 @@ def read_multilingual_vocabulary(
         imported = replace(imported, vocabulary=Vocabulary(tokenizer))
     codes = [*tokens.values()]
     languages = {"codes": codes, "token": class_.language_token, "source_token": "source", "target_token": "target"}
-    is_known = all(code in codes for code in direction)
-    return replace(imported, languages=languages), direction if is_known else None
+    known = direction if all(code in codes for code in direction) else None
+    return replace(imported, languages=languages, direction=known)
 
 
 def _language_tokens(
@@ -153,14 +147,11 @@ def _language_tokens(
     listed = [content_of(entry) for key in _LISTED for entry in settings.any(key) or []]
     others = [name for name in dict.fromkeys([*listed, *added]) if name not in special]
     list_name = settings.any("language_codes")
-    if class_ is NLLB_TOKENIZER:
-        codes: Sequence[str] = others
-    elif class_ is MBART50_TOKENIZER:
-        codes = MBART50
-    elif (name := "m2m100" if list_name is None else list_name) in LISTS:
-        codes = LISTS[name]
-    else:
-        raise settings.error("language_codes", f"must be one of {', '.join(LISTS)}")
+    if list_name is None or class_ is not M2M100_TOKENIZER:
+        list_name = next(iter(class_.lists), None)
+    if class_.lists and list_name not in class_.lists:
+        raise settings.error("language_codes", f"must be one of {', '.join(class_.lists)}")
+    codes = LANGUAGES[list_name] if class_.lists else others
     tokens = {class_.language_token.replace("{}", code): code for code in codes}
     if unknown := next(
         (name for name in others if name not in tokens or not _LANGUAGE_CODE.fullmatch(tokens[name])), ""
@@ -183,7 +174,7 @@ def _read_text_tokens(folder: Path, class_: TokenizerClass, added: set[str]) -> 
         return model, _beginning_with_special(folder / TOKENIZER, model.names())
     model = SentencePieceModel(file)
     if model.names()[:3] != ["<unk>", "<s>", "</s>"]:
-        raise damaged_vocabulary(str(file), "its first tokens are not <unk>, <s> and </s>")
+        raise damaged(file, "its first tokens are not <unk>, <s> and </s>")
     return model, [*SPECIAL_NAMES, *model.names()[3:]]
 
 
@@ -191,13 +182,13 @@ def _read_ids(file: Path) -> list[str]:
     ids = read_json(file, MAX_VOCABULARY_BYTES)
     names = {id: name for name, id in ids.items() if isinstance(id, int) and 0 <= id < len(ids)}
     if len(names) != len(ids):
-        raise damaged_vocabulary(str(file), f"its IDs are not 0 to {len(ids) - 1:,}, each once")
+        raise damaged(file, f"its IDs are not 0 to {len(ids) - 1:,}, each once")
     return _beginning_with_special(file, [names[id] for id in range(len(names))])
 
 
 def _beginning_with_special(file: Path, names: list[str]) -> list[str]:
     if tuple(names[:4]) != SPECIAL_NAMES:
-        raise damaged_vocabulary(str(file), f"its first tokens are not {', '.join(SPECIAL_NAMES)}")
+        raise damaged(file, f"its first tokens are not {', '.join(SPECIAL_NAMES)}")
     return names
 
 
@@ -211,8 +202,8 @@ def fitting_class(spec: Spec) -> TokenizerClass:
         )
     if vocabulary.byte_fallback or not vocabulary.shared or vocabulary.separate_models:
         raise _unsupported("these tokenizers have one model for source and target, without `vocabulary.byte_fallback`")
-    lists = {M2M100_TOKENIZER: [*LISTS.values()], MBART50_TOKENIZER: [MBART50], NLLB_TOKENIZER: [languages.codes]}
-    for class_, codes in lists.items():
+    for class_ in (M2M100_TOKENIZER, MBART50_TOKENIZER, NLLB_TOKENIZER):
+        codes = [LANGUAGES[name] for name in class_.lists] or [languages.codes]
         if (vocabulary.kind, languages.token) == (class_.kind, class_.language_token) and languages.codes in codes:
             return class_
     raise _unsupported(
@@ -242,18 +233,16 @@ def written_ids(bundle: Bundle) -> WrittenIds:
         start = END
     own_start = names.index(_START_NAME) if _START_NAME in names else None
     heads = [own_start if start == END else BOS, PAD, EOS, UNK]
-    in_lists = {languages.token_of(code): None for code in languages.codes}
+    of_languages = {tokenizer.model.piece_to_id(languages.token_of(code)): code for code in languages.codes}
     tokens = [id for id in range(EOS + 1, len(names)) if id != own_start and not never[id]]
     is_m2m = languages.token == M2M100_TOKENIZER.language_token
     # M2M-100 lists all tokens that have a name. Other rows are named after their IDs, such as `<128104>`.
     text = [
         id
         for id in tokens
-        if names[id] not in in_lists
+        if id not in of_languages
         and (not tokenizer.model.is_control(id) or (is_m2m and not _UNNAMED.fullmatch(names[id])))
     ]
-    ids = dict(zip(names, range(len(names)), strict=True))
-    of_languages = [ids[name] for name in in_lists]
     rest = sorted(set(tokens) - set(text) - set(of_languages), key=lambda id: (names[id] != MASK, id))
     rows = [*heads, *text, *of_languages, *rest]
     return WrittenIds(rows, len(names), pad=PAD_ROW, end=END, start=start, other=UNKNOWN)
@@ -280,7 +269,7 @@ def write_vocabulary(bundle: Bundle, class_: TokenizerClass, folder: Path, ids: 
     (folder / SENTENCEPIECE).write_bytes(written)
     settings: dict[str, Any] = {"tokenizer_class": class_.name}
     if class_ is M2M100_TOKENIZER:
-        settings["language_codes"] = next(name for name, codes in LISTS.items() if codes == languages.codes)
+        settings["language_codes"] = next(name for name in class_.lists if LANGUAGES[name] == languages.codes)
     else:
         tokens = [languages.token_of(code) for code in languages.codes]
         has_mask = any(entry.name == MASK for entry in model.entries)

@@ -13,7 +13,6 @@ from specs import Architecture, FeedForward, Spec
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.config import (
     ACTIVATIONS,
-    WRITTEN,
     generation_settings,
     special_tokens,
 )
@@ -24,21 +23,18 @@ from zoo.interop.huggingface.t5_vocabulary import (
     write_vocabulary,
     written_ids,
 )
-from zoo.interop.huggingface.weights import open_weights, take_tables
+from zoo.interop.huggingface.weights import take_tables
 from zoo.interop.tables import (
-    Layout,
+    TOOLKITS,
     NamedTensors,
-    Setting,
     Settings,
-    attention_names,
     read_settings,
+    tensor_layout,
     written_settings,
 )
-from zoo.interop.tensors import SIDES
 
 _GATED_GELU = "gated-gelu"
 """Value of `feed_forward_proj` for gated networks with the tanh approximation of GELU."""
-_ATTENTIONS = {"self_attention": "SelfAttention", "cross_attention": "EncDecAttention"}
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 """Tensor in old files. transformers ignores this tensor."""
 
@@ -51,21 +47,18 @@ class T5(Family):
     model_types: ClassVar[tuple[str, ...]] = ("t5", "mt5")
     model_class = "T5ForConditionalGeneration"
     tokenizer = "T5Tokenizer"
-    tables: ClassVar[Mapping[str, str]] = {
-        "shared": "shared.weight",
-        "source": "encoder.embed_tokens.weight",
-        "target": "decoder.embed_tokens.weight",
-        "output": "lm_head.weight",
-    }
+    tables: ClassVar[Mapping[str, str]] = TOOLKITS["transformers.t5"]["tables"]
     """Names of the embeddings and of the output projection."""
+
+    layout = tensor_layout("transformers.t5")
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
-        config, settings = self.settings(path)
-        special = special_tokens(config, settings, end=1, pad=0)
+        files = self.open(path)
+        config, weights = files.config, files.weights
+        special = special_tokens(config, files.search, end=1, pad=0)
         rows = config.integer("vocab_size", 32128, minimum=4)
         fields = self.architecture(config)
-        weights = open_weights(path)
         weights.left.pop(_UNUSED, None)
         # If the file has no separate output projection, transformers ties it, regardless of `tie_word_embeddings`.
         has_output = self.tables["output"] in weights.left and any(
@@ -74,8 +67,8 @@ class T5(Family):
         equal = [key for key in self.tables if key != "output" or not has_output]
         tables = take_tables(weights, self.tables, equal, rows, fields["d_model"], bias=torch.zeros(1).expand(rows))
         vocabulary = read_t5_vocabulary(path, rows, special)
-        search = generation_settings(settings, special.end, vocabulary.target, forces_end=False)
-        return self.imported(path, request, (config, settings), weights, fields, tables, vocabulary, search)
+        search = generation_settings(files.search, special.end, vocabulary.target, forces_end=False)
+        return self.imported(files, request, fields, tables, vocabulary, search)
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
         """Return the content of `config.json`, except the IDs of the special tokens."""
@@ -83,8 +76,7 @@ class T5(Family):
         return {
             "architectures": [self.model_class],
             "model_type": self.model_types[0],
-            **WRITTEN,
-            **written_settings(a, _settings(is_mt5=False)),
+            **written_settings(a, "transformers", "transformers.t5"),
             "num_decoder_layers": a.depths.decoder,
             "feed_forward_proj": _feed_forward_name(a),
             "tie_word_embeddings": a.tied_embeddings == "all",
@@ -93,51 +85,24 @@ class T5(Family):
 
     def architecture(self, config: Settings) -> dict[str, Any]:
         """Convert `config.json` to fields of `architecture`. Raise ZooError if a setting is not supported."""
-        config.require_known("transformers", "transformers.t5")
         is_mt5 = config.text("model_type") == "mt5"
-        fields = read_settings(config, _settings(is_mt5))
+        fields = read_settings(config, "transformers", "transformers.mt5" if is_mt5 else "transformers.t5")
         activation = _activation(config, "gated-gelu" if is_mt5 else "relu")
         feed_forward = {"kind": "feed_forward", "bias": False, **activation}
         attentions = {"encoder": ("self_attention",), "decoder": ("self_attention", "cross_attention")}
-        if config.any("num_decoder_layers") is None:
-            decoder_layers = fields["N"]["encoder"]
-        else:
-            decoder_layers = config.integer("num_decoder_layers", minimum=1)
+        fields["N"]["decoder"] = config.integer("num_decoder_layers", fields["N"]["encoder"], minimum=1)
         tied = config.any("tie_word_embeddings", True) is not False
         return {
             **fields,
             **{side: [*({"kind": kind} for kind in kinds), feed_forward] for side, kinds in attentions.items()},
-            "N": {**fields["N"], "decoder": decoder_layers},
             "d_v": fields["d_k"],
             "attention_dropout": fields["dropout"],
             "activation_dropout": fields["dropout"],
-            "attention_score": "dot_product",
-            "positions": {"kind": "relative", **fields["positions"]},
-            "norm": {"kind": "rms_norm", "placement": "pre", **fields["norm"]},
-            "scale_embeddings": False,
             # Only the first T5 scales logits. Newer files contain a setting for this. In older files, tied embeddings
             # mean that the model scales logits.
             "scale_logits": config.boolean("scale_decoder_outputs", tied) and not is_mt5,
             "tied_embeddings": "all" if tied else "embeddings",
-            "projection_bias": False,
-            "output_bias": True,
         }
-
-    def layout(self, a: Architecture) -> Layout:
-        """Return the names and the layout of all tensors except embeddings and output."""
-        block, dense = "{side}.block.{number}.layer.{index}", "{side}.block.{number}.layer.{index}.DenseReluDense"
-        names = {
-            **attention_names(_ATTENTIONS, "qkvo", block + ".{attention}.{projection}.{tensor}"),
-            **{f"{kind}.norm": block + ".layer_norm.{tensor}" for kind in (*_ATTENTIONS, "feed_forward")},
-            "feed_forward.gate": dense + ".wi_0.{tensor}",
-            "feed_forward.w2": dense + ".wo.{tensor}",
-            "norm": "{side}.final_layer_norm.{tensor}",
-            "relative_positions": "{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-        }
-        for side in SIDES:
-            is_gated = getattr(a, side)[-1].gated
-            names[f"{side}.feed_forward.w1"] = dense + (".wi_1.{tensor}" if is_gated else ".wi.{tensor}")
-        return Layout(names)
 
     def ids(self, bundle: Bundle) -> WrittenIds:
         """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
@@ -162,20 +127,6 @@ class T5(Family):
                 "writes each byte as a token such as <0xE4>"
             )
         yield from super().notes(spec)
-
-
-def _settings(is_mt5: bool) -> tuple[Setting, ...]:
-    return (
-        Setting("num_layers", "N.encoder", 8 if is_mt5 else 6),
-        Setting("d_model", "d_model", 512),
-        Setting("d_ff", "d_ff", 1024 if is_mt5 else 2048),
-        Setting("num_heads", "h", 6 if is_mt5 else 8),
-        Setting("d_kv", "d_k", 64),
-        Setting("dropout_rate", "dropout", 0.1),
-        Setting("relative_attention_num_buckets", "positions.buckets", 32),
-        Setting("relative_attention_max_distance", "positions.max_distance", 128),
-        Setting("layer_norm_epsilon", "norm.epsilon", 1e-6),
-    )
 
 
 def _activation(config: Settings, default: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import torch
 
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.files.atomic import write_json
-from zoo.files.reading import is_present
+from zoo.files.reading import damaged, is_present
 from zoo.interop.formats import Bundle, cannot_export
 from zoo.interop.huggingface.config import (
     TOKENIZER,
@@ -33,9 +33,9 @@ from zoo.interop.huggingface.config import (
 )
 from zoo.interop.huggingface.family import WrittenIds
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType
-from zoo.interop.tensors import NEVER, Numbering, TokenList
+from zoo.interop.tensors import NEVER, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
-from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
+from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
 SENTENCEPIECE = "spiece.model"
@@ -65,18 +65,6 @@ class TokenizerTokens:
     special: set[str] = field(default_factory=set)
     """Added tokens that are not part of the text of a translation."""
 
-    @classmethod
-    def of(cls, model: SentencePieceModel) -> TokenizerTokens:
-        """Return the tokens of a SentencePiece model."""
-        (unknown,) = model.names(TokenType.UNKNOWN)
-        return cls(model, model.names(), model.names().index(unknown))
-
-    def append(self, name: str) -> None:
-        """Append a token to the unigram model, unless the model already has it."""
-        if name not in self.names:
-            self.names.append(name)
-            self.model.entries.append(TokenEntry(name, 0.0, TokenType.NORMAL))
-
     def add(self, name: str, id: int | None = None, *, special: bool = True) -> None:
         """Add a token that the tokenizer finds in raw text. A new token gets the next ID unless `id` is given.
 
@@ -85,12 +73,10 @@ class TokenizerTokens:
         """
         if id is None:
             id = self.names.index(name) if name in self.names else len(self.names)
-        if id < 0 or not name:
-            raise damaged_vocabulary(str(self.model.file.parent), f"its added token `{name}` has no valid ID"[:200])
         self.names.extend([""] * (id + 1 - len(self.names)))
-        if self.names[id] not in ("", name):
-            problem = f"the IDs of its added token `{name}` and of `{self.names[id]}` are the same"[:200]
-            raise damaged_vocabulary(str(self.model.file.parent), problem)
+        if id < 0 or not name or self.names[id] not in ("", name):
+            problem = f"its added token `{name}` has no valid ID, or an ID that belongs to another token"[:200]
+            raise damaged(self.model.file.parent, problem)
         self.names[id] = name
         self.added[name] = id
         if special:
@@ -133,9 +119,21 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     # transformers encodes the other language tokens as text, with a space before each token.
     tokens.special.update(name for name in languages if name in tokens.added)
     tokens.set_types()
-    vocabulary = _convert_tokens(tokens, rows, special, folder, languages)
-    codes = _language_codes(vocabulary.target.names)
-    return replace(vocabulary, languages={"codes": codes, "token": _LANGUAGE_TOKEN} if codes else None)
+    if len(tokens.names) > rows:
+        raise damaged(folder, f"its tokenizer has {len(tokens.names):,} tokens, but `vocab_size` is {rows:,}")
+    if max(special.end, special.start, special.pad, tokens.unknown) >= rows:
+        raise damaged(folder, f"a special token has no row in the embedding of {rows:,} rows"[:200])
+    names = (*tokens.names, *[""] * (rows - len(tokens.names)))
+    pad = None if special.pad in (special.start, special.end, tokens.unknown) else special.pad
+    listed = TokenList(names, unknown=tokens.unknown, end=special.end, start=special.start, pad=pad)
+    control = [name for name in languages if name in tokens.added]
+    imported = convert_vocabulary([tokens.model], listed, listed, shared=True, where=folder, control=control)
+    # zoo never attends to padding, and rejects text with a language token.
+    ids = {name: None if row == pad else imported.source.ids[row] for name, row in tokens.added.items()}
+    tokenizer = imported.vocabulary.source.with_added_tokens(ids | dict.fromkeys(languages), str(folder))
+    codes = _language_codes(imported.target.names)
+    of_languages = {"codes": codes, "token": _LANGUAGE_TOKEN} if codes else None
+    return replace(imported, vocabulary=Vocabulary(tokenizer), languages=of_languages)
 
 
 def _language_codes(names: Collection[str]) -> list[str]:
@@ -144,53 +142,23 @@ def _language_codes(names: Collection[str]) -> list[str]:
     return codes if len(codes) > 1 else []
 
 
-def _convert_tokens(
-    tokens: TokenizerTokens,
-    rows: int,
-    special: SpecialTokens,
-    folder: Path,
-    languages: Collection[str],
-) -> ImportedVocabulary:
-    """Convert the tokens of a T5Tokenizer, including added tokens, to a vocabulary that source and target share.
-
-    Args:
-        tokens: The tokens to convert.
-        rows: The number of rows in the embedding. It may be larger than the number of tokens.
-        special: The IDs of the special tokens according to `config.json`.
-        folder: The folder of the model, for error messages.
-        languages: The language tokens. Text that contains a language token is rejected.
-
-    Raises:
-        ZooError: The embedding has too few rows.
-    """
-    if len(tokens.names) > rows:
-        problem = f"the tokenizer of `{folder}` has {len(tokens.names):,} tokens, but `vocab_size` is {rows:,}"
-        raise ZooError(problem, hint="restore the files from the model's original source", exit_code=1)
-    if max(special.end, special.start, special.pad, tokens.unknown) >= rows:
-        raise damaged_vocabulary(str(folder), f"a special token has no row in the embedding of {rows:,} rows"[:200])
-    names = (*tokens.names, *[""] * (rows - len(tokens.names)))
-    pad = None if special.pad in (special.start, special.end, tokens.unknown) else special.pad
-    listed = TokenList(names, unknown=tokens.unknown, end=special.end, start=special.start, pad=pad)
-    control = [name for name in languages if name in tokens.added]
-    imported = convert_vocabulary([tokens.model], listed, listed, shared=True, where=folder, control=control)
-    ids = _added_ids(tokens, imported.source, special, pad) | dict.fromkeys(languages)
-    tokenizer = imported.vocabulary.source.with_added_tokens(ids, str(folder))
-    return replace(imported, vocabulary=Vocabulary(tokenizer))
-
-
 def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
     sentinels = config.get("extra_ids", _SENTINELS)
     if type(sentinels) is not int or sentinels < 0:
-        raise damaged_vocabulary(str(folder / TOKENIZER_CONFIG), "`extra_ids` is not a number of tokens")
+        raise damaged(folder / TOKENIZER_CONFIG, "`extra_ids` is not a number of tokens")
     is_listed = _ADDITIONAL in config or isinstance(config.get(_EXTRA), list)
     names = [f"<extra_id_{number}>" for number in range(sentinels)]
-    if is_present(folder / TOKENIZER):
-        tokens = TokenizerTokens.of(read_saved_model(folder / TOKENIZER, "unigram", config["unk_token"]))
+    is_saved = is_present(folder / TOKENIZER)
+    if is_saved:
+        model = read_saved_model(folder / TOKENIZER, "unigram", config["unk_token"])
     else:
-        tokens = TokenizerTokens.of(SentencePieceModel(folder / SENTENCEPIECE))
-        model = tokens.model
-        for name in reversed(names):
-            tokens.append(name)
+        model = SentencePieceModel(folder / SENTENCEPIECE)
+    (unknown,) = model.names(TokenType.UNKNOWN)
+    tokens = TokenizerTokens(model, model.names(), model.names().index(unknown))
+    if not is_saved:
+        missing = [name for name in reversed(names) if name not in tokens.names]
+        tokens.names.extend(missing)
+        model.entries.extend(TokenEntry(name, 0.0, TokenType.NORMAL) for name in missing)
         for name in () if is_listed else model.names(TokenType.CONTROL, TokenType.USER_DEFINED):
             tokens.add(name, special=name in model.names(TokenType.CONTROL))
     for id, entry in added_entries(folder, config).items():
@@ -221,18 +189,6 @@ def _special_names(config: Mapping[str, Any]) -> Iterator[str]:
     for listed in (config.get(_ADDITIONAL) or [], config.get(_EXTRA) or []):
         for entry in listed.values() if isinstance(listed, Mapping) else listed:
             yield content_of(entry)
-
-
-def _added_ids(
-    tokens: TokenizerTokens, numbering: Numbering, special: SpecialTokens, pad: int | None
-) -> dict[str, int | None]:
-    """Return zoo's ID of each added token. A separate padding token gets None, because zoo never attends to padding."""
-    ids: dict[int, int | None] = {**numbering.ids, tokens.unknown: UNK, special.end: EOS}
-    if special.start not in (tokens.unknown, special.end):
-        ids[special.start] = BOS
-    if pad is not None:
-        ids[pad] = None
-    return {name: ids[row] for name, row in tokens.added.items()}
 
 
 def written_ids(bundle: Bundle, format: str) -> WrittenIds:

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from specs import Architecture, ZooError
-from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, open_file, read_json
-from zoo.interop.tables import NamedTensors
+from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, open_file, read_json
+from zoo.interop.tables import TOOLKITS, NamedTensors
 from zoo.interop.tensors import (
-    RESTORE,
     SIDES,
     EmbeddingTables,
     ForeignTensors,
@@ -29,12 +28,7 @@ FILES = ("model.safetensors", "pytorch_model.bin")
 _SHARD = re.compile(r"(model|pytorch_model)-\d{5}-of-\d{5}\.(safetensors|bin)")
 BIAS = "final_logits_bias"
 """Name of the bias on the logits in Marian and mBART models."""
-BART_TABLES = {
-    "shared": "model.shared.weight",
-    "source": "model.encoder.embed_tokens.weight",
-    "target": "model.decoder.embed_tokens.weight",
-    "output": "lm_head.weight",
-}
+BART_TABLES: Mapping[str, str] = TOOLKITS["transformers.marian"]["tables"]
 """Names of the embeddings and of the output projection in Marian, M2M-100 and mBART models."""
 _INPUTS_D_MODEL = ("query", "key", "value", "w1")
 _OUTPUTS_D_MODEL = (
@@ -158,12 +152,11 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
     names = {side: f"model.{side}.embed_positions.weight" for side in SIDES}
     tables = {side: source.take(name) for side, name in names.items() if name in source.left}
     if any(table.shape != (len(table), d_model) or not len(table) for table in tables.values()):
-        raise ZooError(f"`{source.file}` has positions whose dimension is not {d_model}", hint=RESTORE, exit_code=1)
+        raise damaged(source.file, f"it has positions whose dimension is not {d_model}")
     if all(map(_is_of_marian_or_transformers, tables.values())):
         return {}, {}
     if len(tables) < len(SIDES):
-        problem = f"`{source.file}` has positions for one side only, which are not Marian's or transformers' sinusoids"
-        raise ZooError(problem, hint=RESTORE, exit_code=1)
+        raise damaged(source.file, "only one side has positions, which are not Marian's or transformers' sinusoids")
     fields, tensors = convert_positions(tables)
     return {"positions": fields}, tensors
 

@@ -59,7 +59,7 @@ class MarianImport(ImportFormat):
         vocabulary = read_vocabulary(decoder.vocabularies, rows, request)
         embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
         control_characters = [id for id, name in enumerate(vocabulary.target.names) if name in _CONTROL_CHARACTERS]
-        suppressed = [*([UNK] if decoder.suppresses_unknown else []), *control_characters]
+        suppressed = [*decoder.decoding["suppressed_tokens"], *control_characters]
         decoding = {**decoder.decoding, "suppressed_tokens": suppressed}
         description = f"Imported from Marian's {decoder.model.name}."
         spec = imported_spec(request, description, {**architecture, **fields}, vocabulary, decoding)
@@ -67,7 +67,7 @@ class MarianImport(ImportFormat):
         options.require_all_known()
         tensors.require_all_taken()
         version = str(options.any("version", "")).split(" ")[0]
-        origin = {"format": self.name, "source": decoder.model.name, "engine": f"Marian {version}".strip()}
+        origin = {"engine": f"Marian {version}".strip()}
         notes = [*decoder.notes, *vocabulary.notes, *([] if _searches_as_trained(spec) else [_SEARCH_NOTE])]
         for name in _SCRIPTS:
             if decoder.model.with_name(name).is_file():
@@ -101,10 +101,8 @@ class Decoder:
     vocabularies: tuple[Path, Path]
     """Vocabularies of the source and the target."""
     decoding: Mapping[str, Any]
-    """Fields of `decoding` in a spec, except `suppressed_tokens`."""
-    suppresses_unknown: bool
-    """Whether translations never contain the unknown token."""
-    notes: tuple[str, ...] = ()
+    """Fields of `decoding` in a spec. Control characters are not yet in `suppressed_tokens`."""
+    notes: tuple[str, ...]
 
 
 def read_decoder(path: Path) -> Decoder:
@@ -117,18 +115,18 @@ def read_decoder(path: Path) -> Decoder:
         ZooError: Files are missing or ambiguous, or a setting is not supported.
     """
     model, file = _find(path)
-    if file is None:
-        assert model is not None
-        settings = _FIREFOX if model.suffix == ".bin" else {}
-        return Decoder(model, _default_vocabularies(model), _decoding(Settings(settings, str(model))), True)
-    options = yaml_settings(read_bytes(file, _MAX_SIZE), str(file), "the file is not a mapping of keys to values")
-    models = _paths(options, "models", file.parent)
+    if file:
+        options = yaml_settings(read_bytes(file, _MAX_SIZE), str(file), "the file is not a mapping of keys to values")
+    else:
+        options = Settings(_FIREFOX if model and model.suffix == ".bin" else {}, str(model))
+    folder = path if path.is_dir() else path.parent
+    models = _paths(options, "models", folder)
     if model is None and len(models) != 1:
         raise options.error(
             "models", "lists several models, but ensembles cannot be imported", "import each model file separately"
         )
     options.require_known("marian.decoder")
-    vocabularies = _paths(options, "vocabs", file.parent) or list(_default_vocabularies(model or models[0]))
+    vocabularies = _paths(options, "vocabs", folder) or list(_default_vocabularies(model or models[0]))
     if len(vocabularies) != 2:
         raise options.error("vocabs", "does not name one vocabulary for the source and one for the target")
     decoding = _decoding(options)
@@ -137,14 +135,13 @@ def read_decoder(path: Path) -> Decoder:
     else:
         options.require({"skip-cost": (False,)})
     notes = tuple(
-        f"`{key}` of `{file.name}` is ignored: by default, zoo's search considers all tokens"
+        f"`{key}` of `{Path(options.where).name}` is ignored: by default, zoo's search considers all tokens"
         for key in _APPROXIMATIONS
         if options.any(key)
     )
-    allows_unknown = options.boolean("allow-unk", False)
     options.require_all_known()
     source, target = vocabularies
-    return Decoder(model or models[0], (source, target), decoding, not allows_unknown, notes)
+    return Decoder(model or models[0], (source, target), decoding, notes)
 
 
 def model_files(folder: Path) -> list[Path]:
@@ -225,4 +222,5 @@ def _decoding(options: Settings) -> dict[str, Any]:
         # Marian counts EOS of source and target: at most F (S + 1) tokens. These are F S + F - 1 tokens without EOS.
         # For a factor that is not an integer, this is approximate.
         "extra_length": max(0, ceil(factor) - 1),
+        "suppressed_tokens": [] if options.boolean("allow-unk", False) else [UNK],
     }

@@ -10,20 +10,10 @@ from typing import Any
 
 from torch import Tensor
 
-from specs import Architecture, Spec
-from zoo.interop.tables import Layout, Setting, Settings, attention_names, read_settings, read_tensors
+from specs import Spec
+from zoo.interop.tables import Settings, head_sizes, read_settings, read_tensors, tensor_layout
 from zoo.interop.tensors import EmbeddingTables, ForeignTensors
 
-_SETTINGS = (
-    Setting("enc-depth", "N.encoder", int),
-    Setting("dec-depth", "N.decoder", int),
-    Setting("dim-emb", "d_model", int),
-    Setting("transformer-dim-ffn", "d_ff", int),
-    Setting("transformer-heads", "h", int),
-    # Marian's gelu is x sigmoid(1.702 x), which zoo does not support.
-    Setting("transformer-ffn-activation", "activation", "swish", {"swish": "silu", "relu": "relu"}),
-)
-_EPSILON = 1e-6
 _FIRST_WITH_NORMALISED_KEYS = (1, 10, 42)
 """First version of Marian that always normalises keys and values in the self-attention of pre-norm models.
 
@@ -35,11 +25,8 @@ _OUTPUT = "decoder_ff_logit_out"
 
 def architecture_fields(options: Settings) -> dict[str, Any]:
     """Convert options to fields of `architecture`. Raise ZooError if zoo does not support an option."""
-    options.require_known("marian")
-    fields = read_settings(options, _SETTINGS)
-    d_model, h, d_ff = fields["d_model"], fields["h"], fields["d_ff"]
-    if d_model % h or d_model < 4 or d_model % 2:
-        raise options.error("transformer-heads", f"does not divide `dim-emb: {d_model}`, or `dim-emb` is odd")
+    fields = read_settings(options, "marian")
+    d_ff = fields["d_ff"]
     if options.integer("transformer-decoder-dim-ffn", 0) not in (0, d_ff):
         problem = f"differs from the encoder's `transformer-dim-ffn: {d_ff}`, but zoo supports one `d_ff`"
         raise options.error("transformer-decoder-dim-ffn", problem)
@@ -47,11 +34,8 @@ def architecture_fields(options: Settings) -> dict[str, Any]:
         **fields,
         "encoder": [{"kind": "self_attention"}, {"kind": "feed_forward"}],
         "decoder": [{"kind": _first_sublayer(options)}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
-        "d_k": d_model // h,
-        "d_v": d_model // h,
-        "positions": {"kind": "sinusoidal_halves"},
-        "norm": {"placement": _norm_placement(options), "epsilon": _EPSILON},
-        "projection_bias": True,
+        **head_sizes(options, "dim-emb", fields),
+        "norm": {**fields["norm"], "placement": _norm_placement(options)},
     }
 
 
@@ -129,7 +113,8 @@ def read_layers(source: ForeignTensors, options: Settings, spec: Spec) -> dict[s
             prefix = f"decoder_l{original}_"
             own = {name: tensor for name, tensor in source.left.items() if name.startswith(prefix)}
             source.left |= {f"decoder_l{number}_{name.removeprefix(prefix)}": tensor for name, tensor in own.items()}
-    return read_tensors(source, _layout(spec.architecture).rows(spec))
+    section = "marian.pre" if spec.architecture.norm.placement == "pre" else "marian"
+    return read_tensors(source, tensor_layout(section).rows(spec))
 
 
 def _tied_layers(options: Settings) -> list[int]:
@@ -139,24 +124,3 @@ def _tied_layers(options: Settings) -> list[int]:
     if not isinstance(tied, list) or len(tied) != depth or any(layer not in range(1, depth + 1) for layer in tied):
         raise options.error("transformer-tied-layers", f"must list {depth} layer numbers, one per decoder layer")
     return tied
-
-
-def _layout(a: Architecture) -> Layout:
-    """Return Marian's names and layout of the tensors in encoder and decoder layers."""
-    layer, suffix = "{side}_l{next}", "_pre" if a.norm.placement == "pre" else ""
-    attentions = {"self_attention": "self", "cross_attention": "context"}
-    norms = {
-        **{kind: f"_{part}_Wo" for kind, part in attentions.items()},
-        "feed_forward": "_ffn_ffn",
-        "ssru": "_rnn" if suffix else "_rnn_ffn",
-    }
-    names = {
-        **attention_names(attentions, "qkvo", layer + "_{attention}_{tensor}{projection}"),
-        **{f"{kind}.norm": f"{layer}{part}_ln_{{tensor}}{suffix}" for kind, part in norms.items()},
-        "feed_forward.w1": layer + "_ffn_{tensor}1",
-        "feed_forward.w2": layer + "_ffn_{tensor}2",
-        "ssru.value": layer + "_rnn_{tensor}",
-        "ssru.gate": layer + "_rnn_{tensor}f",
-        "norm": "{side}_top_ln_{tensor}",
-    }
-    return Layout(names, ("W", "b", "scale", "bias"), is_transposed=False, vectors_are_rows=True)

@@ -19,7 +19,7 @@ import numpy as np
 import yaml
 
 from specs import UNK, ZooError
-from zoo.files.reading import is_present, read_bytes
+from zoo.files.reading import damaged, is_present, read_bytes
 from zoo.interop.formats import ImportRequest
 from zoo.interop.marian.files import begins_with
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
@@ -27,7 +27,6 @@ from zoo.interop.tensors import TokenList
 from zoo.interop.text_rules import ModelText, find_rules
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.models.shortlist import MAX_BYTES, Shortlist, invalid_reason
-from zoo.text.tokenizer import damaged_vocabulary
 
 _LISTS = (".yml", ".yaml", ".json")
 MAGIC = 0xF11A48D5013417F5
@@ -77,7 +76,7 @@ def _tokens_of_model(model: SentencePieceModel, rows: int) -> TokenList:
     end = model.id(_END)
     if end is None or len(model.entries) != rows:
         reason = f"it has {len(model.entries):,} tokens but the embedding has {rows:,} rows, or it lacks `{_END}`"
-        raise damaged_vocabulary(str(model.file), reason)
+        raise damaged(model.file, reason)
     types = [entry.type for entry in model.entries]
     unknown = types.index(TokenType.UNKNOWN) if TokenType.UNKNOWN in types else UNK
     return TokenList(tuple(model.names()), unknown=unknown, end=end)
@@ -90,7 +89,7 @@ def _read_list(file: Path, rows: int) -> TokenList:
     end = 0 if names.get(0, "") in ("", "eos", _END) else ids.get(_END)
     unknown = 1 if names.get(1, "") in ("", "UNK", _UNKNOWN) else ids.get(_UNKNOWN)
     if end is None or unknown is None:
-        raise damaged_vocabulary(str(file), f"it lacks `{_END}` or `{_UNKNOWN}`")
+        raise damaged(file, f"it lacks `{_END}` or `{_UNKNOWN}`")
     return TokenList(tuple(names.get(id, "") for id in range(rows)), unknown=unknown, end=end)
 
 
@@ -107,7 +106,7 @@ def _parse_list(file: Path) -> dict[str, int]:
     except (yaml.YAMLError, ValueError):
         names, ids = [], []
     if not names or len(names) != len(ids) or len({*names}) != len(names) or min(ids) < 0:
-        raise damaged_vocabulary(str(file), "it is not a list of tokens and their IDs")
+        raise damaged(file, "it is not a list of tokens and their IDs")
     return dict(zip(names, ids, strict=True))
 
 
@@ -131,19 +130,19 @@ def read_shortlist(file: Path, vocabulary: ImportedVocabulary, rows: tuple[int, 
     """
     content = read_bytes(file, MAX_BYTES)
     if len(content) < _HEADER.size:
-        raise damaged_vocabulary(str(file), "it is truncated")
+        raise damaged(file, "it is truncated")
     _, checksum, frequent, _, offset_count, token_count = _HEADER.unpack_from(content)
     if len(content) != _HEADER.size + 8 * offset_count + 4 * token_count or not offset_count:
-        raise damaged_vocabulary(str(file), f"its {len(content):,} bytes do not match its header")
+        raise damaged(file, f"its {len(content):,} bytes do not match its header")
     if _checksum(content) != checksum:
-        raise damaged_vocabulary(str(file), "its checksum does not match its content")
+        raise damaged(file, "its checksum does not match its content")
     written = np.frombuffer(content, "<u8", offset_count, _HEADER.size).astype(np.int64)
     # The file contains no offsets after the last source token that has a list.
     offsets = np.pad(written, (0, max(0, rows[0] + 1 - offset_count)), mode="edge")
     tokens = np.frombuffer(content, "<u4", token_count, _HEADER.size + 8 * offset_count).astype(np.int64)
     common = np.arange(min(frequent, rows[1]))
     if problem := invalid_reason(common, offsets, tokens, rows):
-        raise damaged_vocabulary(str(file), problem)
+        raise damaged(file, problem)
     ids = np.full(rows[1], -1)  # zoo's ID of each token, or -1 for a token that zoo does not have
     for original, id in vocabulary.target.ids.items():
         ids[original] = id
