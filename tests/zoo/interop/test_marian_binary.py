@@ -139,7 +139,7 @@ def test_damaged_files_are_rejected(tmp_path: Path) -> None:
         (packed(0x18001, (2, 3)), "the type 0x18001"),
         (packed(INTGEMM8, (2, 3), 0), "multiplier of `a_W` is 0.0"),
         (packed(INTGEMM8, (2, 3), float("nan")), "multiplier of `a_W` is nan"),
-        (struct.pack("<2Q", 1, 2**60), "unpack"),
+        (struct.pack("<2Q", 1, 2**60), "truncated"),
         (huge, "does not match|truncated"),
     ):
         with pytest.raises(DAMAGED, match=message):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import struct
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
 
 import torch
 from torch import Tensor
 
 from specs import ZooError
 from zoo.files.reading import open_file
-from zoo.system import memory
+from zoo.interop.tensors import BinaryReader
 
 VERSIONS = range(2, 7)
 """File versions that zoo reads. Version 2 added the model's name and revision, 3 added aliases, and 4 data types."""
@@ -43,7 +40,44 @@ class Binary:
 def read(file: Path) -> Binary:
     """Read a `model.bin`. Raise ZooError if its version is unknown, or a different exception if the file is damaged."""
     with open_file(file) as stream:
-        return _Reader(stream, file).binary()
+        reader = BinaryReader(stream, file)
+        version = reader.integer("I")
+        if version not in VERSIONS:
+            supported = f"zoo supports versions {VERSIONS[0]} to {VERSIONS[-1]}"
+            hint = "convert the model again with a converter from CTranslate2 1.0 or newer"
+            raise ZooError(f"`{file}` uses version {version} of the binary format, but {supported}", hint=hint)
+        name, revision = _text(reader), reader.integer("I")
+        stored = dict(_variable(reader, version) for _ in range(reader.integer("I")))
+        variables = _dequantized(stored)
+        if version >= 3:
+            for _ in range(reader.integer("I")):
+                alias, original = _text(reader), _text(reader)
+                if original not in variables:
+                    raise ValueError(f"`{alias}` is an alias of `{original}`, which does not exist")
+                variables[alias] = variables[original]
+        if reader.left:
+            raise ValueError(f"there are {reader.left:,} unexpected bytes after the last variable")
+    types = Counter(str(tensor.dtype).removeprefix("torch.") for tensor in stored.values() if tensor.dim() == 2)
+    return Binary(version, name, revision, variables, next(iter(dict(types.most_common(1))), "float32"))
+
+
+def _text(reader: BinaryReader) -> str:
+    return reader.text(reader.integer("H"))
+
+
+def _variable(reader: BinaryReader, version: int) -> tuple[str, Tensor]:
+    name = _text(reader)
+    shape = [reader.integer("I") for _ in range(reader.integer("B"))]
+    code, length = reader.integer("B"), reader.integer("I")
+    dtype = (_TYPES if version >= 4 else _TYPES_BY_SIZE).get(code)
+    if dtype is None:
+        raise ValueError(f"`{name}` has the unknown type {code}")
+    size = prod(shape) * dtype.itemsize
+    if size != (length if version >= 4 else length * dtype.itemsize):
+        raise ValueError(f"the shape of `{name}` does not match the number of bytes")
+    if not size:
+        return name, torch.empty(0, dtype=dtype)
+    return name, torch.frombuffer(reader.bytes(size), dtype=dtype).reshape(shape)
 
 
 def _dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -64,64 +98,3 @@ def _dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
         elif not name.endswith("weight_scale"):
             variables[name] = tensor
     return variables
-
-
-class _Reader:
-    """Reader of little-endian integers, length-prefixed strings, and arrays that are preceded by their shape."""
-
-    def __init__(self, stream: BinaryIO, file: Path) -> None:
-        self.stream, self.file, self.left = stream, file, os.fstat(stream.fileno()).st_size
-        hint = "if the model really has this size, import it on a computer with more memory"
-        memory.require_device_memory(self.left, torch.device("cpu"), f"`{file}`", hint)
-
-    def binary(self) -> Binary:
-        version = self.integer("I")
-        if version not in VERSIONS:
-            supported = f"zoo supports versions {VERSIONS[0]} to {VERSIONS[-1]}"
-            hint = "convert the model again with a converter from CTranslate2 1.0 or newer"
-            raise ZooError(f"`{self.file}` uses version {version} of the binary format, but {supported}", hint=hint)
-        name, revision = self.text(), self.integer("I")
-        stored = dict(self.variable(version) for _ in range(self.integer("I")))
-        variables = _dequantized(stored)
-        if version >= 3:
-            for _ in range(self.integer("I")):
-                alias, original = self.text(), self.text()
-                if original not in variables:
-                    raise ValueError(f"`{alias}` is an alias of `{original}`, which does not exist")
-                variables[alias] = variables[original]
-        if self.left:
-            raise ValueError(f"there are {self.left:,} unexpected bytes after the last variable")
-        types = Counter(str(tensor.dtype).removeprefix("torch.") for tensor in stored.values() if tensor.dim() == 2)
-        return Binary(version, name, revision, variables, next(iter(dict(types.most_common(1))), "float32"))
-
-    def variable(self, version: int) -> tuple[str, Tensor]:
-        name = self.text()
-        shape = [self.integer("I") for _ in range(self.integer("B"))]
-        code, length = self.integer("B"), self.integer("I")
-        dtype = (_TYPES if version >= 4 else _TYPES_BY_SIZE).get(code)
-        if dtype is None:
-            raise ValueError(f"`{name}` has the unknown type {code}")
-        size = prod(shape) * dtype.itemsize
-        if size != (length if version >= 4 else length * dtype.itemsize):
-            raise ValueError(f"the shape of `{name}` does not match the number of bytes")
-        if not size:
-            return name, torch.empty(0, dtype=dtype)
-        return name, torch.frombuffer(self.bytes(size), dtype=dtype).reshape(shape)
-
-    def integer(self, format: str) -> int:
-        """Read an integer. `format` is its type in the notation of Python's `struct` module."""
-        (number,) = struct.unpack(f"<{format}", self.bytes(struct.calcsize(f"<{format}")))
-        return int(number)
-
-    def bytes(self, count: int) -> bytearray:
-        """Read `count` bytes. Allocate memory only if the file has that many bytes left."""
-        if self.left < count:
-            raise ValueError("it is truncated")
-        self.left -= count
-        buffer = bytearray(count)
-        self.stream.readinto(buffer)  # type: ignore[attr-defined]
-        return buffer
-
-    def text(self) -> str:
-        """Read a string that is preceded by its length. The length includes a zero byte at the end."""
-        return self.bytes(self.integer("H")).rstrip(b"\0").decode("utf-8")

@@ -22,7 +22,7 @@ from specs import ZooError
 from specs.reader import read_value
 from zoo.files.reading import is_present, open_file
 from zoo.interop.tables import Settings
-from zoo.interop.tensors import ForeignTensors
+from zoo.interop.tensors import BinaryReader, ForeignTensors
 
 OPTIONS = "special:model.yml"
 _MAX_OPTIONS = 100_000  # bytes
@@ -39,7 +39,6 @@ _TYPES: dict[int, np.dtype[Any]] = {0x0101: np.dtype("i1"), 0x0404: np.dtype("<f
 _MIN_MULTIPLIER = 1e-30  # its reciprocal is finite in float32
 _ACTIVATION_MULTIPLIERS = ("_QuantMultA", "_QuantMultB")
 """Name suffixes of tensors that only 8-bit matrix multiplication needs."""
-_HEADER = struct.Struct("<4Q")
 
 
 def read_arrays(file: Path) -> dict[str, np.ndarray]:
@@ -67,45 +66,33 @@ def _read_npz(file: Path) -> dict[str, np.ndarray]:
 
 def _read_binary(file: Path) -> dict[str, np.ndarray]:
     """Read a .bin file. Quantised matrices are dequantised to float32."""
-    with open_file(file) as stream:
-        content = stream.read()
-    version, count = struct.unpack_from("<2Q", content)
-    if version != _VERSION:
-        hint = "give a `.bin` file from Marian, Bergamot or Firefox Translations"
-        raise ZooError(
-            f"`{file}` uses version {version} of the binary format, but zoo supports only version {_VERSION}", hint=hint
-        )
-    headers = [_HEADER.unpack_from(content, 16 + _HEADER.size * number) for number in range(count)]
-    position, names, shapes = 16 + _HEADER.size * count, [], []
-    for length, *_ in headers:
-        names.append(content[position : position + length].rstrip(b"\0").decode("utf-8", "replace"))
-        position += length
-    for _, _, rank, _ in headers:
-        shapes.append(struct.unpack_from(f"<{rank}i", content, position))
-        position += 4 * rank
-    if len({*names}) != len(names):
-        raise ValueError("it contains a tensor twice")
-    (padding,) = struct.unpack_from("<Q", content, position)
-    position += 8 + padding
     arrays: dict[str, np.ndarray] = {}
-    for name, shape, (_, type, _, size) in zip(names, shapes, headers, strict=True):
-        if type not in _TYPES:
-            hint = "import the float32 model or an `intgemm8` model, whose format does not depend on the processor"
-            raise ZooError(f"`{name}` in `{file}` has the type {type:#x}, which zoo does not support", hint=hint)
-        quantised, length = type == _INTGEMM8, prod(shape) * _TYPES[type].itemsize
-        if min(shape, default=0) < 0 or length + 4 * quantised > size or (quantised and len(shape) != 2):
-            raise ValueError(f"the shape {list(shape)} of `{name}` does not match its {size:,} bytes")
-        if position + size > len(content):
-            raise ValueError(f"`{name}` is truncated")
-        data = bytearray(content[position : position + length])
-        arrays[name] = array = np.frombuffer(data, _TYPES[type]).reshape(shape)
-        if quantised:
-            (multiplier,) = struct.unpack_from("<f", content, position + length)
-            if not _MIN_MULTIPLIER < multiplier < 1 / _MIN_MULTIPLIER:  # also false for NaN
-                raise ValueError(f"the quantisation multiplier of `{name}` is {multiplier}")
-            matrix = array if "Wemb" in name else array.reshape(shape[::-1]).T
-            arrays[name] = np.ascontiguousarray(matrix, np.float32) * np.float32(1 / multiplier)
-        position += size
+    with open_file(file) as stream:
+        reader = BinaryReader(stream, file)
+        if (version := reader.integer("Q")) != _VERSION:
+            problem = f"`{file}` uses version {version} of the binary format, but zoo supports only version {_VERSION}"
+            raise ZooError(problem, hint="give a `.bin` file from Marian, Bergamot or Firefox Translations")
+        headers = [reader.numbers("4Q") for _ in range(reader.integer("Q"))]
+        names = [reader.text(length) for length, *_ in headers]
+        shapes = [reader.numbers(f"{rank}i") for _, _, rank, _ in headers]
+        if len({*names}) != len(names):
+            raise ValueError("it contains a tensor twice")
+        reader.bytes(reader.integer("Q"))  # padding
+        for name, shape, (_, type, _, size) in zip(names, shapes, headers, strict=True):
+            if type not in _TYPES:
+                hint = "import the float32 model or an `intgemm8` model, whose format does not depend on the processor"
+                raise ZooError(f"`{name}` in `{file}` has the type {type:#x}, which zoo does not support", hint=hint)
+            quantised, length = type == _INTGEMM8, prod(shape) * _TYPES[type].itemsize
+            if min(shape, default=0) < 0 or length + 4 * quantised > size or (quantised and len(shape) != 2):
+                raise ValueError(f"the shape {list(shape)} of `{name}` does not match its {size:,} bytes")
+            data = reader.bytes(size)
+            arrays[name] = array = np.frombuffer(data, _TYPES[type], prod(shape)).reshape(shape)
+            if quantised:
+                (multiplier,) = struct.unpack_from("<f", data, length)
+                if not _MIN_MULTIPLIER < multiplier < 1 / _MIN_MULTIPLIER:  # also false for NaN
+                    raise ValueError(f"the quantisation multiplier of `{name}` is {multiplier}")
+                matrix = array if "Wemb" in name else array.reshape(shape[::-1]).T
+                arrays[name] = np.ascontiguousarray(matrix, np.float32) * np.float32(1 / multiplier)
     return {name: array for name, array in arrays.items() if not name.endswith(_ACTIVATION_MULTIPLIERS)}
 
 
