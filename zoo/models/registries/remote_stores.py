@@ -138,11 +138,14 @@ class FsspecStore:
 
     def newest_revisions(self) -> dict[str, int]:
         """Return the newest revision number of each model, keyed by model name."""
-        with self._convert_errors():
-            try:
-                return newest_numbers(list(self.files.find(self._address_of("models"))))
-            except FileNotFoundError:
-                return {}
+        with self._convert_errors(), suppress(FileNotFoundError):
+            return newest_numbers(list(self.files.find(self._address_of("models"))))
+        return {}
+
+    def has(self, path: str, size: int) -> bool:
+        """Return whether the file exists and has `size` bytes."""
+        self.files.invalidate_cache()
+        return self._size(path) == size
 
     def _read_range(self, path: str, start: int, end: int) -> bytes:
         with self._convert_errors():
@@ -150,22 +153,25 @@ class FsspecStore:
             return content
 
     def _size(self, path: str) -> int | None:
-        with self._convert_errors():
-            try:
-                return int(self.files.info(self._address_of(path))["size"])
-            except FileNotFoundError:
-                return None
+        with self._convert_errors(), suppress(FileNotFoundError):
+            return int(self.files.info(self._address_of(path))["size"])
+        return None
 
     def _address_of(self, path: str) -> str:
         return f"{self.address}/{path}"
 
     @contextmanager
-    def _convert_errors(self) -> Iterator[None]:
-        """Convert the errors of any file system to ZooErrors, except FileNotFoundError."""
+    def _convert_errors(self, *, writing: bool = False) -> Iterator[None]:
+        """Convert the errors of any file system to ZooErrors. When reading, FileNotFoundError is not converted."""
         try:
             yield
-        except (ZooError, FileNotFoundError):
+        except ZooError:
             raise
+        except FileNotFoundError as error:
+            if not writing:
+                raise
+            problem = f"`{self.address}` cannot be written to: {error}"
+            raise ZooError(problem, hint="create the bucket or the repository first") from None
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             hint = "check the address, your permissions there, and the network"
@@ -175,18 +181,14 @@ class FsspecStore:
 class S3Store(FsspecStore):
     """Files in a bucket of S3 or a compatible service. Writing an object is atomic."""
 
-    def has(self, path: str, size: int) -> bool:
-        """Return whether the object exists and has `size` bytes."""
-        return self._size(path) == size
-
     def put(self, path: str, file: Path, progress: Progress) -> None:
         """Upload a local file."""
-        with self._writing():
+        with self._convert_errors(writing=True):
             self.files.put_file(str(file), self._address_of(path), callback=_ProgressCallback(progress))
 
     def create(self, path: str, content: bytes) -> bool:
         """Write an object unless it exists. Return whether this call created it."""
-        with self._writing():
+        with self._convert_errors(writing=True):
             try:
                 self.files.pipe_file(self._address_of(path), content, mode="create")  # sends If-None-Match
             except FileNotFoundError:
@@ -199,17 +201,8 @@ class S3Store(FsspecStore):
 
     def replace(self, path: str, content: bytes) -> None:
         """Write an object. Replace any existing object at this path."""
-        with self._writing():
+        with self._convert_errors(writing=True):
             self.files.pipe_file(self._address_of(path), content)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        with self._convert_errors():
-            try:
-                yield
-            except FileNotFoundError as error:
-                problem = f"`{self.address}` cannot be written to: {error}"
-                raise ZooError(problem, hint="create the bucket first") from None
 
 
 class _ProgressCallback(Callback):  # type: ignore[misc]
@@ -237,11 +230,6 @@ class HubStore(FsspecStore):
             hint = "write `hf://ORG/NAME` or `hf://datasets/ORG/NAME`"
             raise ZooError(f"`{address}` is not the address of a repository on the Hugging Face Hub", hint=hint)
 
-    def has(self, path: str, size: int) -> bool:
-        """Return whether the file exists in the repository and has `size` bytes."""
-        self.files.invalidate_cache()
-        return self._size(path) == size
-
     def put(self, path: str, file: Path, progress: Progress) -> None:
         """Commit a local file."""
         self._commit(path, str(file))
@@ -257,17 +245,20 @@ class HubStore(FsspecStore):
 
     def _commit(self, path: str, content: str | bytes, *, replace: bool = True) -> bool:
         """Commit one file. Try again if another commit came first. Return False if the file exists and is kept."""
-        name, head = f"{self._resolved.path_in_repo}/{path}".lstrip("/"), None
+        with self._convert_errors(writing=True):
+            place = self.files.resolve_path(self.address)
+        repository = {"repo_id": place.repo_id, "repo_type": place.repo_type, "revision": place.revision}
+        name, head = f"{place.path_in_repo}/{path}".lstrip("/"), None
         for _ in range(_MAX_COMMITS):
-            with self._convert_errors():
+            with self._convert_errors(writing=True):
                 if not replace:
-                    head = self._api.repo_info(**self._repository).sha
-                    if self._api.file_exists(filename=name, **{**self._repository, "revision": head}):
+                    head = self._api.repo_info(**repository).sha
+                    if self._api.file_exists(filename=name, **{**repository, "revision": head}):
                         return False
                 addition = huggingface_hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=content)
                 try:
                     self._api.create_commit(
-                        operations=[addition], commit_message=f"Add {path}", parent_commit=head, **self._repository
+                        operations=[addition], commit_message=f"Add {path}", parent_commit=head, **repository
                     )
                     return True
                 except huggingface_hub.errors.HfHubHTTPError as error:
@@ -280,13 +271,3 @@ class HubStore(FsspecStore):
     def _api(self) -> Any:
         files = self.files  # first, because it raises an error with a hint if a package is missing
         return huggingface_hub.HfApi(endpoint=files.endpoint, token=files.token)
-
-    @cached_property
-    def _resolved(self) -> Any:
-        with self._convert_errors():
-            return self.files.resolve_path(self.address)
-
-    @property
-    def _repository(self) -> dict[str, Any]:
-        resolved = self._resolved
-        return {"repo_id": resolved.repo_id, "repo_type": resolved.repo_type, "revision": resolved.revision}

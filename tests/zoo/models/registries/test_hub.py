@@ -91,7 +91,7 @@ def test_a_published_model_is_found(repository, bundle, summary, address):
     revision = registry.publish("model", bundle(1), summary, Report())
     registry.write_index(Report())
     assert registry.newest("model") == revision
-    assert [each.name for each in registry.entries()] == ["model"]
+    assert [each.name for each in registry.entries(pytest.fail)] == ["model"]
     folder = address.removeprefix("hf://org/name").strip("/")
     assert all(name.startswith(folder) for name in repository.files)
 
@@ -107,6 +107,16 @@ def test_of_two_publishers_the_second_takes_the_next_number(repository, bundle, 
     assert revision.revision == 3
     assert [registry.revision("model", number).revision for number in (1, 2, 3)] == [1, 2, 3]
     assert registry.newest("model") == revision
+
+
+def test_a_missing_repository_is_an_error(repository, bundle, summary, monkeypatch):
+    def missing(address):
+        raise FileNotFoundError(f"{address} (repository not found)")
+
+    monkeypatch.setattr(repository, "resolve_path", missing)
+    publish = open_registry("hf://org/name").publish
+    error = refused("`hf://org/name` cannot be written to: .*not found", publish, "model", bundle(1), summary, Report())
+    assert "create the bucket or the repository" in error.hint
 
 
 def test_errors_of_the_hub_and_endless_conflicts_are_reported(repository, bundle, summary):
