@@ -6,13 +6,15 @@ import bz2
 import gzip
 import io
 import lzma
+import shutil
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Self
+from typing import IO, Any, NamedTuple, Self
 
 from specs import ZooError, nearest
 from zoo.files import storage
@@ -42,7 +44,7 @@ class DamagedArchiveError(ZooError):
     """A file is not an archive, or the archive is damaged."""
 
 
-class _Member(tarfile.TarInfo):
+class _TarInfo(tarfile.TarInfo):
     """Member of a tar archive. An oversized extended header is an error, because tarfile would read it into memory."""
 
     @classmethod
@@ -114,12 +116,24 @@ def extract_all(archive: Path, folder: Path) -> None:
 
 def _extract(path: Path, target: _Target) -> set[str]:
     """Extract the members for which `target` returns paths. Return the names of all files in the archive."""
+    names: set[str] = set()
+    total = 0
     try:
-        return (_extract_zip if zipfile.is_zipfile(path) else _extract_tar)(path, target)
+        members = _zip_members(path) if zipfile.is_zipfile(path) else _tar_members(path)
+        for count, member in enumerate(members, start=1):
+            if count > _MAX_MEMBERS:
+                raise tarfile.ReadError(f"it has more than {_MAX_MEMBERS:,} members")
+            name = member.name.removeprefix("./")
+            if member.is_file and name not in names:
+                names.add(name)
+                total += member.size
+                _require_plausible(path, total)
+                _copy(member, target(name))
     except _UNREADABLE as error:
         hint = f"remove the file and its entry in `{lock_file()}`, then run the command again to download the file"
         problem = f"`{path}` is not a .tar, .tar.gz, .tar.bz2 or .zip file, or it is damaged: {error}"
         raise DamagedArchiveError(problem, hint=hint, exit_code=1) from error
+    return names
 
 
 def open_gzip(path: Path) -> IO[bytes]:
@@ -163,23 +177,31 @@ def _unpacked_limit(packed: int) -> int:
     return max(MIN_LIMIT, MAX_RATIO * packed)
 
 
-def _extract_tar(path: Path, target: _Target) -> set[str]:
-    """Read a tar archive from start to end, and write the members that have a target. Return the names of all files."""
-    names: set[str] = set()
-    count = total = 0
+class _Member(NamedTuple):
+    """Member of an archive: its name, whether it is a regular file, its unpacked size, and a function that opens it."""
+
+    name: str
+    is_file: bool
+    size: int
+    open: Callable[[], Any]
+
+
+def _tar_members(path: Path) -> Iterator[_Member]:
+    """Yield the members of a tar archive while reading it from start to end."""
     with _open_packed(path) as stream:
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_TarInfo) as archive:
             for member in archive:
-                name = member.name.removeprefix("./")
-                if member.isfile() and name not in names:
-                    names.add(name)
-                    _require_plausible(path, total := total + member.size)
-                    _copy(archive.extractfile(member), target(name), member.size)
+                yield _Member(member.name, member.isfile(), member.size, partial(archive.extractfile, member))
                 archive.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps all members in memory
-                _require_few_members(count := count + 1)
         while stream.read(_CHUNK):  # the checksum follows the last member
             pass
-    return names
+
+
+def _zip_members(path: Path) -> Iterator[_Member]:
+    """Yield the members of a zip archive, last member first, because the last member with a name is the valid one."""
+    with zipfile.ZipFile(path) as archive:
+        for member in reversed(archive.infolist()):
+            yield _Member(member.filename, not member.is_dir(), member.file_size, partial(archive.open, member))
 
 
 def _open_packed(path: Path) -> IO[bytes]:
@@ -192,33 +214,13 @@ def _open_packed(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def _extract_zip(path: Path, target: _Target) -> set[str]:
-    with zipfile.ZipFile(path) as archive:
-        found = archive.infolist()
-        _require_few_members(len(found))
-        members = {member.filename.removeprefix("./"): member for member in found if not member.is_dir()}
-        total = 0
-        for name, member in members.items():
-            if (paths := target(name)) is not None:
-                _require_plausible(path, total := total + member.file_size)
-                with archive.open(member) as stream:
-                    _copy(stream, paths, member.file_size)
-    return set(members)
-
-
-def _require_few_members(count: int) -> None:
-    if count > _MAX_MEMBERS:
-        raise tarfile.ReadError(f"it has more than {_MAX_MEMBERS:,} members")
-
-
-def _copy(stream: IO[bytes] | None, target: tuple[Path, Path] | None, size: int) -> None:
-    if stream is None or target is None:
+def _copy(member: _Member, target: tuple[Path, Path] | None) -> None:
+    if target is None:
         return
-    path, partial = target
-    storage.require_space(path.parent, size, "a member of an archive")
-    with convert_disk_errors(path, partial), partial.open("wb") as file:  # a full disk is not a damaged archive
-        while chunk := stream.read(_CHUNK):
-            file.write(chunk)
+    path, temporary = target
+    storage.require_space(path.parent, member.size, "a member of an archive")
+    with member.open() as stream, convert_disk_errors(path, temporary), temporary.open("wb") as file:
+        shutil.copyfileobj(stream, file, _CHUNK)
 
 
 def _member_path(sha256: str, name: str) -> Path:

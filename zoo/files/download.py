@@ -55,8 +55,11 @@ def fetch(url: str, expected: str | None, report: Report, command: str = "the sa
     source, recorded = _source(url), _records().get(url)
     if isinstance(source, Path):
         if not source.is_file():
-            problem = f"there is no file `{source}`, which should be used for `{url}`"
-            raise ZooError(problem, hint=_mirror_hint(), exit_code=1)
+            problem, hint = f"there is no file `{source}`, which should be used for `{url}`", "check the URL"
+            if mirror := os.environ.get("ZOO_MIRROR"):
+                replaced = f"ZOO_MIRROR is `{mirror}` and replaces the scheme and host"
+                hint = f"{replaced}: put the file there, or unset ZOO_MIRROR"
+            raise ZooError(problem, hint=hint, exit_code=1)
         fetched = _accept(source, url, expected, recorded)
     else:
         path = path_of(url)
@@ -224,10 +227,3 @@ def _file_name(url: str) -> str:
     """Return the last part of a URL, with unusual characters replaced."""
     name = posixpath.basename(unquote(urlsplit(url).path)) or "archive"
     return "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)[-100:]
-
-
-def _mirror_hint() -> str:
-    mirror = os.environ.get("ZOO_MIRROR")
-    if mirror:
-        return f"ZOO_MIRROR is `{mirror}` and replaces the scheme and host: put the file there, or unset ZOO_MIRROR"
-    return "check the URL"

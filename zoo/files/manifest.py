@@ -67,25 +67,17 @@ class Manifest:
             raise _changed(path)
         return content
 
-    def check_file(self, name: str) -> None:
-        """Check that a file has not changed since it was written.
+    def check_file(self, name: str, *, hashed: bool = True) -> None:
+        """Check that a file has not changed since it was written: its size and, if `hashed` is true, its SHA-256.
 
         Raises:
             ZooError: The file is missing or has changed.
         """
-        self.check_size(name)
-        if sha256(self.path(name)) != self._entry(name).sha256:
-            raise _changed(self.path(name))
-
-    def check_size(self, name: str) -> None:
-        """Check the size of a file, without hashing it.
-
-        Raises:
-            ZooError: The file is missing, or has a different size.
-        """
         entry, path = self._entry(name), self.path(name)
         with open_file(path) as file:
             _require_size(path, os.fstat(file.fileno()).st_size, entry)
+            if hashed and hashlib.file_digest(file, "sha256").hexdigest() != entry.sha256:
+                raise _changed(path)
 
     def path(self, name: str) -> Path:
         """Return the path of a file. Raise ZooError if the path is a link that points outside the folder."""
@@ -168,9 +160,8 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
     """
     manifest = read(folder)
     hashed = hashed_bytes is None or sum(entry.bytes for entry in manifest.entries.values()) <= hashed_bytes
-    check_one = manifest.check_file if hashed else manifest.check_size
     for name in names or manifest.entries:
-        check_one(name)
+        manifest.check_file(name, hashed=hashed)
     return hashed
 
 

@@ -174,19 +174,15 @@ class ModelCard(Section):
     facts: FactSource
 
     def _check(self) -> None:
+        both_or_none = "write `{source}` and `{target}` in the name, all aliases and the source, or in none of these"
         for field, text in (("name", self.name), *(("aliases", alias) for alias in self.aliases)):
             if not is_name(text.replace("{source}", "xx").replace("{target}", "xx")):
                 hint = "use letters, digits and `-_.,`, and `{source}` and `{target}` in a pattern"
                 reject(field, f"`{text}` is not a valid name for a model", hint)
             if sorted(_PLACEHOLDER.findall(text)) not in ([], _LANGUAGES):
-                hint = "write both `{source}` and `{target}` once, or neither"
-                reject(field, f"`{text}` does not contain `{{source}}` and `{{target}}` once each", hint)
-        if set(_PLACEHOLDER.findall(self.source)) not in (set(), set(_LANGUAGES)):
-            hint = "write both `{source}` and `{target}`, or neither"
-            reject("source", f"`{self.source}` does not contain both `{{source}}` and `{{target}}`", hint)
-        if any(self.is_pattern != ("{" in text) for text in (self.source, *self.aliases)):
-            hint = "write `{source}` and `{target}` in the name, all aliases and the source, or in none of these"
-            reject(("name", "source"), "some of the names or the source lack `{source}` and `{target}`", hint)
+                reject(field, f"`{text}` does not contain `{{source}}` and `{{target}}` once each", both_or_none)
+        if len({frozenset(_PLACEHOLDER.findall(text)) for text in (self.name, *self.aliases, self.source)}) > 1:
+            reject(("name", "source"), "the names and the source have different placeholders", both_or_none)
         if self.is_pattern and self.languages.pairs is None:
             hint = "write `languages: {pairs: en-de de-en}`"
             reject("languages", f"`{self.name}` is a pattern, but the card lists no language pairs", hint)

@@ -177,8 +177,8 @@ def models(reference: str | os.PathLike[str], report: Report | None = None) -> l
             return [_require_trained(named_run, report)]
     if parsed is not None and (folders := _obtain(parsed, report)):
         return folders
-    known = [*local_store.names(), *run_names(), *([] if parsed is None else registry_names()), *catalogue.names()]
-    raise _not_found_error("model", name, searched, known, "" if parsed is None else describe_search(parsed))
+    known = [*local_store.names(), *run_names(), *catalogue.names()]
+    raise _not_found_error("model", name, searched, known, parsed)
 
 
 def _run_of_name(name: str) -> ModelFolder | None:
@@ -252,7 +252,7 @@ def names(pattern: str = "*") -> list[str]:
 
     These are the models in the local model store and the models that are included in the package.
     """
-    included = (entry.name for entry in included_registry().entries())
+    included = (entry.name for entry in included_registry().entries(lambda _: None))
     return sorted({*local_store.names(pattern), *(name for name in included if fnmatchcase(name, pattern))})
 
 
@@ -321,16 +321,13 @@ def not_published_error(reference: str | os.PathLike[str], *, in_registries: boo
         reference: The name or path that the user gave.
         in_registries: Whether the registries were also searched.
     """
-    name, further = os.fspath(reference), ""
+    name = os.fspath(reference)
     if catalogue.find(name) is not None:
         return ZooError(f"the public model `{name}` is not on this machine", hint=f"`zoo pull {name}` downloads it")
     parsed = parse_reference(name)
-    searched, known = [Path(name)], local_store.names()
-    if parsed is not None:
-        searched.append(_store_path(parsed))
-        if in_registries:
-            known, further = [*known, *registry_names(), *catalogue.names()], describe_search(parsed)
-    return _not_found_error("published model", name, searched, known, further)
+    searched = [Path(name), *([] if parsed is None else [_store_path(parsed)])]
+    known = [*local_store.names(), *(catalogue.names() if in_registries else ())]
+    return _not_found_error("published model", name, searched, known, parsed if in_registries else None)
 
 
 def run(reference: str | os.PathLike[str]) -> Path:
@@ -372,9 +369,20 @@ def _store_path(reference: Reference) -> Path:
 
 
 def _not_found_error(
-    kind: str, name: str, searched: Sequence[Path], known: Sequence[str], further: str = ""
+    kind: str, name: str, searched: Sequence[Path], known: Sequence[str], in_registries: Reference | None = None
 ) -> ZooError:
-    """Return the ZooError for a name that was not found. It lists the searched paths and suggests a similar name."""
+    """Return the ZooError for a name that was not found. It lists the searched paths and suggests a similar name.
+
+    Args:
+        kind: A key of `_CREATE_HINTS`.
+        name: The name that the user gave.
+        searched: The searched paths.
+        known: The names that exist.
+        in_registries: The reference that was searched in the registries. None: the registries were not searched.
+    """
+    further = ""
+    if in_registries is not None:
+        known, further = [*known, *registry_names()], describe_search(in_registries)
     similar = next((each for each in known if len(name) > 2 and name in each), None) or nearest(name, known)
     paths = ", ".join(f"`{path}`" for path in dict.fromkeys(searched))
     guess = f"did you mean `{similar}`? " if similar else ""

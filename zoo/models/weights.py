@@ -137,7 +137,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
         ZooError: The file is missing, unreadable or damaged, a tensor is not floating-point, or the vocabulary in the
         same folder does not belong to the weights.
     """
-    with _safe_reading(file, manifest):
+    with _safe_reading(file):
         before = file_identity(file)
         if manifest is not None:
             manifest.check_file(file.name)  # before the content is parsed
@@ -198,11 +198,9 @@ def check_header(stream: BinaryIO, file: Path) -> None:
 
 
 @contextmanager
-def _safe_reading(file: Path, manifest: Manifest | None = None) -> Iterator[None]:
-    """Check the path and header of a file. Convert errors in the `with` block to ZooErrors with a hint."""
+def _safe_reading(file: Path) -> Iterator[None]:
+    """Check the header of a file. Convert errors in the `with` block to ZooErrors with a hint."""
     try:
-        if manifest is not None:
-            manifest.path(file.name)
         with open_file(file) as stream:
             check_header(stream, file)
             yield

@@ -1,6 +1,7 @@
 """A manifest names files inside its folder only, and detects every change."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_a_link_out_of_the_folder_is_not_opened(folder, linked, tmp_path, monkey
     (folder / linked).symlink_to(tmp_path / "outside")
     forbid_opening(monkeypatch)
     name = "one" if linked == "one" else "inner/two"
-    for check in (listed.read_file, listed.check_file, listed.check_size):
+    for check in (listed.read_file, listed.check_file, partial(listed.check_file, hashed=False)):
         refused(f"folder/{name}` is damaged: it is a link to a file outside its folder", check, name)
     monkeypatch.undo()
     (folder / linked).unlink()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from specs import ZooError
 from zoo.files.atomic import atomic_file, convert_disk_errors, create_file
@@ -115,9 +115,10 @@ class FolderStore:
         """Copy a local file into the folder atomically."""
         final = self.folder / path
         require_space(final.parent, file.stat().st_size, f"`{path}`")
-        with atomic_file(final) as partial, partial.open("wb") as target, open_file(file) as source:
+        # A failed write is an error of `final`, not of `file`, so `atomic_file` is inside `open_file`.
+        with open_file(file) as source, atomic_file(final) as partial, partial.open("wb") as target:
             while chunk := source.read(_CHUNK):
-                _write(chunk, target, final)
+                target.write(chunk)
                 progress.advance(len(chunk))
 
     def create(self, path: str, content: bytes) -> bool:
@@ -142,15 +143,9 @@ def append_chunks(partial: Path, size: int, read: Callable[[int], bytes], progre
     with convert_disk_errors(partial), partial.open("ab") as target:
         progress.advance(target.tell())
         while target.tell() < size and (chunk := read(target.tell())):
-            _write(chunk, target, partial)
+            target.write(chunk)
+            target.flush()
             progress.advance(len(chunk))
-
-
-def _write(chunk: bytes, target: BinaryIO, path: Path) -> None:
-    """Write a chunk of a copied file. Error messages contain `path`, the destination of the copy."""
-    with convert_disk_errors(path):
-        target.write(chunk)
-        target.flush()
 
 
 def missing_blob(address: str, path: str) -> ZooError:

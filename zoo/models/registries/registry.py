@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
@@ -25,7 +27,7 @@ from specs import ZooError
 from specs.spec import Name
 from zoo.files import manifest, storage
 from zoo.files.manifest import ManifestEntry, sha256
-from zoo.files.reading import file_exists, read_bytes
+from zoo.files.reading import damaged, file_exists, read_bytes
 from zoo.files.transfer import is_offline
 from zoo.models.registries.file_stores import MARKER, FileStore, FolderStore, WritableFileStore
 from zoo.models.registries.revision import (
@@ -95,16 +97,12 @@ class Registry:
 
     def newest(self, name: str) -> Revision | None:
         """Return the newest revision of a model, found by bisection. None if the registry does not have the model."""
-        newest, present, absent = None, 0, 1
-        while (revision := self.revision(name, absent)) is not None:
-            newest, present, absent = revision, absent, 2 * absent
-        while absent - present > 1:
-            middle = (present + absent) // 2
-            if (revision := self.revision(name, middle)) is not None:
-                newest, present = revision, middle
-            else:
-                absent = middle
-        return newest
+        read = cache(partial(self.revision, name))
+        absent = 1
+        while read(absent) is not None:
+            absent *= 2
+        count = bisect_left(range(1, absent), True, lo=absent // 2, key=lambda number: read(number) is None)
+        return read(count) if count else None
 
     def revision(self, name: str, number: int) -> Revision | None:
         """Return a revision of a model by its number. None if the registry does not have it."""
@@ -112,23 +110,20 @@ class Registry:
         content = self.store.read(path, MAX_BYTES)
         if content is None:
             return None
-        try:
-            revision = parse_record(Revision, content, f"{self.address}/{path}")
-            if (revision.name, revision.revision) != (name, number):
-                problem = f"it describes `{revision.pin}` instead of `{name}@{number}`"
-                raise ZooError(f"`{self.address}/{path}` is damaged: {problem}")
-        except ZooError as error:
-            earlier = f"use the earlier revision `{name}@{number - 1}`, or " if number > 1 else ""
-            hint = f"{earlier}ask the registry's owner to restore the file, or to remove it and publish again"
-            raise ZooError(error.problem, hint=hint, exit_code=1) from None
+        earlier = f"use the earlier revision `{name}@{number - 1}`, or " if number > 1 else ""
+        hint = f"{earlier}ask the registry's owner to restore the file, or to remove it and publish again"
+        revision = parse_record(Revision, content, f"{self.address}/{path}", hint)
+        if (revision.name, revision.revision) != (name, number):
+            problem = f"it describes `{revision.pin}` instead of `{name}@{number}`"
+            raise damaged(f"{self.address}/{path}", problem, hint)
         return revision
 
-    def entries(self, on_error: Callable[[ZooError], None] | None = None) -> tuple[IndexEntry, ...]:
+    def entries(self, on_error: Callable[[ZooError], None]) -> tuple[IndexEntry, ...]:
         """Return the newest revision of each model, sorted by name.
 
         Args:
             on_error: Function to call with the error if a revision cannot be read. The model's entry in the index is
-                returned instead, if there is one. By default, the error is raised.
+                returned instead, if there is one.
         """
         numbers = self.store.newest_revisions()
         try:
@@ -225,20 +220,17 @@ class Registry:
         return {entry.name: entry for entry in entries}
 
     def _newest_entry(
-        self, name: str, number: int, indexed: IndexEntry | None, on_error: Callable[[ZooError], None] | None
+        self, name: str, number: int, indexed: IndexEntry | None, on_error: Callable[[ZooError], None]
     ) -> IndexEntry | None:
         """Return the index entry for a model whose newest revision is `number`.
 
-        If the revision cannot be read, call `on_error` and return `indexed`, the previous entry. Without `on_error`,
-        raise the error.
+        If the revision cannot be read, call `on_error` and return `indexed`, the previous entry.
         """
         if indexed is not None and indexed.revision == number:
             return indexed
         try:
             revision = self.revision(name, number)
         except ZooError as error:
-            if on_error is None:
-                raise
             on_error(error)
             return indexed
         return None if revision is None else revision.entry

@@ -17,6 +17,7 @@ from zoo.files.reading import damaged
 
 MAX_BYTES = 1_000_000
 """Maximum size of a revision's JSON file, in bytes."""
+_RESTORE_HINT = "restore the file from its source, or ask the owner of the registry to do so"
 _QUOTED_CHARACTERS = 100  # maximum length of text from a registry in an error message
 Number = Annotated[int, Field(ge=1, lt=10**9)]
 _FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$", max_length=100)]
@@ -92,21 +93,20 @@ class Revision(Record):
     @property
     def entry(self) -> IndexEntry:
         """The index entry of this revision."""
-        return IndexEntry(
-            name=self.name, revision=self.revision, digest=self.digest, bytes=self.bytes, summary=self.summary
-        )
+        return IndexEntry.model_validate(self, from_attributes=True)
 
 
 _Record = TypeVar("_Record", bound=BaseModel)
 
 
-def parse_record(kind: type[_Record], content: bytes, location: str) -> _Record:
+def parse_record(kind: type[_Record], content: bytes, location: str, hint: str = _RESTORE_HINT) -> _Record:
     """Parse a JSON record.
 
     Args:
         kind: The class of the record.
         content: The JSON text.
         location: The path or address of the file, for error messages.
+        hint: What to do if the file is damaged.
 
     Raises:
         ZooError: The content is not a record of this kind.
@@ -117,7 +117,6 @@ def parse_record(kind: type[_Record], content: bytes, location: str) -> _Record:
         first = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(map(str, first["loc"]))[:_QUOTED_CHARACTERS]
         reason = f"{key}: {first['msg']}" if key else first["msg"]
-        hint = "restore the file from its source, or ask the owner of the registry to do so"
         raise damaged(location, reason[: 2 * _QUOTED_CHARACTERS], hint) from None
 
 

@@ -75,12 +75,12 @@ def test_a_web_server_serves_a_registry_that_is_read_only_and_nothing_forbidden_
     folder, served = filled(3), open_registry(web.address)
     assert served.newest("model") == folder.newest("model")
     assert served.revision("model", 2) == folder.revision("model", 2)
-    assert served.entries() == folder.entries() != ()
+    assert served.entries(pytest.fail) == folder.entries(pytest.fail) != ()
     refused("it is read-only", served.write_index, Report())
     web.forbidden.add("/models/model/3.json")
     refused("the server returned 403", open_registry(web.address).newest, "model")
     (folder.store.folder / INDEX).write_text(json.dumps({"models": [{"name": "x"}]}))
-    refused("index.json` is damaged: models.0.revision", open_registry(web.address).entries)
+    refused("index.json` is damaged: models.0.revision", open_registry(web.address).entries, pytest.fail)
 
 
 def test_403_counts_as_missing_only_if_the_server_always_answers_it(filled, web, monkeypatch):
@@ -114,12 +114,13 @@ def test_entries_are_current_without_the_index_and_a_damaged_revision_hides_no_o
     for stray in ("0.json", "01.json", "x.json", "1.json.partial", "²."):
         (models / "model" / stray).write_text("{}")
     (models / "empty").mkdir()
-    assert pins(found.entries()) == ["another@1", "model@3"]
+    assert pins(found.entries(pytest.fail)) == ["another@1", "model@3"]
     (models / "model" / "4.json").write_text("{")
-    error, errors = refused(r"4\.json", found.entries), []
-    assert error.hint.startswith("use the earlier revision `model@3`, or ask")
+    errors = []
     assert pins(found.entries(errors.append)) == ["another@1", "model@2"], "that in the index"
-    assert ["4.json" in error.summary for error in errors] == [True]
+    (error,) = errors
+    assert "4.json" in error.summary
+    assert error.hint.startswith("use the earlier revision `model@3`, or ask")
 
 
 KINDS = dict.fromkeys(["models", "/srv/models", "file:///srv/a%20b"], "FolderStore")
