@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import Annotated, Unpack
 
 from cli import options
 from cli.options import argument, option
 from specs import ZooError
-
-if TYPE_CHECKING:
-    from zoo.generation.attention import Attention
-    from zoo.visualization.attention import View
-
 
 _VIEW_PANEL = "Initial view"
 
@@ -66,16 +59,16 @@ def attend(
         zoo attend --spec speech/digits digits.wav -o digits.html
     """
     from cli.console import report
-    from zoo.files.output import open_output, require_html, require_svg
+    from zoo.files.output import open_output, require_extension
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
-    from zoo.visualization.attention import attention_page, attention_svg
+    from zoo.visualization.attention import View, attention_page, attention_svg, figure_caption
 
     text = _sentence(sentence, figure)
     if output is not None:
-        require_html(output)
+        require_extension(output, "html")
     if svg is not None:
-        require_svg(svg)
+        require_extension(svg, "svg")
     if output is None and svg is None:
         raise ZooError("no output file is given", hint="write HTML with `-o FILE.html`, or SVG with `--svg FILE.svg`")
     messages = report()
@@ -83,7 +76,8 @@ def attend(
         page, drawing = (files.enter_context(open_output(path)) if path else None for path in (output, svg))
         translator = open_model(from_options(spec, model, messages), **how, report=messages)
         weights = translator.attention(text, target, source=from_, target=to)
-        view, caption = _initial_view(weights, figure, attention=attention, layer=layer, heads=head or (), word=word)
+        view = View.of(weights, attention, layer, head or (), word, figure)
+        caption = figure_caption(figure, weights, view) if figure else ""
         written = "the given output" if weights.forced else "the model's own output"
         how_computed = f"computed by {weights.backend} in {weights.precision}"
         messages.info(f"attention for {written}, `{weights.translation}`, {how_computed}")
@@ -100,33 +94,6 @@ def _sentence(sentence: str | None, figure: int | None) -> str:
         problem = "give either a sentence or `--figure`, not both" if figure else "the sentence is missing"
         raise ZooError(problem, hint='write `zoo attend --spec SPEC "a sentence"`, or `--figure 3`')
     return FIGURES[figure].sentence if figure else str(sentence)
-
-
-def _initial_view(
-    weights: Attention,
-    figure: int | None,
-    *,
-    attention: str | None,
-    layer: int | None,
-    heads: Sequence[int],
-    word: str | None,
-) -> tuple[View, str]:
-    """Return the view that the attention page shows first, and its caption.
-
-    If a figure of the paper is given, the view has the figure's layer, heads and word, unless the options select
-    others.
-    """
-    from zoo.visualization.attention import FIGURE_ATTENTION, FIGURES, View, figure_caption, figure_view
-
-    if figure is None:
-        return View.of(weights, attention, layer, heads, word), ""
-    if attention not in (None, FIGURE_ATTENTION):  # the figure's layer, heads and word belong to another attention
-        view = View.of(weights, attention, layer, heads, word)
-    else:
-        default = figure_view(FIGURES[figure], weights)
-        view = View.of(weights, default.kind, layer or default.layer, heads or default.heads, word)
-        view = replace(view, word=default.word) if word is None else view
-    return view, figure_caption(FIGURES[figure], weights, view)
 
 
 def curves(
@@ -149,14 +116,14 @@ def curves(
         zoo curves table3/base table3/big -o curves.svg
     """
     from cli.console import report
-    from zoo.files.output import open_output, require_html
+    from zoo.files.output import open_output, require_extension
     from zoo.models import find
     from zoo.training.run_status import learning_curves
     from zoo.visualization.curves_page import curves_page, curves_svg
 
     draws_svg = output.suffix.lower() == ".svg"
     if not draws_svg:
-        require_html(output)
+        require_extension(output, "html")
     messages = report()
     metrics, runs = learning_curves([find.run(each) for each in run], messages)
     draw = curves_svg if draws_svg else curves_page

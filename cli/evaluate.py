@@ -220,11 +220,11 @@ def paper(
         zoo paper --html paper.html
     """
     from cli.console import report, show_json
-    from zoo.files.output import open_output, require_html
+    from zoo.files.output import open_output, require_extension
     from zoo.paper.claims import as_json, check_claims, summary
     from zoo.paper.page import paper_page
     from zoo.paper.runs import read_measurements
-    from zoo.paper.tables import TABLES, contradiction_table, of_part, summary_table, tables
+    from zoo.paper.tables import TABLES, contradiction_table, of_part, summary_table
 
     if what is not None and what not in TABLES:
         hint = f"{suggest(what, TABLES)}the tables are {', '.join(TABLES)}"
@@ -234,7 +234,7 @@ def paper(
     if measure and what not in (None, "table1", "claims"):
         raise ZooError("`--measure` applies to Table 1 only", hint="omit `--measure`, or write `table1`")
     if html is not None:
-        require_html(html)
+        require_extension(html, "html")
     with ExitStack() as files:
         page = files.enter_context(open_output(html)) if html else None  # fails before the measurements
         measurements = read_measurements(runs, report())
@@ -251,7 +251,7 @@ def paper(
     if what is None:
         _show_tables([summary_table(checked), contradiction_table(checked)])
         return report().info("`zoo paper claims` prints every claim, `zoo paper table3` compares Table 3 with our runs")
-    return _show_tables(tables(what, checked, measurements))
+    return _show_tables(TABLES[what](checked, measurements))
 
 
 def _measure_layers() -> Iterator[LayerTiming]:

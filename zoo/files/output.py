@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 from specs import ZooError
 from zoo.files.atomic import atomic_file, convert_disk_errors
@@ -45,24 +45,15 @@ def open_output(path: Path) -> Iterator[TextIO]:
         yield stream
 
 
-def require_svg(path: Path) -> None:
-    """Check that the name of an SVG file ends in .svg.
-
-    Raises:
-        ZooError: The name does not end in .svg.
-    """
-    if path.suffix.lower() != ".svg":
-        raise ZooError(f"`{path}` does not end in .svg", hint=f"the output is SVG: name the file `{path.stem}.svg`")
-
-
-def require_html(path: Path) -> None:
-    """Check that the name of an HTML file ends in .html or .htm.
+def require_extension(path: Path, kind: Literal["html", "svg"]) -> None:
+    """Check that the name of an HTML file ends in .html or .htm, or that the name of an SVG file ends in .svg.
 
     Raises:
         ZooError: The name has a different extension.
     """
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise ZooError(f"`{path}` does not end in .html", hint=f"the output is HTML: name the file `{path.stem}.html`")
+    if path.suffix.lower() not in {"html": (".html", ".htm"), "svg": (".svg",)}[kind]:
+        hint = f"the output is {kind.upper()}: name the file `{path.stem}.{kind}`"
+        raise ZooError(f"`{path}` does not end in .{kind}", hint=hint)
 
 
 def require_different_files(output: Path | int, inputs: Iterable[Path | int]) -> None:

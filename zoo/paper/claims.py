@@ -78,8 +78,8 @@ class Claim:
     printed: tuple[Printed, ...] = ()
     """Printed numbers, several if versions or parts of the paper disagree. Empty for a sentence without a number."""
     unit: str = ""
-    spec: str | None = None
-    """Short name of the spec that the claim is about. None if the claim is about another system."""
+    spec: str = ""
+    """Short name of the spec that the claim is about. Empty if the claim is about another system."""
     derive: tuple[str, ...] = ()
     """Module and name of the function that derives the claim, such as "derived.better", and its arguments."""
     setting: str = ""
@@ -188,7 +188,7 @@ def check(claim: Claim, measurements: Measurements) -> CheckedClaim:
         checked: CheckedClaim = _function(f"runs.{name}")(claim, measurements, *arguments)
         return checked
     if claim.setting:
-        value = attrgetter(claim.setting)(specs.load(claim.spec or ""))
+        value = attrgetter(claim.setting)(specs.load(claim.spec))
         value = value / _K if claim.unit.startswith("K ") else value
         return compare(claim, value, f"value in the spec {claim.spec}", Status.SET)
     if claim.derive:
@@ -241,6 +241,6 @@ def as_json(checked: CheckedClaim) -> dict[str, Any]:
         "says": claim.says,
         "printed": [{"value": printed.value, **asdict(printed)} for printed in claim.printed],
         "unit": claim.unit,
-        "spec": claim.spec,
+        "spec": claim.spec or None,
         **result,
     }

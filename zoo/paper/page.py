@@ -11,7 +11,7 @@ from zoo.evaluation.metrics import get_metric
 from zoo.paper import derived, table1
 from zoo.paper.claims import CLAIMS, PARTS, ROWS, Status
 from zoo.paper.runs import Measurements
-from zoo.paper.tables import Checked, Table, claim_row, summary_table, tables
+from zoo.paper.tables import TABLES, Checked, Table, claim_row, summary_table
 from zoo.training.step import learning_rate
 from zoo.visualization.page import asset, escape_text, page, table_cells, table_head
 from zoo.visualization.plot import STYLE as PLOT_STYLE
@@ -47,7 +47,7 @@ def paper_page(checked: Checked, measurements: Measurements) -> str:
         "</div>",
     ]
     for key, title in _TITLES.items():
-        body += [f'<h2 id="{key}">{title}</h2>', *(_table(table) for table in tables(key, checked, measurements))]
+        body += [f'<h2 id="{key}">{title}</h2>', *map(_table, TABLES[key](checked, measurements))]
     body += ['<h2 id="claims">Every claim</h2>', *_claims(checked, measurements)]
     style = f"{PLOT_STYLE}{asset('paper_page.css')}@media screen {{ {_HIDDEN} }}\n"
     return page("Attention Is All You Need, checked", *body, style=style, series_count=MAX_SERIES)
@@ -75,7 +75,7 @@ def _claims(checked: Checked, measurements: Measurements) -> Iterator[str]:
         selected = " checked" if kind == "all" else ""
         yield f'<label><input type="radio" name="only" id="only-{kind}"{selected}> {escape_text(label)}</label>'
     yield "</fieldset>"
-    (table,) = tables("claims", checked, measurements)
+    (table,) = TABLES["claims"](checked, measurements)
     yield f'<div class="wide"><table class="claims"><caption>{len(checked):,} claims</caption>'
     yield table_head(table.columns)
     for each in checked.values():

@@ -6,7 +6,7 @@ that checks a claim takes the claim, the measurements, and the arguments that fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -127,18 +127,15 @@ def read_measurements(root: Path | None, report: Report) -> Measurements:
         hint = "give a folder of training runs, or of a sweep, with `--runs DIR`"
         raise ZooError(f"there is no folder `{root}`", hint=hint)
     shipped = {spec.name: spec for spec in map(specs.load, specs.names())}
-    return Measurements(root or RUNS, tuple(_read_runs(root or RUNS, shipped, report)))
-
-
-def _read_runs(root: Path, shipped: dict[str, Spec], report: Report) -> Iterator[RunResults]:
-    for folder in all_runs(root):
-        run = ModelFolder(folder)
+    runs = []
+    for run in map(ModelFolder, all_runs(root or RUNS)):
         try:
             spec = run.spec
             contents = run.known_scores, run.trained, training_record(run, spec)
-            yield RunResults(folder.as_posix(), spec, shipped.get(spec.name), *contents)
+            runs.append(RunResults(run.folder.as_posix(), spec, shipped.get(spec.name), *contents))
         except ZooError as error:
             report.warn(error.summary)
+    return Measurements(root or RUNS, tuple(runs))
 
 
 def score(claim: Claim, measurements: Measurements, split: str, *metrics: str) -> CheckedClaim:
@@ -154,7 +151,6 @@ def score(claim: Claim, measurements: Measurements, split: str, *metrics: str) -
         metrics: Names of metrics. The metric for which most runs have a score is used. In a tie, the first metric is
             used.
     """
-    assert claim.spec is not None
     runs = measurements.of(claim.spec)
     comparable = _comparable_runs(runs, split, [get_metric(name) for name in metrics])
     if comparable is None:
@@ -179,7 +175,6 @@ def corpus_size(claim: Claim, measurements: Measurements) -> CheckedClaim:
 
     If the corpus has not been prepared on this machine, report the claim as not tested.
     """
-    assert claim.spec is not None
     spec = specs.load(claim.spec)
     if missing := missing_part(spec):
         return CheckedClaim(claim, Status.OPEN, missing)
@@ -215,7 +210,6 @@ def figure(claim: Claim, measurements: Measurements, number: str) -> CheckedClai
 
     If there is a trained model, give the command that draws the figure with this model.
     """
-    assert claim.spec is not None
     trained = [run for run in measurements.of(claim.spec) if run.weights]
     if not trained:
         return CheckedClaim(claim, Status.OPEN, _reason_for_no_score(claim.spec, measurements, (), "test"))

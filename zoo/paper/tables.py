@@ -32,17 +32,6 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
-def tables(name: str, checked: Checked, measurements: Measurements) -> tuple[Table, ...]:
-    """Return the tables that `zoo paper NAME` prints. They include our own training runs, if there are any.
-
-    Args:
-        name: "table1" to "table4", or "claims".
-        checked: All checked claims.
-        measurements: The training runs and layer timings used to check the claims.
-    """
-    return tuple(TABLES[name](checked, measurements))
-
-
 def of_part(name: str, checked: Checked) -> tuple[CheckedClaim, ...]:
     """Return the checked claims of one part of the paper, such as "table1". For "claims", return all checked claims."""
     return tuple(each for key, each in checked.items() if name == "claims" or key.startswith(f"{name}."))
@@ -255,4 +244,8 @@ TABLES: Mapping[str, Callable[[Checked, Measurements], Iterator[Table]]] = {
     "table4": _table4,
     "claims": _claims,
 }
-"""Functions that yield the tables for each argument of `zoo paper`."""
+"""Functions that yield the tables that `zoo paper NAME` prints, by name.
+
+They take all checked claims, and the measurements with which these were checked. The tables include our own training
+runs, if there are any.
+"""

@@ -70,6 +70,36 @@ ATTENTIONS: Mapping[str, AttentionKind] = {
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A figure of the paper that shows attention: its sentence, its heads and its word.
+
+    `heads` is empty if the figure does not name its heads. `word` is None if the figure shows all words. `shows`
+    is a description of the figure in words.
+    """
+
+    sentence: str
+    heads: tuple[int, ...]
+    word: str | None
+    shows: str
+
+
+FIGURES: Mapping[int, Figure] = {
+    3: Figure(
+        "It is in this spirit that a majority of American governments have passed new laws since 2009 making the "
+        "registration or voting process more difficult.",
+        (),
+        "making",
+        "a long-distance dependency: many heads attend from “making” to “more difficult”, which completes it",
+    ),
+    4: Figure(
+        _LAW, (5, 6), "its", "anaphora resolution: heads 5 and 6 attend sharply from “its” to “Law” and “application”"
+    ),
+    5: Figure(_LAW, (), None, "heads that follow the structure of the sentence, each in a different way"),
+}
+"""The figures by their numbers."""
+
+
+@dataclass(frozen=True)
 class View:
     """Selection of the attention weights to draw: the kind of attention, the layer, the heads and the word.
 
@@ -90,6 +120,7 @@ class View:
         layer: int | None = None,
         heads: Sequence[int] = (),
         word: str | None = None,
+        figure: int | None = None,
     ) -> View:
         """Create a view from a user's selection, with defaults for everything that is not given.
 
@@ -100,11 +131,20 @@ class View:
             layer: A layer, counted from 1. By default, the second-to-last layer.
             heads: Heads, counted from 1. By default, all heads.
             word: A word among the row labels. By default, all words.
+            figure: Number of a figure of the paper, whose layer, heads and word are the defaults if the model has them.
+                They belong to the figure's kind of attention, so they are ignored if `kind` is another one.
 
         Raises:
             ZooError: The model lacks this kind of attention, layer or head, or the sentence does not contain the word.
         """
         available = [name for name, each in ATTENTIONS.items() if len(each.read(attention)[0])]
+        if figure is not None and kind in (None, FIGURE_ATTENTION):
+            kind, shown = FIGURE_ATTENTION, FIGURES[figure]
+            layers, head_count = attention.encoder.shape[:2]
+            layer = layer or (FIGURE_LAYER if layers >= FIGURE_LAYERS else None)
+            heads = heads or (shown.heads if max(shown.heads, default=0) <= head_count else ())
+            if word is None and shown.word in map(_normalised, attention.by_words().source):
+                word = shown.word
         kind = available[0 if attention.picture is None else -1] if kind is None else kind
         if kind not in available:
             raise ZooError(f"this model has no `{kind}` attention", hint=f"choose one of: {', '.join(available)}")
@@ -116,57 +156,9 @@ class View:
         return cls(kind, layer or max(1, layers - 1), chosen, None if word is None else _row_of(word, rows))
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A figure of the paper that shows attention: its sentence, its heads and its word.
-
-    `heads` is empty if the figure does not name its heads. `word` is None if the figure shows all words. `shows`
-    is a description of the figure in words.
-    """
-
-    number: int
-    sentence: str
-    heads: tuple[int, ...]
-    word: str | None
-    shows: str
-
-
-FIGURES: Mapping[int, Figure] = {
-    each.number: each
-    for each in (
-        Figure(
-            3,
-            "It is in this spirit that a majority of American governments have passed new laws since 2009 making the "
-            "registration or voting process more difficult.",
-            (),
-            "making",
-            "a long-distance dependency: many heads attend from “making” to “more difficult”, which completes it",
-        ),
-        Figure(
-            4,
-            _LAW,
-            (5, 6),
-            "its",
-            "anaphora resolution: heads 5 and 6 attend sharply from “its” to “Law” and “application”",
-        ),
-        Figure(5, _LAW, (), None, "heads that follow the structure of the sentence, each in a different way"),
-    )
-}
-
-
-def figure_view(figure: Figure, attention: Attention) -> View:
-    """Return a view with the layer, heads and word of a figure. If the model does not have them, use defaults."""
-    layers, head_count = ATTENTIONS[FIGURE_ATTENTION].read(attention)[0].shape[:2]
-    layer = FIGURE_LAYER if layers >= FIGURE_LAYERS else max(1, layers - 1)
-    heads = figure.heads if max(figure.heads, default=0) <= head_count else ()
-    rows = map(_normalised, attention.by_words().source)
-    has_word = figure.word is not None and _normalised(figure.word) in rows
-    return View.of(attention, FIGURE_ATTENTION, layer, heads, figure.word if has_word else None)
-
-
-def figure_caption(figure: Figure, attention: Attention, view: View) -> str:
+def figure_caption(figure: int, attention: Attention, view: View) -> str:
     """Return a caption that describes a figure in the paper, and how `view` differs from the figure."""
-    caption = f"Figure {figure.number} shows, in encoder layer {FIGURE_LAYER} of {FIGURE_LAYERS}, {figure.shows}."
+    caption = f"Figure {figure} shows, in encoder layer {FIGURE_LAYER} of {FIGURE_LAYERS}, {FIGURES[figure].shows}."
     layers = len(ATTENTIONS[FIGURE_ATTENTION].read(attention)[0])
     if view.kind == FIGURE_ATTENTION and (view.layer, layers) != (FIGURE_LAYER, FIGURE_LAYERS):
         caption += f" This model's encoder has {layers} layer{'s' * (layers > 1)}; this page shows layer {view.layer}."

@@ -10,7 +10,7 @@ from compiler import TRANSLATE, Graph, Purpose, cost, graphs, lower
 from compiler.diagram import Block, Box, Column, columns
 from compiler.passes.variants import drop_dropout
 from specs import Spec
-from zoo.files.output import open_output, require_svg
+from zoo.files.output import open_output, require_extension
 from zoo.planning.memory_estimate import LENGTH
 from zoo.visualization.page import asset, element, image, text
 
@@ -37,7 +37,7 @@ def draw_network(spec: Spec, file: Path, length: int = LENGTH) -> None:
     Raises:
         ZooError: The file's name does not end in .svg, or the file cannot be written.
     """
-    require_svg(file)
+    require_extension(file, "svg")
     model = drop_dropout(lower(spec, Purpose.TRAIN))
     final = graphs(spec, TRANSLATE)
     whole = cost(model)

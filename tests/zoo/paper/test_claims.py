@@ -33,11 +33,11 @@ Numbers = tuple[float, ...]
 PERPLEXITY = ("score", "dev", "perplexity")
 
 
-def claim(*printed: str, spec: str | None = None, measure: tuple[str, ...] = ()) -> Claim:
+def claim(*printed: str, spec: str = "", measure: tuple[str, ...] = ()) -> Claim:
     return Claim("part.key", "6", "a statement", tuple(map(Printed, printed)), spec=spec, measure=measure)
 
 
-def find(measure: tuple[str, ...], *printed: str, spec: str | None = None) -> CheckedClaim:
+def find(measure: tuple[str, ...], *printed: str, spec: str = "") -> CheckedClaim:
     return check(claim(*printed, spec=spec, measure=measure), read_measurements(None, Report()))
 
 

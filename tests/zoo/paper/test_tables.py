@@ -13,7 +13,7 @@ from compiler import Purpose, lower
 from zoo.paper import derived, table1
 from zoo.paper.claims import CLAIMS, ROWS, CheckedClaim, Printed, Status, check, check_claims, power_of_ten, summary
 from zoo.paper.runs import LayerTiming, read_measurements
-from zoo.paper.tables import of_part, tables
+from zoo.paper.tables import TABLES, of_part
 from zoo.report import Report
 
 pytestmark = pytest.mark.integration
@@ -74,7 +74,7 @@ def test_costs_of_the_paper_are_time_x_gpus_x_sustained_flops(checked: Checked) 
 
 
 def test_table_2_has_flops_of_full_batches_and_public_models_of_others(checked: Checked) -> None:
-    ours, public = tables("table2", checked, read_measurements(None, Report()))
+    ours, public = TABLES["table2"](checked, read_measurements(None, Report()))
     (row,) = [row for row in ours.rows if row[0] == "Transformer (base)"]
     planned = 100_000 * 3 * 3_428_020_224 * (25_000 // 27)
     assert row[-1] == f"{power_of_ten(planned)} ({planned / 3.3e18:.0%})"
@@ -147,7 +147,7 @@ def test_times_are_compared_with_the_formula(power: float, status: Status) -> No
     checked = check_claims(measurements)
     found = checked["table1.self-attention.time"]
     assert (found.status, found.ours) == (status, f"n^{power:.2f}")
-    counted, timed = tables("table1", checked, measurements)
+    counted, timed = TABLES["table1"](checked, measurements)
     assert len(counted.rows) == len(table1.LAYERS)
     assert timed.columns == ("layer", "n = 1,024>", "n = 2,048>", "grows as>", "formula>")
     assert [row[1:] for row in timed.rows] == [("100.0", "400.0", f"n^{power:.2f}", "n^2.00")]
@@ -157,7 +157,7 @@ def test_table_3_contains_measured_numbers_and_commands_for_the_others(make_run:
     make_run("table3/a-h1", "one", scores={"dev": {"bleu": 20.0, "perplexity": 7.5}})
     make_run("table3/base", "unscored", scores={"test": {"bleu": 20.0}})
     measurements = read_measurements(None, Report())
-    (table,) = tables("table3", check_claims(measurements), measurements)
+    (table,) = TABLES["table3"](check_claims(measurements), measurements)
     rows = {row[1]: row for row in table.rows}
     ours = ("perplexity>", "ours>", "BLEU>", "ours>")
     assert table.columns[2:9] == ("M parameters>", "ours>", "fitting vocabulary>", *ours)
@@ -172,10 +172,10 @@ def test_own_runs_have_a_cost_and_own_parsers_an_f1(make_run: MakeRun) -> None:
     make_run("parsing/tiny", "trees", scores={"test": {"f1": 88.125}})
     measurements = read_measurements(None, Report())
     checked = check_claims(measurements)
-    _, costs, _ = tables("table2", checked, measurements)
+    _, costs, _ = TABLES["table2"](checked, measurements)
     assert [row[:4] for row in costs.rows] == [("runs/own", "93.25", "0:12", "2")]
     assert "(50%)" in costs.rows[0][6]
-    _, parsers = tables("table4", checked, measurements)
+    _, parsers = TABLES["table4"](checked, measurements)
     assert [row[:3] for row in parsers.rows] == [("runs/trees", "-", "88.12")]
 
 

@@ -27,7 +27,6 @@ from zoo.visualization.attention import (
     attention_page,
     attention_svg,
     figure_caption,
-    figure_view,
 )
 from zoo.visualization.page import series_colour, text_width
 
@@ -75,19 +74,19 @@ def test_figure_view_is_the_papers(make_attention: Make, number: int, heads: Any
     figure = FIGURES[number]
     words = figure.sentence.split()
     attention = make_attention(figure.sentence, [f"▁{each}" for each in words], layers=6, heads=8)
-    view = figure_view(figure, attention)
+    view = View.of(attention, figure=number)
     assert view == View("encoder", 5, heads, words.index(word) if word else None)
-    assert "this page shows" not in figure_caption(figure, attention, view)
+    assert "this page shows" not in figure_caption(number, attention, view)
 
 
 def test_figure_of_a_smaller_model_says_which_layer_it_shows(make_attention: Make) -> None:
     attention = make_attention(layers=2, heads=3)
-    view = figure_view(FIGURES[4], attention)
+    view = View.of(attention, figure=4)
     assert view == View("encoder", 1, (1, 2, 3))
-    assert "has 2 layers; this page shows layer 1." in figure_caption(FIGURES[4], attention, view)
-    assert "shows layer 2." in figure_caption(FIGURES[4], attention, replace(view, layer=2))
-    assert "this page shows" not in figure_caption(FIGURES[4], attention, replace(view, kind="decoder"))
-    assert figure_view(FIGURES[4], make_attention(layers=5)).layer == 4
+    assert "has 2 layers; this page shows layer 1." in figure_caption(4, attention, view)
+    assert "shows layer 2." in figure_caption(4, attention, replace(view, layer=2))
+    assert "this page shows" not in figure_caption(4, attention, replace(view, kind="decoder"))
+    assert View.of(make_attention(layers=5), figure=4).layer == 4
 
 
 def test_page_contains_every_weight(make_attention: Make) -> None:
