@@ -30,10 +30,6 @@ class FileStore(Protocol):
     def address(self) -> str:
         """The address of the registry."""
 
-    @property
-    def is_remote(self) -> bool:
-        """Whether the store is on the network."""
-
     def read(self, path: str, max_bytes: int) -> bytes | None:
         """Return the content of a small file. None if it does not exist.
 
@@ -62,14 +58,11 @@ class WritableFileStore(FileStore, Protocol):
     def put(self, path: str, file: Path, progress: Progress) -> None:
         """Upload a local file."""
 
-    def create(self, path: str, content: bytes) -> bool:
-        """Write a file unless it exists. Return whether this call created it.
+    def write(self, path: str, content: bytes, *, replace: bool) -> bool:
+        """Write a small file, and return True. If the file exists and `replace` is False, keep it and return False.
 
-        If several processes call this at the same time, exactly one creates the file.
+        If several processes call this without `replace` at the same time, exactly one creates the file.
         """
-
-    def replace(self, path: str, content: bytes) -> None:
-        """Write a file, replacing any existing file."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +70,6 @@ class FolderStore:
     """Files of a registry in a local or shared folder. The folder may not exist yet."""
 
     folder: Path
-    is_remote = False
 
     @property
     def address(self) -> str:
@@ -121,14 +113,13 @@ class FolderStore:
                 target.write(chunk)
                 progress.advance(len(chunk))
 
-    def create(self, path: str, content: bytes) -> bool:
-        """Write a file unless it exists. Return whether this call created it."""
-        return create_file(self.folder / path, content)
-
-    def replace(self, path: str, content: bytes) -> None:
-        """Write a file atomically, replacing any existing file."""
+    def write(self, path: str, content: bytes, *, replace: bool) -> bool:
+        """Write a small file atomically. Return False if it exists and `replace` is False."""
+        if not replace:
+            return create_file(self.folder / path, content)
         with atomic_file(self.folder / path) as partial:
             partial.write_bytes(content)
+        return True
 
 
 def append_chunks(partial: Path, size: int, read: Callable[[int], bytes], progress: Progress) -> None:

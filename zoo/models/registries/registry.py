@@ -83,6 +83,11 @@ class Registry:
         """The address of the registry."""
         return self.store.address
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the registry is on the network."""
+        return not isinstance(self.store, FolderStore)
+
     def absence(self) -> str | None:
         """Return why the address has no registry, such as "does not exist". Return None if it has a registry."""
         if isinstance(self.store, FolderStore) and not self.store.folder.exists():
@@ -161,7 +166,7 @@ class Registry:
                 return newest
             number = newest.revision + 1 if newest is not None else 1
             revision = Revision(name=name, revision=number, digest=digest, files=files, summary=summary)
-            if store.create(revision_path(name, number), _to_json(revision)):
+            if store.write(revision_path(name, number), _to_json(revision), replace=False):
                 return revision
             newest = self.revision(name, number) or newest
         problem = (
@@ -181,7 +186,7 @@ class Registry:
             if entries == previous:
                 break
             previous = entries
-            store.replace(INDEX, _to_json(Index(models=entries)))
+            store.write(INDEX, _to_json(Index(models=entries)), replace=True)
         for warning in warnings:
             report.warn(warning)
 
@@ -195,7 +200,7 @@ class Registry:
         if not isinstance(store, WritableFileStore):
             hint = "publish to a folder, to s3:// or to hf://, which a web server can then serve"
             raise ZooError(f"{problem}: it is read-only", hint=hint)
-        if store.is_remote and is_offline():
+        if self.is_remote and is_offline():
             raise ZooError(f"{problem}: ZOO_OFFLINE is set", hint="unset ZOO_OFFLINE, or publish to a folder")
         if isinstance(store, FolderStore) and store.folder.exists() and not store.folder.is_dir():
             raise ZooError(f"{problem}: it is a file, not a folder", hint="publish to a folder")
@@ -205,10 +210,10 @@ class Registry:
         """Return the store, after checking that it can create files without overwriting existing files.
 
         Raises:
-            ZooError: The registry is read-only, or `create` overwrites an existing file.
+            ZooError: The registry is read-only, or writing without `replace` overwrites an existing file.
         """
         store = self.require_writable_kind()
-        if store.create(MARKER, _MARKER_CONTENT) and store.create(MARKER, _MARKER_CONTENT):
+        if all(store.write(MARKER, _MARKER_CONTENT, replace=False) for _ in range(2)):
             hint = "publish to a folder, or to a service that supports the HTTP header If-None-Match, as S3 does"
             problem = f"cannot publish to `{self.address}`: two processes could overwrite each other's files there"
             raise ZooError(problem, hint=hint)
@@ -271,12 +276,12 @@ def configured_registries() -> list[Registry]:
     Raises:
         ZooError: An address is not valid.
     """
-    return [registry for registry in _all_configured() if not (is_offline() and registry.store.is_remote)]
+    return [registry for registry in _all_configured() if not (is_offline() and registry.is_remote)]
 
 
 def skipped_registries() -> list[str]:
     """Return the addresses of the registries that are not searched because of `ZOO_OFFLINE`."""
-    return [registry.address for registry in _all_configured() if is_offline() and registry.store.is_remote]
+    return [registry.address for registry in _all_configured() if is_offline() and registry.is_remote]
 
 
 def _all_configured() -> list[Registry]:

@@ -40,7 +40,6 @@ class WebStore:
     """
 
     address: str
-    is_remote = True
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
         """Download a small file. Return None if it does not exist."""
@@ -97,8 +96,6 @@ def _with_registry_hint() -> Iterator[None]:
 
 class FsspecStore:
     """Read access to files on an fsspec file system."""
-
-    is_remote = True
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -186,23 +183,19 @@ class S3Store(FsspecStore):
         with self._convert_errors(writing=True):
             self.files.put_file(str(file), self._address_of(path), callback=_ProgressCallback(progress))
 
-    def create(self, path: str, content: bytes) -> bool:
-        """Write an object unless it exists. Return whether this call created it."""
+    def write(self, path: str, content: bytes, *, replace: bool) -> bool:
+        """Write a small object. Return False if it exists and `replace` is False."""
+        mode = "overwrite" if replace else "create"  # `create` sends If-None-Match
         with self._convert_errors(writing=True):
             try:
-                self.files.pipe_file(self._address_of(path), content, mode="create")  # sends If-None-Match
+                self.files.pipe_file(self._address_of(path), content, mode=mode)
             except FileNotFoundError:
                 raise
             except Exception:  # services report an existing object in different ways
-                if self._size(path) is None:
+                if replace or self._size(path) is None:
                     raise
                 return False
         return True
-
-    def replace(self, path: str, content: bytes) -> None:
-        """Write an object. Replace any existing object at this path."""
-        with self._convert_errors(writing=True):
-            self.files.pipe_file(self._address_of(path), content)
 
 
 class _ProgressCallback(Callback):  # type: ignore[misc]
@@ -232,19 +225,14 @@ class HubStore(FsspecStore):
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
         """Commit a local file."""
-        self._commit(path, str(file))
+        self.write(path, str(file), replace=True)
         progress.advance(file.stat().st_size)
 
-    def replace(self, path: str, content: bytes) -> None:
-        """Commit a file, replacing any existing file."""
-        self._commit(path, content)
+    def write(self, path: str, content: str | bytes, *, replace: bool) -> bool:
+        """Commit one file: the path of a local file, or content. Return False if it exists and `replace` is False.
 
-    def create(self, path: str, content: bytes) -> bool:
-        """Commit a file unless it exists. Return whether this call created it."""
-        return self._commit(path, content, replace=False)
-
-    def _commit(self, path: str, content: str | bytes, *, replace: bool = True) -> bool:
-        """Commit one file. Try again if another commit came first. Return False if the file exists and is kept."""
+        Try again if another commit came first.
+        """
         with self._convert_errors(writing=True):
             place = self.files.resolve_path(self.address)
         repository = {"repo_id": place.repo_id, "repo_type": place.repo_type, "revision": place.revision}

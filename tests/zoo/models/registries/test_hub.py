@@ -124,4 +124,4 @@ def test_errors_of_the_hub_and_endless_conflicts_are_reported(repository, bundle
     problem = "`hf://org/name` cannot be reached: 403 of the Hub"
     refused(problem, registry.publish, "model", bundle(1), summary, Report())
     repository.status = 412
-    refused("other commits came first 50 times", registry.store.create, "models/model/1.json", b"{}")
+    refused("other commits came first 50 times", registry.store.write, "models/model/1.json", b"{}", replace=False)

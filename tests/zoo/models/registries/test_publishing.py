@@ -81,10 +81,10 @@ def test_concurrent_publishers_lose_nothing(registry, bundle, summary):
 
 def test_a_model_that_is_published_while_the_index_is_written_is_in_it(tmp_path, bundle, summary):
     class Overtaken(FolderStore):
-        def replace(self, path, content):
+        def write(self, path, content, *, replace):
             if path == INDEX and others:
                 registry.publish("other", others.pop(), summary, Report())
-            super().replace(path, content)
+            return super().write(path, content, replace=replace)
 
     registry, others = open_registry(str(tmp_path / "registry")), [bundle(2)]
     registry.publish("model", bundle(1), summary, Report())
@@ -95,7 +95,7 @@ def test_a_model_that_is_published_while_the_index_is_written_is_in_it(tmp_path,
 def test_a_damaged_index_is_written_again_and_a_damaged_revision_keeps_its_entry(filled, bundle, summary, report):
     registry = filled(2)
     for text in (b"{", b'{"format": 2}', b"[]"):
-        registry.store.replace(INDEX, text)
+        registry.store.write(INDEX, text, replace=True)
         registry.write_index(Report())
         assert [entry.revision for entry in registry.entries(pytest.fail)] == [2]
     (registry.store.folder / "models" / "model" / "3.json").write_text("{")
@@ -107,9 +107,8 @@ def test_a_damaged_index_is_written_again_and_a_damaged_revision_keeps_its_entry
 
 def test_a_store_that_overwrites_files_is_refused(tmp_path, bundle, summary):
     class Overwriting(FolderStore):
-        def create(self, path, content):
-            self.replace(path, content)
-            return True
+        def write(self, path, content, *, replace):
+            return super().write(path, content, replace=True)
 
     registry = Registry(Overwriting(tmp_path / "registry"))
     refused("two processes could overwrite each other", registry.publish, "model", bundle(1), summary, Report())

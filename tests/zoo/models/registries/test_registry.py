@@ -131,7 +131,7 @@ KINDS |= {"http://h/x": "WebStore", "https://h": "WebStore", "s3://bucket/x": "S
 def test_the_address_determines_the_kind_of_registry(address, kind):
     found = open_registry(f"{address}/" if "://" in address else address)
     assert type(found.store).__name__ == kind
-    assert found.store.is_remote is (kind != "FolderStore")
+    assert found.is_remote is (kind != "FolderStore")
     if kind == "FolderStore":
         assert found.store.folder.is_absolute()
         assert found.store.folder.name in ("models", "a b")
@@ -174,6 +174,6 @@ def test_a_missing_package_is_an_error_that_names_the_extra(monkeypatch, address
 
     monkeypatch.setattr("zoo.models.registries.remote_stores.fsspec.filesystem", missing)
     found = open_registry(address)
-    writes = [lambda: found.store.create("x", b"")] if isinstance(found.store, WritableFileStore) else []
+    writes = [lambda: found.store.write("x", b"", replace=False)] if isinstance(found.store, WritableFileStore) else []
     for ask in (lambda: found.newest("model"), *writes):
         assert hint in refused("cannot be reached: Install a package", ask).hint
