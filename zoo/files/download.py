@@ -60,7 +60,7 @@ def fetch(url: str, expected: str | None, report: Report, command: str = "the sa
                 replaced = f"ZOO_MIRROR is `{mirror}` and replaces the scheme and host"
                 hint = f"{replaced}: put the file there, or unset ZOO_MIRROR"
             raise ZooError(problem, hint=hint, exit_code=1)
-        fetched = _accept(source, url, expected, recorded)
+        fetched = _accept(source, url, expected)
     else:
         path = path_of(url)
         with convert_disk_errors(path), exclusive(path, report):
@@ -81,7 +81,7 @@ def path_of(url: str) -> Path:
 
 
 def hold(address: str, sha256: str, bytes: int) -> bool:
-    """Record the SHA-256 of content that was downloaded by other means, or compare it with the recorded SHA-256.
+    """Record the SHA-256 of downloaded content, or compare it with the recorded SHA-256.
 
     Returns:
         Whether this is the first download from the address.
@@ -90,7 +90,10 @@ def hold(address: str, sha256: str, bytes: int) -> bool:
         ZooError: The first download from this address had a different SHA-256.
     """
     recorded = _records().get(address)
-    _require_recorded(address, sha256, recorded)
+    if recorded is not None and recorded.sha256 != sha256:
+        hint = f"if the change is intended, remove the URL from `{lock_file()}` and run the command again"
+        problem = f"the file from `{address}` has the SHA-256 {sha256}, but had {recorded.sha256} at its first download"
+        raise ZooError(problem, hint=hint, exit_code=1)
     _record(address, ManifestEntry(sha256, bytes))
     return recorded is None
 
@@ -153,7 +156,7 @@ def _downloaded_before(path: Path, url: str, expected: str | None, report: Repor
     if recorded and recorded.bytes == path.stat().st_size and expected in (None, recorded.sha256):
         return Fetched(path, recorded.sha256)
     try:
-        return _accept(path, url, expected, recorded)
+        return _accept(path, url, expected)
     except ZooError as error:
         report.warn(f"{error.summary}; downloading the file again")
         return None
@@ -175,7 +178,7 @@ def _download(path: Path, source: str, url: str, expected: str | None, report: R
         raise ZooError(error.problem, hint=hint, exit_code=1) from None
     flush_to_disk(partial)  # before it is recorded, because later only its size is checked
     try:
-        fetched = _accept(partial, url, expected, _records().get(url))
+        fetched = _accept(partial, url, expected)
     except ZooError:
         discard(partial)
         raise
@@ -185,24 +188,18 @@ def _download(path: Path, source: str, url: str, expected: str | None, report: R
     return Fetched(path, fetched.sha256)
 
 
-def _accept(path: Path, url: str, expected: str | None, recorded: ManifestEntry | None) -> Fetched:
+def _accept(path: Path, url: str, expected: str | None) -> Fetched:
     """Check the SHA-256 of a downloaded file, and record it in `corpus.lock`."""
-    actual = sha256(path)
-    if expected not in (None, actual):
+    actual, bytes = sha256(path), path.stat().st_size
+    if expected is None:
+        hold(url, actual, bytes)
+    elif expected != actual:
         hint = "compare both with the SHA-256 that the authors publish: the file or the specified `sha256` is wrong"
         problem = f"the file from `{url}` has the SHA-256 {actual}, but {expected} is specified"
         raise ZooError(problem, hint=hint, exit_code=1)
-    if expected is None:
-        _require_recorded(url, actual, recorded)
-    _record(url, ManifestEntry(actual, path.stat().st_size))
+    else:
+        _record(url, ManifestEntry(actual, bytes))
     return Fetched(path, actual)
-
-
-def _require_recorded(url: str, actual: str, recorded: ManifestEntry | None) -> None:
-    if recorded is not None and recorded.sha256 != actual:
-        hint = f"if the change is intended, remove the URL from `{lock_file()}` and run the command again"
-        problem = f"the file from `{url}` has the SHA-256 {actual}, but had {recorded.sha256} at its first download"
-        raise ZooError(problem, hint=hint, exit_code=1)
 
 
 def _source(url: str) -> str | Path:
