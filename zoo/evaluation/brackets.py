@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, compress, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from specs import ZooError
 from specs.notation import quote
@@ -19,16 +19,6 @@ from zoo.text.lines import read_lines
 
 _MIN_LINE_LENGTH = 3  # EVALB ignores shorter lines
 _NUMBER = re.compile("[0-9]{1,9}")
-_FIELDS = {
-    "CUTOFF_LEN": "cutoff",
-    "MAX_ERROR": "max_error",
-    "DELETE_LABEL": "deleted",
-    "DELETE_LABEL_FOR_LENGTH": "deleted_for_length",
-    "QUOTE_LABEL": "quotes",
-    "EQ_LABEL": "equal_labels",
-    "EQ_WORD": "equal_words",
-}
-"""Fields of `Parameters`, keyed by their names in EVALB's files."""
 _HINT = (
     "the parameters are DELETE_LABEL, DELETE_LABEL_FOR_LENGTH, QUOTE_LABEL, LABELED, CUTOFF_LEN, MAX_ERROR and DEBUG "
     "with one value, EQ_LABEL and EQ_WORD with two values; `#` starts a comment"
@@ -114,16 +104,21 @@ def _with_line(known: Parameters, words: list[str]) -> Parameters | None:
             return known
         case ["LABELED", "0" | "1" as value]:
             return replace(known, labelled=value == "1")
-        case ["CUTOFF_LEN" | "MAX_ERROR" as name, value] if _NUMBER.fullmatch(value):
-            field, changed = _FIELDS[name], int(value)
-        case ["DELETE_LABEL" | "DELETE_LABEL_FOR_LENGTH" | "QUOTE_LABEL" as name, label]:
-            field, changed = _FIELDS[name], getattr(known, _FIELDS[name]) | {label}
-        case ["EQ_LABEL" | "EQ_WORD" as name, a, b]:
-            field, changed = _FIELDS[name], getattr(known, _FIELDS[name]) | {(a, b), (b, a)}
-        case _:
-            return None
-    values: dict[str, Any] = {field: changed}
-    return replace(known, **values)
+        case ["CUTOFF_LEN", value] if _NUMBER.fullmatch(value):
+            return replace(known, cutoff=int(value))
+        case ["MAX_ERROR", value] if _NUMBER.fullmatch(value):
+            return replace(known, max_error=int(value))
+        case ["DELETE_LABEL", label]:
+            return replace(known, deleted=known.deleted | {label})
+        case ["DELETE_LABEL_FOR_LENGTH", label]:
+            return replace(known, deleted_for_length=known.deleted_for_length | {label})
+        case ["QUOTE_LABEL", label]:
+            return replace(known, quotes=known.quotes | {label})
+        case ["EQ_LABEL", a, b]:
+            return replace(known, equal_labels=known.equal_labels | {(a, b), (b, a)})
+        case ["EQ_WORD", a, b]:
+            return replace(known, equal_words=known.equal_words | {(a, b), (b, a)})
+    return None
 
 
 NO_TREE = "the brackets do not form a tree"
@@ -156,14 +151,15 @@ class Bracketing:
     brackets: tuple[Bracket, ...]
     is_tree: bool = True
 
-    def select(self, keep: Sequence[bool]) -> Bracketing:
-        """Remove the words for which `keep` is false, and the brackets that become empty."""
+    def select(self, keep: Sequence[bool], parameters: Parameters) -> Bracketing:
+        """Remove the words for which `keep` is false, and brackets that become empty or that the parameters delete."""
         kept_before = [0, *accumulate(keep)]
-        brackets = (Bracket(label, kept_before[start], kept_before[end]) for label, start, end in self.brackets)
+        brackets = [Bracket(label, kept_before[start], kept_before[end]) for label, start, end in self.brackets]
+        kept = [each for each in brackets if each.start < each.end and not parameters.deletes_bracket(each.label)]
         return Bracketing(
             words=tuple(compress(self.words, keep)),
             tags=tuple(compress(self.tags, keep)),
-            brackets=tuple(bracket for bracket in brackets if bracket.start < bracket.end),
+            brackets=tuple(kept),
         )
 
 
@@ -292,18 +288,13 @@ def _delete(test: Bracketing, gold: Bracketing, parameters: Parameters) -> tuple
             # Quotation marks at the same position, of which only one has a deleted tag, are both kept.
             if keep[index] != keep_gold[gold_index] and sum(keep[:index]) == sum(keep_gold[:gold_index]):
                 keep[index] = keep_gold[gold_index] = True
-    return _delete_brackets(test.select(keep), parameters), _delete_brackets(gold.select(keep_gold), parameters)
+    return test.select(keep, parameters), gold.select(keep_gold, parameters)
 
 
 def _quotes(sentence: Bracketing, parameters: Parameters) -> list[int]:
     """Return the indices of the quotation marks with a tag in `parameters.quotes`."""
     words = enumerate(zip(sentence.tags, sentence.words, strict=True))
     return [index for index, (tag, word) in words if tag in parameters.quotes and word in _QUOTATION_MARKS]
-
-
-def _delete_brackets(sentence: Bracketing, parameters: Parameters) -> Bracketing:
-    kept = tuple(bracket for bracket in sentence.brackets if not parameters.deletes_bracket(bracket.label))
-    return replace(sentence, brackets=kept)
 
 
 def _count_matched(test: Bracketing, gold: Bracketing, parameters: Parameters) -> int:

@@ -157,14 +157,12 @@ def compare_models(
     for folder, each in zip((first, second), translators, strict=True):
         try:
             found = read_split(each.spec, known_split, report, each.vocabulary)
-        except MissingSetError as error:  # such as an imported model
-            missing: ZooError = error
-        except MissingFileError as error:
-            report.info(f"the {split} set of `{folder}` is not on this machine: {error.problem}")
-            missing = error
-        else:
             directions = found.directions or [each.spec.default_direction] * len(found.sources)
             sets.append(found._replace(directions=directions))
+        except (MissingSetError, MissingFileError) as error:
+            missing = error
+            if isinstance(error, MissingFileError):  # the set of an imported model is not worth a message
+                report.info(f"the {split} set of `{folder}` is not on this machine: {error.problem}")
     if not sets:
         raise missing
     texts = sets[0]

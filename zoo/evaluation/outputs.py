@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -73,8 +73,7 @@ class ModelOutputs:
         """
         self.streams, self.references = texts.streams, texts.references
         self.sources = texts.streams.get("source", ())
-        own = translator.spec.corpus.source, translator.spec.corpus.target
-        self._directions = texts.directions or [own] * len(self.references)
+        self._directions = texts.directions or [translator.spec.default_direction] * len(self.references)
         self._translator, self._report, self._options = translator, report or Report(), options
 
     @cached_property
@@ -103,35 +102,25 @@ class ModelOutputs:
     @cached_property
     def _timed_outputs(self) -> tuple[list[Translation], float]:
         start = time.perf_counter()
-        outputs = [Translation("")] * len(self.sources)
-        for (source, target), rows in self.rows_by_direction.items():
-            hypotheses = self._translator.hypotheses(
-                [self.sources[row] for row in rows],
-                source=source,
-                target=target,
-                split=False,
-                protect=False,
-                report=self._report,
-                **self._options,
-            )
-            for row, (best, *_) in zip(rows, hypotheses, strict=True):
-                outputs[row] = best
-        return outputs, time.perf_counter() - start
+        translate = partial(self._translator.hypotheses, split=False, protect=False, **self._options)
+        hypotheses = self._in_each_direction(translate, [self.sources])
+        return [best for best, *_ in hypotheses], time.perf_counter() - start
 
     @cached_property
     def reference_scores(self) -> list[TokenScores]:
         """The log-probabilities of the tokens of each reference."""
-        scores: dict[int, TokenScores] = {}
+        score = partial(self._translator.score_tokens, max_batch_tokens=self._options.get("max_batch_tokens"))
+        return self._in_each_direction(score, self.streams.values())
+
+    def _in_each_direction(
+        self, compute: Callable[..., Sequence[Any]], streams: Collection[Sequence[str]]
+    ) -> list[Any]:
+        """Call `compute` with the texts of each direction, and return all results in the order of the texts."""
+        results: dict[int, Any] = {}
         for (source, target), rows in self.rows_by_direction.items():
-            in_direction = self._translator.score_tokens(
-                *([lines[row] for row in rows] for lines in self.streams.values()),
-                source=source,
-                target=target,
-                max_batch_tokens=self._options.get("max_batch_tokens"),
-                report=self._report,
-            )
-            scores |= zip(rows, in_direction, strict=True)
-        return [scores[row] for row in range(len(self.references))]
+            texts = ([lines[row] for row in rows] for lines in streams)
+            results |= zip(rows, compute(*texts, source=source, target=target, report=self._report), strict=True)
+        return [results[row] for row in range(len(self.references))]
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(strict=True))

@@ -143,7 +143,7 @@ class View:
             layers, head_count = attention.encoder.shape[:2]
             layer = layer or (FIGURE_LAYER if layers >= FIGURE_LAYERS else None)
             heads = heads or (shown.heads if max(shown.heads, default=0) <= head_count else ())
-            if word is None and shown.word in map(_normalised, attention.by_words().source):
+            if word is None and shown.word in [_normalised(row) for row in attention.by_words().source]:
                 word = shown.word
         kind = available[0 if attention.picture is None else -1] if kind is None else kind
         if kind not in available:
