@@ -219,6 +219,7 @@ def _copy(member: _Member, target: tuple[Path, Path] | None) -> None:
         return
     path, temporary = target
     storage.require_space(path.parent, member.size, "a member of an archive")
+    # A full disk is not a damaged archive.
     with member.open() as stream, convert_disk_errors(path, temporary), temporary.open("wb") as file:
         shutil.copyfileobj(stream, file, _CHUNK)
 
