@@ -69,10 +69,15 @@ def evaluate_models(
     precision = options.get("precision") or model.spec.compilation.precision
     scores |= _confidence_scores(outputs, model, known_split)
     scores[MACHINE_KEY] = f"{device_name(str(model.device))}, {model.backend}, {precision}"
-    if precision == "float32" and not runs[0].published and _weights_unchanged(runs[0], digest, report):
-        if model.spec.task.reads:
-            save_outputs(runs[0].answers(split), outputs)
-        write_json(runs[0].scores, {**runs[0].known_scores, split: scores})
+    if precision != "float32" or runs[0].published:
+        return scores
+    if known_digest(runs[0].weights) != digest:
+        problem = f"the weights of `{runs[0].folder}` changed during the evaluation"
+        report.warn(f"{problem}, so the scores are not saved: evaluate again")
+        return scores
+    if model.spec.task.reads:
+        save_outputs(runs[0].answers(split), outputs)
+    write_json(runs[0].scores, {**runs[0].known_scores, split: scores})
     return scores
 
 
@@ -91,16 +96,6 @@ def _confidence_scores(outputs: ModelOutputs, model: Translator, split: Split) -
         return {}
     error = calibration_error([calibration.confidence(*each) for each in translations], good)
     return {ERROR_KEY: error, **({CALIBRATION_KEY: asdict(calibration)} if split == "dev" else {})}
-
-
-def _weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) -> bool:
-    """Return whether a model's weights still have the given digest. If not, warn that the scores are not saved."""
-    if known_digest(folder.weights) == digest:
-        return True
-    report.warn(
-        f"the weights of `{folder.folder}` changed during the evaluation, so the scores are not saved: evaluate again"
-    )
-    return False
 
 
 def check_split(name: str) -> Split:
@@ -150,12 +145,9 @@ def _common_set(
     Raises:
         ZooError: The models have different sets. Then one model may have been trained on another model's test set.
     """
-    first, *others = models
-    sentences = read_split(first.spec, split, report, first.vocabulary)
+    first, *others = (read_split(each.spec, split, report, each.vocabulary) for each in models)
     for other, run in zip(others, runs[1:], strict=True):
-        if read_split(other.spec, split, report, other.vocabulary) != sentences:
-            raise ZooError(
-                f"the {split} sets of `{runs[0].folder}` and `{run.folder}` differ",
-                hint=f"use models with the same `corpus.{split}` in their specs: an ensemble is scored on one set",
-            )
-    return sentences
+        if other != first:
+            hint = f"use models with the same `corpus.{split}` in their specs: an ensemble is scored on one set"
+            raise ZooError(f"the {split} sets of `{runs[0].folder}` and `{run.folder}` differ", hint=hint)
+    return first

@@ -197,18 +197,18 @@ def _download_file(found: RegistryModel, path: Path, file: ManifestEntry, report
     partial, blob = _partial(path), blob_path(file.sha256)
     was_resumed = partial.exists()
     found.registry.store.fetch(blob, partial, file.bytes, report)
-    if was_resumed and not _has_content(partial, file):
-        discard(partial)
+    has_content = _has_content(partial, file)
+    if has_content:
+        os.replace(partial, path)
+    discard(partial)
+    if was_resumed and not has_content:
         problem = f"the resumed download of `{path.name}` from `{found.registry.address}` is damaged"
         report.warn(f"{problem}; downloading the file from the beginning")
-        found.registry.store.fetch(blob, partial, file.bytes, report)
-    if not _has_content(partial, file):
-        discard(partial)
+        _download_file(found, path, file, report)
+    elif not has_content:
         problem = f"`{found.registry.address}` is damaged: `{path.name}` does not have the published SHA-256"
         hint = f"remove `{blob}` there and publish `{found.revision.name}` again, or pull another revision"
         raise ZooError(problem, hint=hint, exit_code=1)
-    os.replace(partial, path)
-    discard(partial)
 
 
 def _partial(path: Path) -> Path:
