@@ -29,10 +29,7 @@ _MAX_ENTRIES = 10_000
 _ENTRY_MARK = b"PK\x01\x02"  # precedes each entry in the table of contents of a zip archive
 _BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _ENCODING = re.compile(rb"""^<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)["']""")
-_DAMAGE = (
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
-    *(RuntimeError, NotImplementedError, OSError, EOFError, ValueError),
-)
+_DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, OSError, EOFError, ValueError)
 """Errors that zipfile raises if an archive is damaged, encrypted or not supported."""
 
 
@@ -100,9 +97,7 @@ class TextArchive:
         written = io.BytesIO()
         with zipfile.ZipFile(written, "w") as target:
             target.comment = self._archive.comment
-            for entry in self._archive.infolist():
-                if self._entries[entry.filename] is not entry:
-                    continue
+            for entry in self._entries.values():
                 with _reported_damage(self._name), target.open(copy(entry), "w") as copied:
                     if entry.filename in texts:
                         encoding = self._encodings[entry.filename]

@@ -40,9 +40,7 @@ _BY_TYPE = {
     "application/x-dtbncx+xml": (_CONTENTS,),
 }
 _BY_SUFFIX = {
-    ".xhtml": XHTML_FORMAT,
-    ".html": XHTML_FORMAT,
-    ".htm": XHTML_FORMAT,
+    **dict.fromkeys((".xhtml", ".html", ".htm"), XHTML_FORMAT),
     ".ncx": (_CONTENTS,),
     ".opf": (_PACKAGE,),
 }
