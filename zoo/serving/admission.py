@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
-from fastapi import Request
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client import Counter as Total
 
-from zoo.serving.answer import LOG, RETRY_SECONDS, ClientGone, Options, ServingError
+from zoo.serving.answer import LOG, RETRY_SECONDS, Options, ServingError
 from zoo.serving.pool import PooledModel
 from zoo.serving.settings import Settings, hash_key
 
@@ -23,7 +21,6 @@ start of white space."""
 MAX_LINES = 20_000
 """Maximum total number of lines in the texts of a request. Each line takes up some event-loop time."""
 _LONGEST_LIGATURE = 17  # a tokenizer reads U+FDFA as 18 characters, and every other character as at most 4
-_T = TypeVar("_T")
 
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 
@@ -68,15 +65,13 @@ class Admission:
     Attributes:
         open_requests: Number of requests that are being answered.
         starting: Whether the server is still loading its models.
-        draining: Whether the server is shutting down.
-        before_end: Functions to call when the server stops accepting requests.
+        ending: Event that is set when the server shuts down.
         used_characters: Number of characters translated with each API key, keyed by the key's SHA-256.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._limits, self._keys = settings.limits, settings.keys
-        self.open_requests, self.starting, self.draining = 0, False, False
-        self.before_end: list[Callable[[], None]] = []
+        self.open_requests, self.starting, self.ending = 0, False, asyncio.Event()
         self.used_characters: Counter[str] = Counter()
         self._queued_texts = self._queued_characters = self._held_bytes = 0
         metrics.gauge("zoo_queued_texts", "Texts that are waiting or being translated.", lambda: self._queued_texts)
@@ -91,7 +86,7 @@ class Admission:
     @property
     def ready(self) -> bool:
         """Whether the server can answer another request immediately."""
-        return not (self.starting or self.draining) and self._queued_texts < self._limits.queued_texts
+        return not (self.starting or self.ending.is_set()) and self._queued_texts < self._limits.queued_texts
 
     def authorize(self, key: str | None) -> str:
         """Check an API key. Return its SHA-256, or an empty string if the server needs no keys.
@@ -194,25 +189,7 @@ class Admission:
         finally:
             self._held_bytes -= held
 
-    async def unless_disconnected(self, request: Request, work: Awaitable[_T]) -> _T:
-        """Await `work` and return its result. Cancel it if the client disconnects or the time limit is exceeded."""
-        task, watcher = asyncio.ensure_future(work), asyncio.create_task(_wait_for_disconnect(request))
-        try:
-            seconds = self._limits.request_seconds
-            await asyncio.wait({task, watcher}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            raise ClientGone if watcher.done() else self.timed_out()
-        finally:
-            watcher.cancel()
-            task.cancel()
-
     def timed_out(self) -> ServingError:
         """Return the error for a request that took too long."""
         message = f"the request took more than {self._limits.request_seconds:g} seconds"
         return ServingError(503, message, "time", RETRY_SECONDS)
-
-
-async def _wait_for_disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

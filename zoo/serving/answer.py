@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from fastapi import Request
 from fastapi.responses import JSONResponse
 
 from zoo.generation.translation import Translation
@@ -45,7 +44,6 @@ class Call:
     """Client request, with its API key and parameters.
 
     Attributes:
-        request: The HTTP request. If its client disconnects, the work is cancelled.
         key: SHA-256 of the client's API key, as `Admission.authorize` returns it.
         source: Language code of the texts. If None or "auto", the language of each text is detected.
         target: Code of the target language.
@@ -53,7 +51,6 @@ class Call:
         model: Name of the model. If None, a model for the languages is selected.
     """
 
-    request: Request
     key: str
     source: str | None = None
     target: str = ""

@@ -10,16 +10,15 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import cast
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -27,7 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from compiler.artefact import PROCESS_ENDS
 from specs import ZooError
 from zoo.serving import deepl, libretranslate, native, openai
-from zoo.serving.answer import LOG, ServingError, error_response
+from zoo.serving.answer import LOG, ServingError
 from zoo.serving.documents import Documents, remove_stale_folders
 from zoo.serving.requests import Guard
 from zoo.serving.service import Service
@@ -64,27 +63,16 @@ def create_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        maintenance = asyncio.create_task(service.pool.maintain())
         await asyncio.to_thread(remove_stale_folders)
-        await asyncio.to_thread(detector)
         yield
-        maintenance.cancel()
-        with suppress(asyncio.CancelledError):
-            await maintenance
         service.pool.close()
         documents.close()
 
     documents = Documents(service)
     app = FastAPI(title="zoo", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
 
-    async def respond(request: Request, error: Exception) -> JSONResponse:
-        failure = _to_serving_error(error)
-        if failure.reason != "invalid":
-            service.metrics.rejected.labels(failure.reason).inc()
-        return error_response(request.url.path, failure)
-
-    for kind in (ServingError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, respond)
+    for kind in (RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _raise_serving_error)
     for routes in (native.router(service, documents), native.monitoring(service), _page_router()):
         app.include_router(routes)
     for make_router in (libretranslate.router, deepl.router, openai.router):
@@ -110,18 +98,17 @@ def _page_router() -> APIRouter:
     return routes
 
 
-def _to_serving_error(error: Exception) -> ServingError:
-    if isinstance(error, ServingError):
-        return error
+async def _raise_serving_error(_: Request, error: Exception) -> Response:
+    """Convert an error of the web framework. `Guard` answers the request."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         if first["type"] == "json_invalid" or (first["loc"] == ("body",) and first["type"] != "value_error"):
-            return ServingError(400, "the body is not a JSON object sent with `Content-Type: application/json`")
+            raise ServingError(400, "the body is not a JSON object sent with `Content-Type: application/json`")
         place = ".".join(str(part) for part in first["loc"] if part not in ("body", "str"))
         problem = str(first["msg"]).removeprefix("Value error, ")
-        return ServingError(400, f"`{place}`: {problem}" if place else problem)
+        raise ServingError(400, f"`{place}`: {problem}" if place else problem)
     assert isinstance(error, HTTPException)
-    return ServingError(error.status_code, str(error.detail))
+    raise ServingError(error.status_code, str(error.detail))
 
 
 def max_connections() -> int:
@@ -187,36 +174,42 @@ class Connection(H11Protocol):
 class Server(uvicorn.Server):
     """Server that ends with exit status 0 after SIGTERM, SIGHUP or Ctrl-C, when all accepted requests are answered."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, preloaded: Sequence[str] = ()) -> None:
+    def __init__(self, service: Service, preloaded: Sequence[str] = ()) -> None:
         """Create a server.
 
         Args:
-            config: The configuration (see `configure`).
             service: The service.
             preloaded: Names of the models to load at startup.
         """
+        config = uvicorn.Config(
+            create_app(service),
+            log_config=None,
+            access_log=False,  # the paths of requests can contain texts and keys
+            server_header=False,
+            limit_concurrency=max_connections(),
+            timeout_keep_alive=int(KEEP_ALIVE_SECONDS),
+            timeout_graceful_shutdown=int(service.settings.limits.request_seconds + _GRACE_SECONDS),
+            http=Connection,
+            ws="none",
+            h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+            lifespan="on",
+        )
         super().__init__(config)
         self._service, self._preloaded = service, preloaded
         self._ending_since = math.inf
         self.failure = ""
         """Reason why the server could not start, or an empty string."""
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop accepting connections. A second Ctrl-C also drops the requests that are being answered."""
-        self._service.admission.draining = True
-        self.force_exit = self.should_exit and sig == signal.SIGINT
-        self.should_exit = True
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer the accepted requests, then shut down."""
-        self._service.admission.draining, self._ending_since = True, time.monotonic()
-        for function in self._service.admission.before_end:
-            function()
+        self._service.admission.ending.set()
+        self._ending_since = time.monotonic()
         await super().shutdown(sockets)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer requests until the server is stopped."""
-        tasks = [asyncio.create_task(work) for work in (self._preload(), self._maintain(), self._log_every_minute())]
+        work = self._preload(), self._maintain(), self._log_every_minute(), self._service.pool.maintain()
+        tasks = [asyncio.create_task(each) for each in work]
         await super().serve(sockets)
         for task in tasks:
             task.cancel()
@@ -276,23 +269,6 @@ def open_socket(host: str, port: int) -> socket.socket:
     return listener
 
 
-def configure(service: Service) -> uvicorn.Config:
-    """Return the configuration of the HTTP server."""
-    return uvicorn.Config(
-        create_app(service),
-        log_config=None,
-        access_log=False,  # the paths of requests can contain texts and keys
-        server_header=False,
-        limit_concurrency=max_connections(),
-        timeout_keep_alive=int(KEEP_ALIVE_SECONDS),
-        timeout_graceful_shutdown=int(service.settings.limits.request_seconds + _GRACE_SECONDS),
-        http=Connection,
-        ws="none",
-        h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
-        lifespan="on",
-    )
-
-
 def run_server(service: Service, listener: socket.socket, preloaded: Sequence[str] = ()) -> None:
     """Answer requests until SIGTERM, SIGHUP or Ctrl-C, then finish the requests that were already accepted.
 
@@ -305,8 +281,8 @@ def run_server(service: Service, listener: socket.socket, preloaded: Sequence[st
         ZooError: A preloaded model or the language detector cannot be loaded.
     """
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients could fill the disk with its warnings
-    detector()  # if it failed in the application's lifespan, uvicorn would print a traceback
-    server = Server(configure(service), service, preloaded)
+    detector()  # the first call takes about a second, and can fail
+    server = Server(service, preloaded)
 
     async def serve() -> None:
         await server.serve(sockets=[listener])

@@ -51,7 +51,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         texts = read_texts(given, "text")
         source, target = _read_languages(service, given)
         _check_options(given, target)
-        call = Call(request, key, source, target)
+        call = Call(key, source, target)
         if markup := read_string(given, "tag_handling"):
             answers = await documents.translate_markup(call, texts, _element_roles(given, is_html=markup == "html"))
         else:
@@ -117,7 +117,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
             raise ServingError(400, f"the file extension {quote(suffix)} is not supported; use {', '.join(FORMATS)}")
         if (read_string(given, "output_format") or suffix[1:]).lower() != suffix[1:]:
             raise ServingError(400, f"`output_format` should be `{suffix[1:]}`, the format of the document")
-        task, characters = await documents.start_document(Call(request, key, source, target), content, name)
+        task, characters = await documents.start_document(Call(key, source, target), content, name)
         document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
         handle = (document_id, document_key, key)
         started[handle] = task, characters

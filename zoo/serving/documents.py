@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from specs import Recognition
 from zoo.documents.document import SegmentText, read_texts, write_documents
@@ -84,20 +84,12 @@ class Documents:
         self._service, self.files = service, TemporaryFiles()
         self._markup_processes, self._document_processes = Processes(_PROCESSES), Processes(_PROCESSES)
         """The pools are separate, so that documents do not delay short texts."""
-        self._translating: set[asyncio.Task[Any]] = set()
-        service.admission.before_end.append(self._end_documents)
 
     def close(self) -> None:
         """End all worker processes, and remove all stored documents."""
         self._markup_processes.close()
         self._document_processes.close()
         self.files.close()
-
-    def _end_documents(self) -> None:
-        """Stop the work on documents, because clients cannot download documents after the server stops."""
-        self._document_processes.close()
-        for work in self._translating:
-            work.cancel()
 
     async def translate_markup(
         self, call: Call, texts: Sequence[str], roles: ElementRoles | None = None
@@ -107,41 +99,31 @@ class Documents:
         `roles` determines how elements are translated, and whether the texts are XML. By default, the texts are HTML.
         """
         self._service.admission.check_texts(texts, call.options)
-
-        async def work() -> list[Answer]:
-            sources = [(text.encode(), "text.html", roles) for text in texts]
-            found = await self._call(self._markup_processes, read_texts, sources)
-            self._check_segments([segment for segments in found for segment in segments])
-            plans = await self._service.plan(call, [_plain(segments) for segments in found])
-            language = standard_code(call.target)
-            pairs = [(segment, plan) for segments, plan in zip(found, plans, strict=True) for segment in segments]
-            with self._service.admission.admit(call.key, texts, models_of(plans)):
-                ranks = [
-                    await self._call(self._markup_processes, write_documents, sources, *each, language)
-                    for each in await self._translate_segments(pairs, call.options)
-                ]
-            found_texts = [[content.decode() for content in contents] for contents in zip(*ranks, strict=True)]
-            return [
-                Answer([Translation(each) for each in translations], plan.source, plan.confidence)
-                for translations, plan in zip(found_texts, plans, strict=True)
+        sources = [(text.encode(), "text.html", roles) for text in texts]
+        found = await self._call(self._markup_processes, read_texts, sources)
+        self._check_segments([segment for segments in found for segment in segments])
+        plans = await self._service.plan(call, [_plain(segments) for segments in found])
+        language = standard_code(call.target)
+        pairs = [(segment, plan) for segments, plan in zip(found, plans, strict=True) for segment in segments]
+        with self._service.admission.admit(call.key, texts, models_of(plans)):
+            ranks = [
+                await self._call(self._markup_processes, write_documents, sources, *each, language)
+                for each in await self._translate_segments(pairs, call.options)
             ]
-
-        return await self._service.admission.unless_disconnected(call.request, work())
+        return [
+            Answer([Translation(content.decode()) for content in contents], plan.source, plan.confidence)
+            for contents, plan in zip(zip(*ranks, strict=True), plans, strict=True)
+        ]
 
     async def translate_document(self, call: Call, content: bytes, name: str) -> bytes:
         """Translate a document (see `zoo.documents.document.Document`).
 
         Raises:
             ServingError: The format is unknown, the document is damaged, a limit is exceeded, or no model is available.
-            ClientGone: The client has disconnected.
         """
-
-        async def work() -> bytes:
-            document = await self._read(call, content, name)
-            with self._service.admission.admit(call.key, [document.text], models_of([document.plan])):
-                return await self._translate_planned(document)
-
-        return await self._service.admission.unless_disconnected(call.request, work())
+        document = await self._read(call, content, name)
+        with self._service.admission.admit(call.key, [document.text], models_of([document.plan])):
+            return await self._translate_planned(document)
 
     async def start_document(self, call: Call, content: bytes, name: str) -> tuple[asyncio.Task[Outcome], int]:
         """Start translating a document. The work continues after the request has been answered.
@@ -151,7 +133,7 @@ class Documents:
         Returns:
             The task that translates the document, and the number of characters in the document.
         """
-        document = await self._service.admission.unless_disconnected(call.request, self._read(call, content, name))
+        document = await self._read(call, content, name)
         with ExitStack() as stack:  # an error must be the response to this request
             stack.enter_context(self._service.admission.hold())(len(content))
             stack.enter_context(self._service.admission.admit(call.key, [document.text], models_of([document.plan])))
@@ -195,53 +177,34 @@ class Documents:
 
     async def _translate_planned(self, document: _Document) -> bytes:
         segments = [(segment, document.plan) for segment in document.segments]
-        work = asyncio.create_task(self._translate_segments(segments, Options()))
-        self._translating.add(work)
-        try:
-            (translated,) = await work
-        except asyncio.CancelledError:
-            if not self._service.admission.draining:
-                raise
-            raise _server_ends() from None
-        finally:
-            self._translating.discard(work)
+        (translated,) = await self._translate_segments(segments, Options())
         sources = [(document.content, document.name, None)]
         arguments = (sources, *translated, standard_code(document.target))
         (written,) = await self._call(self._document_processes, write_documents, *arguments)
         return written
 
-    async def transcribe(self, call: Call, route: Route, content: bytes) -> Transcript:
+    async def transcribe(self, key: str, route: Route, content: bytes) -> Transcript:
         """Transcribe an audio file with a route's model, in the route's target language.
 
         Raises:
             ServingError: The file cannot be read as audio, or a limit is exceeded.
-            ClientGone: The client has disconnected.
         """
-        limit = self._service.settings.limits.audio_seconds
+        async with self._service.pool.lease(route.model) as loaded:
+            seconds = max_window_seconds(cast(Recognizer, loaded.translator))
+        source, limit = cast(Recognition, route.model.spec.task).source, self._service.settings.limits.audio_seconds
+        windows, duration = await self._call(self._document_processes, read_windows, content, source, seconds, limit)
+        spoken = " " * math.ceil(duration * _CHARACTERS_PER_SECOND)
+        with self._service.admission.admit(key, [spoken], [route.model]):
+            found = await self._service.recognize(route, [window.values for window in windows])
+        return Transcript.of(windows, found, duration)
 
-        async def work() -> Transcript:
-            async with self._service.pool.lease(route.model) as loaded:
-                seconds = max_window_seconds(cast(Recognizer, loaded.translator))
-            arguments = content, cast(Recognition, route.model.spec.task).source, seconds, limit
-            windows, duration = await self._call(self._document_processes, read_windows, *arguments)
-            spoken = " " * math.ceil(duration * _CHARACTERS_PER_SECOND)
-            with self._service.admission.admit(call.key, [spoken], [route.model]):
-                found = await self._service.recognize(route, [window.values for window in windows])
-                return Transcript.of(windows, found, duration)
-
-        return await self._service.admission.unless_disconnected(call.request, work())
-
-    async def recognize(self, call: Call, route: Route, content: bytes) -> Translation:
+    async def recognize(self, key: str, route: Route, content: bytes) -> Translation:
         """Recognise the text in an image with a route's model. The errors are the same as those of `transcribe`."""
-
-        async def work() -> Translation:
-            task = cast(Recognition, route.model.spec.task)
-            frames = await self._call(self._document_processes, read_frames, content, task)
-            with self._service.admission.admit(call.key, [" " * _CHARACTERS_PER_PICTURE], [route.model]):
-                (found,) = await self._service.recognize(route, [frames])
-                return found
-
-        return await self._service.admission.unless_disconnected(call.request, work())
+        task = cast(Recognition, route.model.spec.task)
+        frames = await self._call(self._document_processes, read_frames, content, task)
+        with self._service.admission.admit(key, [" " * _CHARACTERS_PER_PICTURE], [route.model]):
+            (found,) = await self._service.recognize(route, [frames])
+        return found
 
     async def _call(self, processes: Processes, function: Callable[..., _T], *arguments: object) -> _T:
         """Call a function in a worker process. Raise ServingError if it fails or exceeds a limit."""
@@ -251,11 +214,9 @@ class Documents:
                 return await processes.run(seconds, function, *arguments)
         except TimeoutError:
             raise ServingError(413, f"reading the file takes more than {seconds:g} seconds; split it", "time") from None
-        except (MemoryError, OSError) as error:  # when the server stops, processes are killed
-            if self._service.admission.draining:
-                raise _server_ends() from None
-            if isinstance(error, MemoryError):
-                raise ServingError(413, "reading the file needs too much memory; split it", "memory") from None
+        except MemoryError:
+            raise ServingError(413, "reading the file needs too much memory; split it", "memory") from None
+        except OSError as error:
             LOG.error("no worker process can be used: %s", error)
             raise ServingError(503, "the server is busy; try again later", "process", RETRY_SECONDS) from None
 
@@ -286,31 +247,21 @@ class Documents:
         return results
 
 
-def _server_ends() -> ServingError:
-    return ServingError(503, "the server is shutting down; try again later", "end", RETRY_SECONDS)
-
-
 def _plain(segments: Sequence[SegmentText]) -> str:
     return "\n".join(text for text, _ in segments) or " "
-
-
-@dataclass(frozen=True)
-class _File:
-    path: Path
-    name: str
-    bytes: int
-    ends: float
 
 
 class TemporaryFiles:
     """Temporary store for documents, in a folder that only this user can read. The file names are random.
 
-    The folder is locked while the server runs, so that other servers do not remove it. It is removed at exit.
+    A document is removed after DOWNLOAD_SECONDS. The folder is locked while the server runs, so that other servers do
+    not remove it. It is removed at exit.
     """
 
     def __init__(self) -> None:
         self._folder: TemporaryDirectory[str] | None = None
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, tuple[str, int]] = {}
+        """File name of the download and number of bytes of each document, keyed by its secret."""
 
     def add(self, content: bytes, name: str) -> str:
         """Store a document, and return the secret that is needed to download it.
@@ -322,20 +273,19 @@ class TemporaryFiles:
         Raises:
             ServingError: All documents together would be larger than MAX_STORED_BYTES, or the disk is full.
         """
-        self.remove_old()
-        if sum(file.bytes for file in self._files.values()) + len(content) > MAX_STORED_BYTES:
+        if sum(size for _, size in self._files.values()) + len(content) > MAX_STORED_BYTES:
             problem = "too many translated documents wait to be downloaded; try again later"
             raise ServingError(503, problem, "files", _RETRY_FILES_SECONDS)
         secret = secrets.token_urlsafe(_NAME_BYTES)
         try:
             path = self._open_folder() / secret
-            self._files[secret] = _File(path, name, len(content), time.monotonic() + DOWNLOAD_SECONDS)
+            self._files[secret] = name, len(content)
             path.write_bytes(content)
         except OSError as error:
             self._remove(secret)
             LOG.error("a translated document cannot be written: %s", error.strerror)
             raise ServingError(503, "the server cannot store the document", "files", _RETRY_FILES_SECONDS) from None
-        asyncio.get_running_loop().call_later(DOWNLOAD_SECONDS, self.remove_old)
+        asyncio.get_running_loop().call_later(DOWNLOAD_SECONDS, self._remove, secret)
         return secret
 
     def get(self, secret: str) -> tuple[Path, str]:
@@ -344,15 +294,10 @@ class TemporaryFiles:
         Raises:
             ServingError: There is no such document, or it has been removed.
         """
-        self.remove_old()
-        if (file := self._files.get(secret)) is None:
+        if secret not in self._files:
             raise ServingError(404, "there is no such document; documents are removed after ten minutes")
-        return file.path, file.name
-
-    def remove_old(self) -> None:
-        """Remove the documents that were stored more than DOWNLOAD_SECONDS ago."""
-        for secret in [secret for secret, file in self._files.items() if file.ends <= time.monotonic()]:
-            self._remove(secret)
+        name, _ = self._files[secret]
+        return self._open_folder() / secret, name
 
     def close(self) -> None:
         """Remove all documents."""
@@ -368,8 +313,8 @@ class TemporaryFiles:
         return Path(self._folder.name)
 
     def _remove(self, secret: str) -> None:
-        if file := self._files.pop(secret, None):
-            file.path.unlink(missing_ok=True)
+        if self._files.pop(secret, None):
+            (self._open_folder() / secret).unlink(missing_ok=True)
 
 
 def remove_stale_folders() -> None:

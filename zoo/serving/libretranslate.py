@@ -39,7 +39,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         alternatives = read_integer(given, "alternatives", 0)
         if not 0 <= alternatives < limits.beam:
             raise ServingError(400, f"`alternatives` should be from 0 to {limits.beam - 1}")
-        call = Call(request, key, source, target, Options(n_best=alternatives + 1 if alternatives else None))
+        call = Call(key, source, target, Options(n_best=alternatives + 1 if alternatives else None))
         translate_texts = documents.translate_markup if form == "html" else service.translate
         answers = await translate_texts(call, texts)
         single = isinstance(given["q"], str)
@@ -57,7 +57,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         if not name:
             raise ServingError(400, "`file` is missing")
         target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
-        call = Call(request, key, source, target, model=read_string(given, "model"))
+        call = Call(key, source, target, model=read_string(given, "model"))
         content = await documents.translate_document(call, content, name)
         secret = documents.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
         return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}

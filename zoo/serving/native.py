@@ -218,7 +218,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         """Translate one or more texts. Line breaks are kept."""
         key, texts = authorize(service, request, {}), _list(body.text)
         options = Options(body.beam, body.n_best, body.alpha, body.prefix, body.protect)
-        call = Call(request, key, body.source, body.target, options, body.model)
+        call = Call(key, body.source, body.target, options, body.model)
         if not body.stream:
             answers = await service.translate(call, texts)
             return TranslateResult(results=[_result(answer, body) for answer in answers])
@@ -231,7 +231,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         given, key, _, content = await authorized_upload(service, request)
         name, target = (read_string(given, field) or None for field in ("model", "target"))
         route = service.pool.recognizer("image", name, target=target)
-        found = await documents.recognize(Call(request, key), route, content)
+        found = await documents.recognize(key, route, content)
         return RecognizeResult(text=found.text, log_probability=found.log_probability, model=route.model.name)
 
     @routes.post("/v1/score")
@@ -240,14 +240,14 @@ def router(service: Service, documents: Documents) -> APIRouter:
         key, texts, translations = authorize(service, request, {}), _list(body.text), _list(body.translation)
         if len(texts) != len(translations):
             raise ServingError(400, f"{len(texts):,} texts need as many translations, not {len(translations):,}")
-        call = Call(request, key, body.source, body.target, model=body.model)
+        call = Call(key, body.source, body.target, model=body.model)
         scores, name, revision = await service.score(call, texts, translations)
         return ScoreResult(log_probabilities=scores, model=name, revision=revision)
 
     @routes.post("/v1/attention")
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
         """Return the attention weights between the words of a translation and the words of its text."""
-        call = Call(request, authorize(service, request, {}), body.source, body.target, model=body.model)
+        call = Call(authorize(service, request, {}), body.source, body.target, model=body.model)
         pair, wanted = (body.text, body.translation), (body.layer, body.head)
         found, best, name = await service.attention(call, pair, wanted)
         layers, heads = found.cross.shape[:2]
@@ -277,7 +277,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
     async def parse(request: Request, body: ParseBody) -> TranslateResult:
         """Return the constituency trees of one or more sentences, in bracket notation."""
         key, options = authorize(service, request, {}), Options(body.beam, body.n_best, body.alpha)
-        call = Call(request, key, options=options, model=body.model)
+        call = Call(key, options=options, model=body.model)
         answers = await service.parse(call, _list(body.text), body.tokenized)
         return TranslateResult(results=[_result(answer) for answer in answers])
 

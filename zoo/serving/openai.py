@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from zoo.generation.transcription import FORMATS, Transcript
-from zoo.serving.answer import AUDIO_PATH, Call, ServingError
+from zoo.serving.answer import AUDIO_PATH, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import language_name
 from zoo.serving.requests import authorized_upload, read_flag, read_string
@@ -36,7 +36,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         chosen = None if name in ("", _ANY_MODEL) else name
         languages = [read_string(given, field) or None for field in ("language", "target")]
         route = service.pool.recognizer("audio", chosen, *languages, translates=translates)
-        transcript = await documents.transcribe(Call(request, key), route, content)
+        transcript = await documents.transcribe(key, route, content)
         if form == "text":
             return PlainTextResponse(f"{transcript.text}\n")
         if form in ("srt", "vtt"):

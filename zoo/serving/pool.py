@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -44,14 +44,10 @@ class LoadedModel:
     Attributes:
         translator: The translator. When nothing refers to it any more, its threads end and its memory is freed.
         revision: The revision that was loaded.
-        active: Number of requests that use the model.
-        last_used: Time at which the last request ended.
     """
 
     translator: Translator
     revision: str
-    active: int = 0
-    last_used: float = field(default_factory=time.monotonic)
 
 
 @dataclass(eq=False)
@@ -65,6 +61,8 @@ class PooledModel:
         loaded: The model in memory, or None.
         loading: Task that loads the model, or None.
         failed: Revision that could not be loaded, or empty. `refresh` does not try to load it again.
+        active: Number of requests that use the model.
+        last_used: Time at which the model was loaded, or its last request ended.
     """
 
     name: str
@@ -73,6 +71,8 @@ class PooledModel:
     loaded: LoadedModel | None = None
     loading: asyncio.Task[None] | None = None
     failed: str = ""
+    active: int = 0
+    last_used: float = 0.0
 
     def memory_bytes(self) -> int:
         """Estimate the memory that the model needs while it translates, in bytes."""
@@ -281,12 +281,12 @@ class ModelPool:
                     lambda task: task.cancelled() or task.exception()
                 )
             await asyncio.shield(model.loading)
-        loaded.active += 1
+        model.active += 1
         try:
             yield loaded
         finally:
-            loaded.active -= 1
-            loaded.last_used = time.monotonic()
+            model.active -= 1
+            model.last_used = time.monotonic()
 
     async def preload(self, names: Sequence[str]) -> None:
         """Load models in the given order. Stop before the first model that does not fit into memory.
@@ -314,14 +314,13 @@ class ModelPool:
         """
         now = time.monotonic()
         for model in self.models.values():
-            loaded = model.loaded
-            if loaded is None or model.loading is not None:
+            if model.loaded is None or model.loading is not None:
                 continue
-            if not loaded.active and now - loaded.last_used >= self._idle_seconds:
+            if not model.active and now - model.last_used >= self._idle_seconds:
                 self._unload(model)
                 continue
             with suppress(ServingError, ZooError, OSError):  # logged by _load; the old revision remains in use
-                if (revision := model.revision()) not in ("", loaded.revision, model.failed):
+                if (revision := model.revision()) not in ("", model.loaded.revision, model.failed):
                     LOG.info("model %s has the new revision %s", model.name, revision)
                     await self._load(model)
 
@@ -359,6 +358,7 @@ class ModelPool:
         finally:
             model.loading = None
         model.loaded, model.spec = LoadedModel(translator, revision), translator.spec
+        model.last_used = time.monotonic()
         LOG.info("model %s is loaded, revision %s", model.name, revision)
 
     def _fits(self, wanted: PooledModel) -> bool:
@@ -369,11 +369,10 @@ class ModelPool:
     def _make_space(self, wanted: PooledModel) -> None:
         """Unload the least recently used models until another model fits into memory."""
         while not self._fits(wanted):
-            loaded = {name: model.loaded for name, model in self.models.items() if model.loaded}
-            idle = {name: model for name, model in loaded.items() if not model.active}
+            idle = [model for model in self.models.values() if model.loaded and not model.active]
             if not idle:
                 raise ServingError(503, "all models in memory are in use; try again later", "models", RELOAD_SECONDS)
-            self._unload(self.models[min(idle, key=lambda name: idle[name].last_used)])
+            self._unload(min(idle, key=lambda model: model.last_used))
 
     def _unload(self, model: PooledModel) -> None:
         if model.loaded is not None:

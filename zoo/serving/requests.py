@@ -24,9 +24,10 @@ MONITORING = ("/health", "/health/ready", "/metrics")
 """Endpoints that answer even if the server is busy."""
 OPEN = (*MONITORING, "/v1/models")
 """Endpoints that need no key."""
+_DOWNLOADED = ("/translate_file", "/v2/document")
+"""Endpoints whose clients download the translation later."""
 DOCUMENTS = (
-    "/translate_file",
-    "/v2/document",
+    *_DOWNLOADED,
     "/v1/recognize",
     f"{AUDIO_PATH}transcriptions",
     f"{AUDIO_PATH}translations",
@@ -47,8 +48,9 @@ Parameters = dict[str, Any]
 class Guard:
     """ASGI middleware that limits requests, and answers every error as JSON.
 
-    It limits the number of requests, the size of their bodies, and the time until a body has arrived. It also counts
-    the requests. Its log messages contain no text from clients.
+    It limits the number of requests, the size of their bodies, the time until a body has arrived, and the time until a
+    response begins. It cancels the work for clients that disconnect. It also counts the requests. Its log messages
+    contain no text from clients.
     """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -74,6 +76,8 @@ class Guard:
         try:
             failure = await self._answer(scope, receive, send_counted)
             if failure is not None and not status:
+                if failure.reason != "invalid":
+                    metrics.rejected.labels(failure.reason).inc()
                 await error_response(scope["path"], failure)(scope, receive, send_counted)
         except ClientGone:
             status = _CLIENT_CLOSED
@@ -92,15 +96,12 @@ class Guard:
         try:
             busy = self.service.admission.open_requests > self.service.settings.limits.requests
             if busy and scope["path"] not in MONITORING:
-                self.service.metrics.rejected.labels("requests").inc()
                 return ServingError(503, "the server is busy; try again later", "requests", RETRY_SECONDS)
             with self.service.admission.hold() as hold:
-                try:
-                    body = await self._read_body(scope, receive, hold, self._refusal(scope))
-                except ServingError as error:
-                    self.service.metrics.rejected.labels(error.reason).inc()
-                    return error
-                await self.app(scope, _replay(body, receive), send)
+                body = await self._read_body(scope, receive, hold, self._refusal(scope))
+                await self._run(scope, body, receive, send)
+        except ServingError as error:
+            return error
         except ClientGone:
             raise
         except Exception as error:  # its message may contain the client's text, so only its type is logged
@@ -108,6 +109,33 @@ class Guard:
             LOG.error("internal error %s\n%s", type(error).__name__, frames)
             return ServingError(500, "internal error; the server's log has the details")
         return None
+
+    async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """Run the application. Cancel it if the client leaves, or the time is over, before the response begins."""
+        admission = self.service.admission
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def begin(message: Message) -> None:
+            if not begun.done():
+                begun.set_result(None)
+            await send(message)
+
+        work = asyncio.ensure_future(self.app(scope, _replay(body, receive), begin))
+        reasons: dict[asyncio.Future[Any], Exception] = {
+            asyncio.create_task(_wait_for_disconnect(receive)): ClientGone()
+        }
+        if scope["path"] in _DOWNLOADED:  # which is not possible after the server stops
+            error = ServingError(503, "the server is shutting down; try again later", "end", RETRY_SECONDS)
+            reasons[asyncio.create_task(admission.ending.wait())] = error
+        try:
+            seconds = self.service.settings.limits.request_seconds
+            done, _ = await asyncio.wait({work, begun, *reasons}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if work not in done and begun not in done:
+                raise next((reasons[each] for each in done), admission.timed_out())
+            await work
+        finally:
+            for each in (work, *reasons):
+                each.cancel()
 
     def _refusal(self, scope: Scope) -> ServingError | None:
         """Return an error if the headers have a wrong server name or a wrong API key.
@@ -118,7 +146,7 @@ class Guard:
         if hosts and name not in hosts and not _ADDRESS.fullmatch(name):
             return ServingError(421, f"the host name {quote(name)} is not allowed (`zoo serve --allow-host`)", "host")
         path, key = scope["path"], header_key(scope)
-        can_be_in_body = not path.startswith("/v1/") and path != DOCUMENTS[1]
+        can_be_in_body = not path.startswith("/v1/") and path != "/v2/document"
         try:
             if path not in OPEN and (key is not None or not can_be_in_body):
                 self.service.admission.authorize(key)
@@ -159,6 +187,11 @@ class Guard:
         if size > max_bytes or refusal is not None:
             raise too_large
         return b"".join(chunks)
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -80,12 +80,10 @@ class Service:
 
         Raises:
             ServingError: A limit is exceeded, or there is no model for the languages.
-            ClientGone: The client has disconnected.
         """
         plans = await self.plan(call, texts)
         with self.admission.admit(call.key, texts, models_of(plans)):
-            work = self.translate_groups(texts, plans, call.options)
-            return await self.admission.unless_disconnected(call.request, work)
+            return await self.translate_groups(texts, plans, call.options)
 
     async def translate_each(
         self, call: Call, texts: Sequence[str]
@@ -138,16 +136,12 @@ class Service:
         self.admission.check_texts(sources)
         self.admission.check_texts(targets)
         route = self._route(call)
-
-        async def work() -> tuple[list[float], str, str]:
-            scores: list[float] = []
+        scores: list[float] = []
+        with self.admission.admit(call.key, [*sources, *targets]):
             async with self.pool.lease(route.model) as loaded:
                 for chunk in _chunks(sources, targets):
                     scores += await _in_thread(self._scoring, _score, loaded.translator, *chunk, route)
                 return scores, route.model.name, loaded.revision
-
-        with self.admission.admit(call.key, [*sources, *targets]):
-            return await self.admission.unless_disconnected(call.request, work())
 
     async def align(self, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[list[AlignedToken]]:
         """Align each token of given translations with a source token (see `Translator.align`).
@@ -178,25 +172,20 @@ class Service:
         self.admission.check_texts(pair)
         route = self._route(call)
 
-        async def work() -> tuple[Attention, AlignmentHead, str]:
-            async with self.pool.lease(route.model) as loaded:
-                codes: LanguageOptions = {"source": route.source, "target": route.target}
-                translator = loaded.translator
-
-                def attend() -> Attention:
-                    _require_short(translator, pair[:1], pair[1:], codes, _MAX_ATTENTION_TOKENS)
-                    best = translator.alignment_head
-                    reads = best is not None and best.reads and wanted in ((None, None), (best.layer, best.head))
-                    return translator.attention(*pair, **codes).by_words(reads=reads)
-
-                found = await _in_thread(self._attending, attend)
-            if not len(found.cross):
-                raise ServingError(400, "the decoder of this model has no cross-attention")
-            best = translator.alignment_head or AlignmentHead(max(len(found.cross) - 2, 0), 0, False)
-            return found, best, route.model.name
+        def attend(translator: Translator) -> Attention:
+            codes: LanguageOptions = {"source": route.source, "target": route.target}
+            _require_short(translator, pair[:1], pair[1:], codes, _MAX_ATTENTION_TOKENS)
+            best = translator.alignment_head
+            reads = best is not None and best.reads and wanted in ((None, None), (best.layer, best.head))
+            return translator.attention(*pair, **codes).by_words(reads=reads)
 
         with self.admission.admit(call.key, pair):
-            return await self.admission.unless_disconnected(call.request, work())
+            async with self.pool.lease(route.model) as loaded:
+                found = await _in_thread(self._attending, attend, loaded.translator)
+        if not len(found.cross):
+            raise ServingError(400, "the decoder of this model has no cross-attention")
+        best = loaded.translator.alignment_head or AlignmentHead(max(len(found.cross) - 2, 0), 0, False)
+        return found, best, route.model.name
 
     async def parse(self, call: Call, texts: Sequence[str], tokenized: bool) -> list[Answer]:
         """Parse sentences. The answers contain trees in bracket notation instead of translations."""
@@ -204,18 +193,14 @@ class Service:
         parsers = [model for model in self.pool.candidates(call.model) if model.parses]
         if not parsers:
             raise ServingError(400, "the server has no such parser; `GET /v1/models` lists the models")
-
-        async def work() -> list[Answer]:
-            async with self.pool.lease(parsers[0]) as loaded:
-                parser = loaded.translator
-                assert isinstance(parser, Parser)
+        model = parsers[0]
+        route = Route(model, *model.directions()[0])
+        with self.admission.admit(call.key, texts, [model]):
+            async with self.pool.lease(model) as loaded:
+                parser = cast(Parser, loaded.translator)
                 lines = list(texts) if tokenized else [parser.tokenize(text) for text in texts]
-                results = await self._submit(parsers[0], loaded, lines, None, call.options)
-                name, revision = parsers[0].name, loaded.revision
-                return [Answer(each, parser.spec.corpus.source, None, name, revision) for each in results]
-
-        with self.admission.admit(call.key, texts, parsers[:1]):
-            return await self.admission.unless_disconnected(call.request, work())
+                results = await self._submit(route, loaded, lines, call.options)
+                return [Answer(each, route.source, None, model.name, loaded.revision) for each in results]
 
     async def recognize(self, route: Route, inputs: Sequence[Frames]) -> list[Translation]:
         """Return the text in images or in the windows of a recording."""
@@ -295,7 +280,7 @@ class Service:
             split = [LINE_BREAKS.split(texts[index]) for index in indices]
             lines = [line for segments in split for line in segments[::2]]
             async with self.pool.lease(route.model) as loaded:
-                results = iter(await self._submit(route.model, loaded, lines, route, options))
+                results = iter(await self._submit(route, loaded, lines, options))
                 self.metrics.texts.labels(route.model.name).inc(len(indices))
                 for index, segments in zip(indices, split, strict=True):
                     translations = _join(segments[::2], [next(results) for _ in segments[::2]], segments[1::2])
@@ -310,13 +295,12 @@ class Service:
         return answers
 
     async def _submit(
-        self, model: PooledModel, loaded: LoadedModel, lines: Sequence[str], route: Route | None, options: Options
+        self, route: Route, loaded: LoadedModel, lines: Sequence[str], options: Options
     ) -> list[list[Translation]]:
         arguments: TranslationOptions = {"beam": options.beam, "alpha": options.alpha, "protect": options.protect}
         if options.n_best is not None and options.beam is None:
             arguments["beam"] = max(options.n_best, loaded.translator.spec.decoding.beam)
-        if route is not None:
-            arguments |= {"source": route.source, "target": route.target}
+        arguments |= {"source": route.source, "target": route.target}
         prefixes = None if not options.prefix else [options.prefix] * len(lines)
         submit = partial(loaded.translator.submit, lines, n_best=options.n_best, prefixes=prefixes, **arguments)
         with readable_errors():
@@ -324,8 +308,8 @@ class Service:
                 results = await asyncio.wrap_future(submit())
             else:
                 results = await self._submit_in_thread(submit)
-        self.metrics.sentences.labels(model.name).inc(len(lines))
-        self.metrics.tokens.labels(model.name).inc(sum(len(best.tokens) for best, *_ in results))
+        self.metrics.sentences.labels(route.model.name).inc(len(lines))
+        self.metrics.tokens.labels(route.model.name).inc(sum(len(best.tokens) for best, *_ in results))
         return results
 
     async def _submit_in_thread(self, submit: Callable[..., Future[_T]]) -> _T:

@@ -20,7 +20,6 @@ from zoo.generation.engine import _Worker
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.serving import app as serving_app
 from zoo.serving import processes
 from zoo.serving.app import Server, create_app, open_socket
 from zoo.serving.pool import ModelPool
@@ -117,7 +116,7 @@ def url_of(service_of) -> Iterator[Callable[..., str]]:
 @contextmanager
 def running(service: Service, preloaded: Sequence[str] = ()) -> Iterator[str]:
     listener = open_socket("127.0.0.1", 0)
-    server = Server(serving_app.configure(service), service, preloaded)
+    server = Server(service, preloaded)
     server.capture_signals = nullcontext  # signals belong to the main thread
     with run_in_thread(server, listener) as url:
         yield url

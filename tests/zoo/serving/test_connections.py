@@ -175,7 +175,7 @@ def test_folders_of_killed_servers_are_removed(client_of, tmp_path, monkeypatch)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_the_server(service_of, number):
     service = service_of()
-    server = Server(app.configure(service), service)
+    server = Server(service)
     with server.capture_signals():
         os.kill(os.getpid(), number)
         assert server.should_exit

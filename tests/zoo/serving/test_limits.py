@@ -120,7 +120,7 @@ def test_requests_take_turns_while_languages_are_detected(service_of, monkeypatc
     monkeypatch.setattr(service, "detect_source", lambda text, *_: (detected.append(text) or "en", 1.0))
 
     async def plan() -> None:
-        own, call = service_of(), Call(Mock(), "", target="de")
+        own, call = service_of(), Call("", target="de")
         await asyncio.gather(own.plan(call, ["one"] * 3), own.plan(call, ["two"] * 3))
 
     asyncio.run(plan())
