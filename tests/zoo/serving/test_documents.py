@@ -8,6 +8,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import httpx2
 import pytest
@@ -16,7 +17,9 @@ from tests.hostile.documents import archive
 from tests.zoo.serving.conftest import PAIR, TEXTS, check_refused, running
 from tests.zoo.serving.test_deepl import upload as upload_to_deepl
 from tests.zoo.serving.test_limits import metric, wait_until
+from zoo.generation.translation import Translation
 from zoo.serving import documents, processes
+from zoo.serving.service import Service
 
 TEXT = "\n".join(TEXTS).encode()
 HTML = "<h1>{}</h1><p>{}<br><code>x</code></p><!-- c -->"
@@ -74,6 +77,13 @@ def test_the_language_of_a_page_is_set(client, expected):
     page = '<html lang="{}"><p title="{}">{}</p>'
     answer = upload(client, "a.html", page.format("en", *TEXTS).encode())
     assert client.get(answer.json()["translatedFileUrl"]).text == page.format("de", *expected)
+
+
+def test_spaces_around_a_translation_begin_no_code_block(client, monkeypatch):
+    translations = [Translation("    eins "), Translation("zwei")]
+    monkeypatch.setattr(Service, "_submit", AsyncMock(return_value=[[each] for each in translations]))
+    answer = upload(client, "a.md", b"one\n\ntwo\n")
+    assert client.get(answer.json()["translatedFileUrl"]).text == "eins\n\nzwei\n"
 
 
 def test_documents_are_private_and_expire(client, monkeypatch):
