@@ -65,12 +65,10 @@ class TextArchive:
         The default encoding is UTF-8.
 
         Raises:
-            ZooError: The file does not exist or is damaged, its encoding is unknown, or the files are too large.
+            ZooError: The file is damaged, its encoding is unknown, or the files are too large.
         """
         if name in self._texts:
             return self._texts[name]
-        if name not in self._entries:
-            raise ZooError(f"`{self._name}` lacks the file `{name}`", hint="open the document and save it again")
         self._read += self._entries[name].file_size
         _require_size(self._read, MAX_TEXT_BYTES, f"the text of `{self._name}`")
         with _reported_damage(self._name):

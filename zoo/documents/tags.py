@@ -206,10 +206,8 @@ def element_ends(tokens: Sequence[Token]) -> list[int]:
     for index, token in enumerate(tokens):
         if token.kind == "start":
             opened.append(index)
-        elif token.kind == "end" and opened:
+        elif token.kind == "end":
             ends[opened.pop()] = index + 1
-    for index in opened:
-        ends[index] = len(tokens)
     return ends
 
 

@@ -74,11 +74,12 @@ class Guard:
 
         self.service.admission.open_requests += 1
         try:
-            failure = await self._answer(scope, receive, send_counted)
-            if failure is not None and not status:
-                if failure.reason != "invalid":
-                    metrics.rejected.labels(failure.reason).inc()
-                await error_response(scope["path"], failure)(scope, receive, send_counted)
+            await self._answer(scope, receive, send_counted)
+        except ServingError as error:
+            if error.reason != "invalid":
+                metrics.rejected.labels(error.reason).inc()
+            if not status:
+                await error_response(scope["path"], error)(scope, receive, send_counted)
         except ClientGone:
             status = _CLIENT_CLOSED
             metrics.disconnected.inc()
@@ -91,24 +92,21 @@ class Guard:
                 metrics.statuses[status] += 1
             metrics.seconds.labels(route).observe(time.perf_counter() - started)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> ServingError | None:
-        """Run the application. Return an error if the request is rejected or the application fails."""
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application. Raise ServingError if the request is rejected or the application fails."""
         try:
             busy = self.service.admission.open_requests > self.service.settings.limits.requests
             if busy and scope["path"] not in MONITORING:
-                return ServingError(503, "the server is busy; try again later", "requests", RETRY_SECONDS)
+                raise ServingError(503, "the server is busy; try again later", "requests", RETRY_SECONDS)
             with self.service.admission.hold() as hold:
                 body = await self._read_body(scope, receive, hold, self._refusal(scope))
                 await self._run(scope, body, receive, send)
-        except ServingError as error:
-            return error
-        except ClientGone:
+        except (ServingError, ClientGone):
             raise
         except Exception as error:  # its message may contain the client's text, so only its type is logged
             frames = "".join(traceback.format_tb(error.__traceback__))
             LOG.error("internal error %s\n%s", type(error).__name__, frames)
-            return ServingError(500, "internal error; the server's log has the details")
-        return None
+            raise ServingError(500, "internal error; the server's log has the details") from None
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Run the application. Cancel it if the client leaves, or the time is over, before the response begins."""
