@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client import Counter as Total
@@ -66,12 +67,14 @@ class Admission:
         open_requests: Number of requests that are being answered.
         starting: Whether the server is still loading its models.
         ending: Event that is set when the server shuts down.
+        background: Tasks that continue after their requests, and are cancelled when the server shuts down.
         used_characters: Number of characters translated with each API key, keyed by the key's SHA-256.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._limits, self._keys = settings.limits, settings.keys
         self.open_requests, self.starting, self.ending = 0, False, asyncio.Event()
+        self.background: set[asyncio.Task[Any]] = set()
         self.used_characters: Counter[str] = Counter()
         self._queued_texts = self._queued_characters = self._held_bytes = 0
         metrics.gauge("zoo_queued_texts", "Texts that are waiting or being translated.", lambda: self._queued_texts)

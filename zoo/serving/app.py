@@ -203,6 +203,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer the accepted requests, then shut down."""
         self._service.admission.ending.set()
+        for task in self._service.admission.background:
+            task.cancel()
         self._ending_since = time.monotonic()
         await super().shutdown(sockets)
 

@@ -139,6 +139,8 @@ class Documents:
             stack.enter_context(self._service.admission.admit(call.key, [document.text], models_of([document.plan])))
             admission = stack.pop_all()
         task = asyncio.create_task(self._outcome(document))
+        self._service.admission.background.add(task)
+        task.add_done_callback(self._service.admission.background.discard)
         task.add_done_callback(lambda _: admission.close())
         return task, len(document.text)
 
