@@ -63,14 +63,11 @@ class LexicalModel:
         self._keys, entry = np.unique(sources * self._targets + targets, return_inverse=True)
         source_of_key = self._keys // self._targets
         self._probabilities: np.ndarray = np.ones(len(self._keys))
-        self._counts: np.ndarray = self._probabilities
         for _ in range(ITERATIONS):
             share = self._probabilities[entry]
             share /= np.bincount(occurrence, share)[occurrence]
             self._counts = np.bincount(entry, share, minlength=len(self._keys))
             self._probabilities = self._counts / np.bincount(source_of_key, self._counts)[source_of_key]
-        if not pairs:
-            self._keys, self._probabilities, self._counts = np.array([-1]), np.zeros(1), np.zeros(1)
 
     def expected_links(
         self, min_count: float
@@ -177,8 +174,12 @@ def _count_agreements(
     for direction in dict.fromkeys(texts.directions or [spec.default_direction]):
         preprocessor = translator.preprocessor(*direction)
         texts_of_pairs = [pair for pair in texts.examples(direction) if all(map(str.strip, pair))]
-        pairs = list(starmap(preprocessor.replaced_pair, texts_of_pairs[:MAX_STATISTICS_PAIRS]))
-        ids = [(vocabulary.encode(source.text), vocabulary.encode(target.text, "target")) for source, target in pairs]
+        pairs, ids = [], []
+        for source, target in starmap(preprocessor.replaced_pair, texts_of_pairs[:MAX_STATISTICS_PAIRS]):
+            tokens = vocabulary.encode(source.text), vocabulary.encode(target.text, "target")
+            if all(tokens):  # a text of invisible characters has none
+                pairs.append((source, target))
+                ids.append(tokens)
         aligner = StatisticalAligner(ids)
         links = [aligner.links(*pair) for pair in ids[:MAX_ATTENTION_PAIRS]]
         sentences = [SentencePair(index, *pair, 0, 0) for index, pair in enumerate(pairs[: len(links)])]

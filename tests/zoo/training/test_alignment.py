@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import zoo
+from tests.examples import PAIRS, write_pairs
 from zoo.generation.alignment import AlignmentHead
 from zoo.training import alignment
 from zoo.training.alignment import LexicalModel, StatisticalAligner, find_alignment_head
@@ -34,9 +35,7 @@ def test_unknown_tokens_have_no_links() -> None:
     found = model.link_probabilities([10, 11, 12], [20, 22, 9_999])
     assert found[0, 0] > 0.9 > 0.1 > found[0, 1] > found[0, 2] == 0
     assert not found[1:].any()
-    for empty in (LexicalModel([]), LexicalModel([([], [20]), ([10], [])])):
-        assert not empty.link_probabilities([10], [20]).any()
-    assert not StatisticalAligner([]).links([10], [20]).any()
+    assert LexicalModel([([], [20]), ([10], [])]).link_probabilities([], [20]).shape == (1, 0)
 
 
 @pytest.mark.parametrize("best", [AlignmentHead(0, 1, False), AlignmentHead(1, 0, True)], ids=str)
@@ -61,3 +60,10 @@ def test_the_head_that_agrees_most_is_found(trained: Callable[..., Run], monkeyp
 def test_the_head_is_stored_with_the_averaged_weights(finished_run: Run) -> None:
     average(finished_run, 1)
     assert zoo.load(finished_run.folder, device="cpu").alignment_head.layer in range(2)
+
+
+def test_pairs_of_invisible_characters_are_left_out(trained: Callable[..., Run]) -> None:
+    run = trained()
+    write_pairs([("\u200b", "ein Hund"), ("a dog", "\u200b"), *PAIRS])
+    model = zoo.load(run.folder, device="cpu")
+    assert find_alignment_head(run.spec, model.vocabulary, model.program.weights()) is not None
