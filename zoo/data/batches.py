@@ -66,7 +66,7 @@ class BatchSize(NamedTuple):
 
     def divided_by(self, count: int) -> BatchSize:
         """Return the size divided by `count`, with all numbers rounded up."""
-        return BatchSize(*(-(-number // max(1, count)) for number in self))
+        return BatchSize(*(-(-number // count) for number in self))
 
 
 @dataclass(frozen=True)
@@ -82,21 +82,17 @@ class Batch:
     size: BatchSize
 
     @classmethod
-    def of(cls, streams: Mapping[str, PaddedBatch]) -> Self:
-        """Return a batch of these streams. The lengths must be on the CPU."""
-        return cls(streams, BatchSize.of(_lengths(streams)))
-
-    @classmethod
-    def empty(cls, streams: Iterable[str], width: int | None = None) -> Self:
+    def empty(cls, streams: Iterable[str], width: int | None, size: BatchSize) -> Self:
         """Return a batch of one example without tokens to predict, so that its loss and its gradients are zero.
 
         Args:
             streams: Names of the streams.
             width: Number of features per frame of the inputs. None if the inputs are tokens.
+            size: Size of the whole batch.
         """
         nothing = PaddedBatch(torch.tensor([[BOS, PAD]]), torch.tensor([1]))
         source = PaddedBatch.pad([[EOS] if width is None else torch.zeros(1, width)])
-        return cls.of({name: nothing if name == OUTPUT else source for name in streams})
+        return cls({name: nothing if name == OUTPUT else source for name in streams}, size)
 
     @property
     def source(self) -> PaddedBatch:
@@ -116,9 +112,11 @@ class Batch:
         return Batch({name: stream.to(device) for name, stream in self.streams.items()}, self.size)
 
     def split_packed(self, budgets: Mapping[str, int]) -> list[Batch]:
-        """Split the batch into parts with at most `budgets[stream]` tokens. Each example must fit into a part."""
+        """Split a batch of tokens into parts of at most `budgets[stream]` tokens. Each example must fit into a part."""
         limits = [budgets[name] for name in self.streams]
-        return self._parts(packed_bounds(list(_lengths(self.streams).values()), limits).tolist())
+        # With EOS and without BOS
+        lengths = [stream.lengths.numpy() - (name == OUTPUT) for name, stream in self.streams.items()]
+        return self._parts(packed_bounds(lengths, limits).tolist())
 
     def split(self, parts: int) -> list[Batch]:
         """Split the batch into at most `parts` batches with nearly equal row counts, without unnecessary padding."""
@@ -128,28 +126,7 @@ class Batch:
     def _parts(self, bounds: Sequence[Sequence[int]]) -> list[Batch]:
         if len(bounds) == 1:
             return [self]
-        return [
-            Batch.of({name: stream.rows(start, end) for name, stream in self.streams.items()}) for start, end in bounds
-        ]
-
-
-class EpochBatches(list[Indices]):
-    """Batches of one epoch. Each batch is an array of example indices.
-
-    Attributes:
-        total: Number of examples and tokens in all batches together.
-    """
-
-    def __init__(self, order: Indices, bounds: Indices, total: BatchSize) -> None:
-        """Divide ordered examples into batches.
-
-        Args:
-            order: Indices of all examples of the epoch, ordered so that each batch is a slice of this array.
-            bounds: Start and end of each batch in `order`, `[batches, 2]`.
-            total: Number of examples and tokens in all batches together.
-        """
-        super().__init__(order[start:end] for start, end in bounds.tolist())
-        self.total = total
+        return [replace(self, streams={name: x.rows(*part) for name, x in self.streams.items()}) for part in bounds]
 
 
 class Examples(dict[str, Sequence[Values]]):
@@ -193,7 +170,7 @@ class Examples(dict[str, Sequence[Values]]):
         own = self.rows(range(rank, size.rows, count))
         if not own[OUTPUT]:
             width = next((rows[0].shape[1] for rows in self.values() if rows[0].ndim > 1), None)
-            return replace(Batch.empty(self, width), size=size)
+            return Batch.empty(self, width, size)
         return Batch({name: _pad(rows, (BOS,) if name == OUTPUT else ()) for name, rows in own.items()}, size)
 
 
@@ -205,7 +182,7 @@ def epoch_batches(
     weights: Sequence[float] = (),
     *,
     packed: bool = False,
-) -> EpochBatches:
+) -> list[Indices]:
     """Divide the examples of an epoch into batches. The examples of a batch have similar lengths.
 
     The size of a stream in a batch is the number of rows times the length of the longest row, with EOS. If batches are
@@ -220,6 +197,9 @@ def epoch_batches(
             epoch draws that fraction of the examples at random. Empty: 1 for all parts.
         packed: Whether batches are trained as packed rows, so that padding does not count.
 
+    Returns:
+        The indices of the examples in each batch.
+
     Raises:
         ZooError: An example is too long for a batch, or the weights are so small that no example is left.
     """
@@ -233,13 +213,10 @@ def epoch_batches(
             )
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
     order = _order_by_length(lengths, random)
-    lengths = [each[order] for each in lengths]
-    bounds = _batch_bounds(lengths, limits, packed)
+    bounds = _batch_bounds([each[order] for each in lengths], limits, packed)
     random.shuffle(bounds)
-    total = _total_size(dict(zip(store.lengths, lengths, strict=True)), bounds)
-    if packed:
-        total = total._replace(padded_tokens=len(bounds) * sum(limits))
-    return EpochBatches(order if isinstance(chosen, slice) else chosen[order], bounds, total)
+    indices = order if isinstance(chosen, slice) else chosen[order]
+    return [indices[start:end] for start, end in bounds.tolist()]
 
 
 def batch_examples(
@@ -353,18 +330,6 @@ def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
         bounds.append((start, end := int(min(ends)) - 1))
         start = end
     return np.array(bounds, np.int64).reshape(-1, 2)
-
-
-def _total_size(lengths: Mapping[str, Lengths], bounds: Indices) -> BatchSize:
-    total, starts = BatchSize.of(lengths), np.sort(bounds[:, 0])
-    rows = np.diff(np.append(starts, total.rows))
-    longest = (np.maximum.reduceat(each, starts) if len(starts) else starts for each in lengths.values())
-    return total._replace(padded_tokens=sum(int((each * rows).sum()) for each in longest))
-
-
-def _lengths(streams: Mapping[str, PaddedBatch]) -> dict[str, Lengths]:
-    """Return the row lengths of each stream, with EOS and without BOS. Features have no EOS or BOS."""
-    return {name: x.lengths.numpy() - (name == OUTPUT and x.values.dtype == torch.long) for name, x in streams.items()}
 
 
 def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> PaddedBatch:

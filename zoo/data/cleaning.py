@@ -30,7 +30,6 @@ _MARKUP = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&(#\d+|#x[\da-f]+|[a-z]{2
 _MIN_LETTERS = 20  # the language of shorter lines is often detected wrongly
 _MIN_MARGIN = 10  # difference in log-probability; with 10, one Tatoeba sentence in 2,000 is wrongly recognised
 _MIN_LINES, _MAX_CHARACTERS = 20, 500
-_COUNTED = ("empty", "duplicate", "copy", "markup", "language", "kept")
 _MEMORY_HINT = "train on fewer pairs, or set `corpus.deduplicate=false` and hold out no pairs"
 
 
@@ -97,6 +96,12 @@ class CleaningCounts:
         control = f" (spaces replaced control characters in {self.control:,})" if self.control else ""
         return f"{self.read:,} pairs read{control}, {self.kept:,} kept; dropped: {dropped or 'none'}"
 
+    def dropped_for(self, reasons: Sequence[str]) -> CleaningCounts:
+        """Return the counts after some of the kept pairs are dropped for these reasons (see `reasons_to_drop`)."""
+        dropped = Counter(filter(None, reasons))
+        counts = {reason: getattr(self, reason) + count for reason, count in dropped.items()}
+        return replace(self, kept=self.kept - dropped.total(), **counts)
+
 
 def classify(
     examples: Iterable[Example], *, deduplicate: bool, dev: int = 0, test: int = 0, filtered: Sequence[int] = ()
@@ -119,7 +124,7 @@ def classify(
 
     Returns:
         Status of each pair, `[pairs]`, and the counts. Pairs with unsuitable lengths still count as kept (see
-        `filter_by_length`).
+        `reasons_to_drop`).
 
     Raises:
         ZooError: There are not enough pairs to hold out, or there is not enough memory.
@@ -145,13 +150,9 @@ def classify(
         _mark_duplicates(result, np.array(hashes, np.uint64))
     if dev or test:
         _hold_out(result, np.array(first_hashes, np.uint64), ((Status.DEV, dev), (Status.TEST, test)))
-    count = np.bincount(result, minlength=len(Status))
-    return result, CleaningCounts(
-        read=len(result),
-        **{name: int(count[Status[name.upper()]]) for name in _COUNTED},
-        held_out=int(count[Status.DEV] + count[Status.TEST] + count[Status.SAME_SOURCE]),
-        control=control,
-    )
+    counts = {status.name.lower(): int(np.count_nonzero(result == status)) for status in Status}
+    held_out = sum(counts.pop(name) for name in ("dev", "test", "same_source"))
+    return result, CleaningCounts(read=len(result), held_out=held_out, control=control, **counts)
 
 
 def apply_filters(example: Example, filters: Iterable[Filter], languages: Mapping[str, str]) -> Status:
@@ -178,31 +179,24 @@ def examples_with_status(examples: Iterable[Example], statuses: Statuses, status
             yield cleaned_example(example)
 
 
-def filter_by_length(values: Rows, section: Corpus, counts: CleaningCounts) -> tuple[list[int], CleaningCounts]:
-    """Select the examples that satisfy `corpus.max_length` and `corpus.max_ratio`.
+def reasons_to_drop(values: Rows, section: Corpus, *, features: bool = False) -> list[str]:
+    """Return for each example why its lengths are not suitable, as a key of REASONS. The reason is "" if they are.
 
     Args:
         values: Values of each stream of the examples.
-        section: Settings of the corpus.
-        counts: Counts before the selection.
-
-    Returns:
-        Indices of the selected examples, and the updated counts, in which all other examples count as dropped.
+        section: Settings of the corpus, such as `corpus.max_length` and `corpus.max_ratio`.
+        features: Whether the first stream has features. A file that cannot be used has no frames.
     """
     lengths = np.array([[len(row) for row in rows] for rows in values.values()], np.int64).reshape(len(values), -1)
     shorter, longer = lengths.min(0), lengths.max(0)
-    empty = shorter == 0
-    long = ~empty & (longer > section.max_length)
-    uneven = ~empty & ~long & (longer > (section.max_ratio or np.inf) * np.maximum(shorter, 1))
-    kept: list[int] = np.flatnonzero(~(empty | long | uneven)).tolist()
-    counts = replace(
-        counts,
-        empty=counts.empty + int(empty.sum()),
-        long=counts.long + int(long.sum()),
-        ratio=counts.ratio + int(uneven.sum()),
-        kept=counts.kept - len(shorter) + len(kept),
-    )
-    return kept, counts
+    reasons = {
+        "unusable": (lengths[0] == 0) & features,
+        "empty": shorter == 0,
+        "long": longer > section.max_length,
+        "ratio": longer > (section.max_ratio or np.inf) * np.maximum(shorter, 1),
+    }
+    found: list[str] = np.select([*reasons.values()], [*reasons], "").tolist()
+    return found
 
 
 def _hash(text: str) -> int:

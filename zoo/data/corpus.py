@@ -70,16 +70,11 @@ class CorpusReader:
 
     def _check_sides(self, part: Files | Archive | Table, name: str) -> None:
         """Raise ZooError if two streams of a corpus part are the same file or column."""
-        if isinstance(part, Table):
-            columns = [getattr(part, f"{stream}_column") for stream in self._streams]
-            if len(set(columns)) < len(columns):
-                problem = f"`{name}` has the same column for source and target: {columns[0]}"
-                raise ZooError(problem, hint="set `source_column` and `target_column` to different columns")
-            return
-        files = [getattr(part, stream) for stream in self._streams]
-        if len(set(map(os.path.normpath, files))) < len(files):
-            hint = "give two files: line n of the target translates line n of the source"
-            raise ZooError(f"`{name}` has the same file for source and target: `{files[0]}`", hint=hint)
+        kind, suffix = ("column", "_column") if isinstance(part, Table) else ("file", "")
+        sides = [str(getattr(part, f"{stream}{suffix}")) for stream in self._streams]
+        if len(set(map(os.path.normpath, sides))) < len(sides):
+            problem = f"`{name}` has the same {kind} for source and target: `{sides[0]}`"
+            raise ZooError(problem, hint=f"set `source{suffix}` and `target{suffix}` to different {kind}s")
 
     def held_out(self, split: Split) -> int:
         """Return the number of training examples that are held out for `split` (dev or test)."""
@@ -200,23 +195,8 @@ class CorpusReader:
             MODALITIES[modality].read(path) if name in self._token_streams else listed_files(path)
             for (name, modality), path in zip(self._streams.items(), paths, strict=True)
         ]
-        count = 0
-        for values in zip_longest(*streams):
-            if None in values:
-                counts = [
-                    count if value is None else count + 1 + sum(1 for _ in stream)
-                    for value, stream in zip(values, streams, strict=True)
-                ]
-                raise ZooError(
-                    ", but ".join(f"`{path}` has {lines:,} lines" for path, lines in zip(paths, counts, strict=True)),
-                    hint="line n of the target must translate line n of the source: the numbers of lines must be equal",
-                )
+        for values in parallel_lines(paths, streams):
             yield dict(zip(self._streams, values, strict=True))
-            count += 1
-        if not count:
-            unit = "<seg>" if is_sgml(paths[0]) else "lines"
-            hint = "give another file, or remove this part of the corpus"
-            raise ZooError(f"`{paths[0]}` contains no {unit}", hint=hint)
 
     def _table_examples(self, part: Table, split: Split) -> Iterator[Example]:
         """Yield the examples of a TSV file.
@@ -257,6 +237,35 @@ class CorpusReader:
         if not files:
             raise ZooError(f"the treebank folder `{folder}` contains no files", hint="give another folder, or a file")
         return files
+
+
+def parallel_lines(paths: Sequence[Path], streams: Sequence[Iterator[str]]) -> Iterator[tuple[str, ...]]:
+    """Yield the lines of parallel files: line n of each file, for each n.
+
+    Args:
+        paths: Paths of the files, for error messages.
+        streams: Lines of each file.
+
+    Raises:
+        ZooError: The files are empty, or have different numbers of lines.
+    """
+    count = 0
+    for values in zip_longest(*streams):
+        if None in values:
+            counts = [
+                count if value is None else count + 1 + sum(1 for _ in stream)
+                for value, stream in zip(values, streams, strict=True)
+            ]
+            raise ZooError(
+                ", but ".join(f"`{path}` has {lines:,} lines" for path, lines in zip(paths, counts, strict=True)),
+                hint="line n of the target must translate line n of the source: the numbers of lines must be equal",
+            )
+        yield values
+        count += 1
+    if not count:
+        unit = "<seg>" if is_sgml(paths[0]) else "lines"
+        hint = "give another file, or remove this part of the corpus"
+        raise ZooError(f"`{paths[0]}` contains no {unit}", hint=hint)
 
 
 def corpus_path(corpus: Corpus, name: str) -> Path:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from itertools import islice, starmap
 from pathlib import Path
@@ -27,8 +28,8 @@ from zoo.data.cleaning import (
     apply_filters,
     classify,
     examples_with_status,
-    filter_by_length,
     other_language,
+    reasons_to_drop,
 )
 from zoo.data.corpus import CorpusReader, Example, Split, languages_of
 from zoo.data.prefetch import prefetch
@@ -178,7 +179,9 @@ class _Preparation:
     def __init__(
         self, spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None, folder: Path, report: Report
     ) -> None:
-        self.spec, self.corpus, self.vocabulary, self.folder, self.report = spec, corpus, vocabulary, folder, report
+        self.spec, self.corpus, self.given, self.folder, self.report = spec, corpus, vocabulary, folder, report
+        self.vocabulary: Vocabulary
+        """Vocabulary for all text: `given`, or else the vocabulary that `write` learns."""
         self.symbols = vocabulary.copy_symbols if vocabulary else copy_symbols(spec.vocabulary.copy_symbols)
         self.is_rare = vocabulary.source.is_rare if vocabulary else never
         self.modality = modality_of(spec.task)
@@ -189,20 +192,19 @@ class _Preparation:
         """Number of training pairs that were read from each corpus part."""
         self._first_examples: dict[Direction, list[Example]] = {}
         """The first training examples of each direction from files and archives, to detect the languages."""
-        self._scored: dict[Split, set[tuple[str, ...]]] = {}
-        """The examples of the dev and test sets, except the examples that are held out from the training text."""
-        self._overlap: dict[Split, set[tuple[str, ...]]] = {"dev": set(), "test": set()}
-        """The examples in `_scored` that are also in the training text."""
+        self._scored: dict[Split, dict[tuple[str, ...], bool]] = {}
+        """The examples of the dev and test sets, except the examples that are held out from the training text. The
+        value is whether the training text contains the example."""
         self._filtered = bytearray()
         """Result of `apply_filters` for each training example."""
-        self._dropped: dict[str, list[Example]] = {}
-        """Some of the examples that are dropped for each reason."""
+        self._dropped = defaultdict[str, list[str]](list)
+        """Some of the examples that are dropped for each reason, as text."""
 
     def write(self) -> None:
         """Read and clean the corpus, learn the vocabulary, encode the text, and write all files."""
         # Read the small sets first, to report their errors before the long work.
         scored = {split: self.corpus.scored_examples(split) for split in _SCORED_SPLITS}
-        self._scored = {split: {tuple(each.values()) for each, _ in known} for split, known in scored.items()}
+        self._scored = {split: {tuple(each.values()): False for each, _ in known} for split, known in scored.items()}
         self.statuses, self.counts = classify(
             self._with_progress("reading", self._read_train()),
             deduplicate=self.spec.corpus.deduplicate,
@@ -213,16 +215,17 @@ class _Preparation:
         self._require_examples()
         for status in map(Status, np.unique(self.statuses)):
             if (reason := status.name.lower()) in REASONS:
-                self._dropped[reason] = [example for example, _ in islice(self._train_examples(status), _EXAMPLES)]
+                found = islice(self._train_examples(status), _EXAMPLES)
+                self._dropped[reason] = [_shortened(example.values()) for example, _ in found]
         self._check_languages()
         self._check_overlap()
-        vocabulary = self.vocabulary or self._learn_vocabulary()
-        self.is_rare = vocabulary.source.is_rare
-        vocabulary.save(self.folder)
+        self.vocabulary = self.given or self._learn_vocabulary()
+        self.is_rare = self.vocabulary.source.is_rare
+        self.vocabulary.save(self.folder)
         for split, status in _SCORED_SPLITS.items():
             held_out = self._train_examples(status) if self.corpus.held_out(split) else ()
-            self._write_scored(split, [*scored[split], *held_out], vocabulary)
-        self._write_train(vocabulary)
+            self._write_scored(split, [*scored[split], *held_out])
+        self._write_train()
         self._write_description()
 
     def _read_train(self) -> Iterator[Example]:
@@ -231,9 +234,9 @@ class _Preparation:
             self.part_counts.append(0)
             for example in self.corpus.part_examples("train", number):
                 self.part_counts[number] += 1
-                for split, known in self._scored.items():
+                for known in self._scored.values():
                     if (values := tuple(example.values())) in known:
-                        self._overlap[split].add(values)
+                        known[values] = True
                 if filters := self.spec.corpus.filters:
                     languages = languages_of(self.spec.corpus, part)
                     self._filtered.append(apply_filters(self._text_of(example), filters, languages))
@@ -250,10 +253,10 @@ class _Preparation:
     def _check_overlap(self) -> None:
         """Warn if many examples of the dev or test set are also in the training text."""
         for split, known in self._scored.items():
-            if len(self._overlap[split]) > _MAX_OVERLAP * len(known):
+            if (seen := sum(known.values())) > _MAX_OVERLAP * len(known):
                 self.report.warn(
-                    f"{len(self._overlap[split]):,} of {len(known):,} pairs of `corpus.{split}` are also in "
-                    "`corpus.train`, so the scores will be too high"
+                    f"{seen:,} of {len(known):,} pairs of `corpus.{split}` are also in `corpus.train`, so the scores "
+                    "will be too high"
                 )
 
     def _check_languages(self) -> None:
@@ -298,54 +301,44 @@ class _Preparation:
         texts = replace_in_pair(*pair, self.symbols, direction, self.is_rare, first)
         return dict(zip(SIDES, (each.text for each in texts), strict=True))
 
-    def _write_train(self, vocabulary: Vocabulary) -> None:
+    def _write_train(self) -> None:
         languages = [
-            LanguagePair.of(self.spec, vocabulary, self.spec.corpus.direction(part), getattr(part, "tag", None))
+            LanguagePair.of(self.spec, self.vocabulary, self.spec.corpus.direction(part), getattr(part, "tag", None))
             for part in self.spec.corpus.train
         ]
         all_parts = np.repeat(np.arange(len(self.part_counts), dtype=np.uint16), self.part_counts)
         parts = all_parts[self.statuses == Status.KEPT]
         done = 0
         unusable: list[str] = []
-        with self._store_writer("train", vocabulary, len(self.part_counts)) as writer:
+        with self._store_writer("train", len(self.part_counts)) as writer:
             examples = self._with_progress("encoding", self._kept_examples(), self.counts.kept)
             # A background thread encodes the next chunk while this chunk is written.
-            for values in prefetch(self._encode(examples, vocabulary, unusable.append)):
-                kept, self.counts = filter_by_length(values, self.spec.corpus, self.counts)
-                count = len(next(iter(values.values())))
-                for index in set(range(count)).difference(kept):
-                    row: dict[str, Any] = {name: rows[index] for name, rows in values.items()}
-                    reason = self._reason_to_drop(row)
-                    if len(so_far := self._dropped.setdefault(reason, [])) < _EXAMPLES:
-                        so_far.append(
-                            {name: vocabulary.stream(name).decode(ids) for name, ids in self._text_of(row).items()}
-                        )
-                kept_parts = parts[done : done + count][kept]
+            for values in prefetch(self._encode(examples, unusable.append)):
+                reasons = reasons_to_drop(values, self.spec.corpus, features=self.modality is not None)
+                self.counts = self.counts.dropped_for(reasons)
+                for index, reason in enumerate(reasons):
+                    if reason and len(so_far := self._dropped[reason]) < _EXAMPLES:
+                        tokens = self._text_of(values).items()
+                        texts = (self.vocabulary.stream(name).decode(rows[index]) for name, rows in tokens)
+                        so_far.append(_shortened(texts))
+                kept = [index for index, reason in enumerate(reasons) if not reason]
+                kept_parts = parts[done : done + len(reasons)][kept]
                 writer.add(_with_language_tokens(values, kept, [languages[part] for part in kept_parts]), kept_parts)
-                done += count
+                done += len(reasons)
         if unusable:
-            # A file that cannot be used has no frames, so it was counted as empty.
-            self.counts = replace(self.counts, empty=self.counts.empty - len(unusable), unusable=len(unusable))
-            self._dropped["unusable"] = [{"source": problem} for problem in sorted(unusable)[:_EXAMPLES]]
+            self._dropped["unusable"] = sorted(unusable)[:_EXAMPLES]
             self.report.warn(
                 f"{len(unusable):,} of {done:,} pairs are left out of training, because their files cannot be used. "
                 f"The first error: {min(unusable)}"
             )
         self._require_examples()
 
-    def _reason_to_drop(self, row: Mapping[str, Sequence[Any]]) -> str:
-        """Return why `filter_by_length` does not select an example, as a key of `REASONS`."""
-        lengths = [len(values) for values in row.values()]
-        if not min(lengths):
-            return "empty" if len(row["source"]) or not self.modality else "unusable"
-        return "long" if max(lengths) > self.spec.corpus.max_length else "ratio"
-
-    def _write_scored(self, split: Split, scored: Sequence[tuple[Example, Direction]], vocabulary: Vocabulary) -> None:
+    def _write_scored(self, split: Split, scored: Sequence[tuple[Example, Direction]]) -> None:
         """Write the values, raw data and languages of all examples in the dev or test set."""
-        languages = (LanguagePair.of(self.spec, vocabulary, direction) for _, direction in scored)
-        with self._store_writer(split, vocabulary) as writer:
+        languages = (LanguagePair.of(self.spec, self.vocabulary, direction) for _, direction in scored)
+        with self._store_writer(split) as writer:
             examples = starmap(self._with_copy_symbols, scored)
-            for values in prefetch(self._encode(examples, vocabulary)):
+            for values in prefetch(self._encode(examples)):
                 rows = range(len(next(iter(values.values()))))
                 writer.add(_with_language_tokens(values, rows, list(islice(languages, len(rows)))))
         lines = {name: [example[name] for example, _ in scored] for name in self.spec.task.streams}
@@ -355,41 +348,31 @@ class _Preparation:
             content = "".join(f"{line}\n" for line in text)
             (self.folder / split / f"{name}.txt").write_text(content, encoding="utf-8", newline="\n")
 
-    def _store_writer(self, split: Split, vocabulary: Vocabulary, parts: int = 1) -> StoreWriter:
+    def _store_writer(self, split: Split, parts: int = 1) -> StoreWriter:
         (self.folder / split).mkdir()
         widths = {"source": self.modality.options.width} if self.modality else {}
         streams = self.spec.task.streams
-        dtypes = {name: "float16" if name in widths else vocabulary.stream(name).dtype for name in streams}
+        dtypes = {name: "float16" if name in widths else self.vocabulary.stream(name).dtype for name in streams}
         return StoreWriter(self.folder / split, dtypes, parts, widths=widths)
 
     def _write_description(self) -> None:
         sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}
         (self.folder / _SECTIONS_FILE).write_text(dump(sections), encoding="utf-8")
         write_json(self.folder / COUNTS_FILE, asdict(self.counts))
-        examples = "".join(
-            f"{REASONS[reason]}: {' | '.join(raw[: _shown_characters(reason)] for raw in example.values())}\n"
-            for reason, examples in self._dropped.items()
-            for example in examples
-        )
-        (self.folder / DROPPED_FILE).write_text(examples, encoding="utf-8")
+        dropped = [f"{REASONS[reason]}: {text}\n" for reason, texts in self._dropped.items() for text in texts]
+        (self.folder / DROPPED_FILE).write_text("".join(dropped), encoding="utf-8")
         manifest.write(self.folder)
 
-    def _encode(
-        self,
-        examples: Iterable[Example],
-        vocabulary: Vocabulary,
-        unusable: Callable[[str], None] | None = None,
-    ) -> Iterator[Rows]:
+    def _encode(self, examples: Iterable[Example], unusable: Callable[[str], None] | None = None) -> Iterator[Rows]:
         """Encode examples, and yield their values chunk by chunk. A background thread reads the next chunk.
 
         Args:
             examples: The examples.
-            vocabulary: Vocabulary for the text streams.
             unusable: Function that receives the error message of each file that cannot be used. None: raise the error.
         """
         with closing(prefetch(_chunks(examples, _CHUNK_FILES if self.modality else _CHUNK_EXAMPLES))) as chunks:
             for chunk in chunks:
-                encoders: dict[str, Any] = {name: vocabulary.stream(name).encode_all for name in chunk[0]}
+                encoders: dict[str, Any] = {name: self.vocabulary.stream(name).encode_all for name in chunk[0]}
                 if self.modality is not None:
                     encoders["source"] = partial(self.modality.encode_all, unusable=unusable)
                 yield {name: encode([each[name] for each in chunk]) for name, encode in encoders.items()}
@@ -406,9 +389,9 @@ class _Preparation:
                 progress.advance(len(chunk))
 
 
-def _shown_characters(reason: str) -> int | None:
-    """Return how many characters of a dropped example to show. None for error messages, which are shown in full."""
-    return None if reason == "unusable" else _EXAMPLE_CHARACTERS
+def _shortened(streams: Iterable[str]) -> str:
+    """Return the beginnings of the streams of an example on one line, for people to read."""
+    return " | ".join(raw[:_EXAMPLE_CHARACTERS] for raw in streams)
 
 
 def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence[LanguagePair]) -> Rows:

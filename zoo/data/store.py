@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zoo.files.atomic import write_json
-from zoo.files.reading import damaged, read_json
+from zoo.files.reading import read_json
 
 _HEADER_FILE = "header.json"
 Values = npt.NDArray[np.int32 | np.float32]
@@ -23,7 +23,7 @@ Rows = Mapping[str, Sequence[Sequence[int] | Values]]
 class StoreWriter:
     """Context manager that writes a store into an existing folder, chunk by chunk. On exit, it writes the header.
 
-    A store with examples has two little-endian files for each stream:
+    A store has two little-endian files for each stream:
 
     - `00000.STREAM.values`: all values, one example after another.
     - `00000.STREAM.offsets`: the index of the first value of each example, and the total number of values, as int64. In
@@ -48,6 +48,10 @@ class StoreWriter:
         self._sizes = dict.fromkeys(dtypes, 0)
 
     def __enter__(self) -> Self:
+        for name in self._dtypes:
+            for content in ("values", "offsets"):
+                self._files[f"{name}.{content}"] = _path(self._folder, f"{name}.{content}").open("wb")
+            self._files[f"{name}.offsets"].write(np.zeros(1, "<i8").tobytes())
         return self
 
     def add(self, rows: Rows, parts: npt.NDArray[np.uint16] | None = None) -> None:
@@ -60,8 +64,6 @@ class StoreWriter:
         count = len(next(iter(rows.values())))
         part_indices = np.zeros(count, np.int64) if parts is None else parts
         self._part_counts += np.bincount(part_indices, minlength=len(self._part_counts))
-        if count and not self._files:
-            self._open()
         for name, dtype in self._dtypes.items() if count else ():
             lengths = np.fromiter(map(len, rows[name]), np.int64, count)
             offsets = self._sizes[name] + np.cumsum(lengths)
@@ -72,12 +74,6 @@ class StoreWriter:
             self._files[f"{name}.values"].write(values.astype(f"<{values.dtype.str[1:]}").tobytes())
             self._files[f"{name}.offsets"].write(offsets.astype("<i8").tobytes())
             self._sizes[name] += len(values)
-
-    def _open(self) -> None:
-        for name in self._dtypes:
-            for content in ("values", "offsets"):
-                self._files[f"{name}.{content}"] = _path(self._folder, f"{name}.{content}").open("wb")
-            self._files[f"{name}.offsets"].write(np.zeros(1, "<i8").tobytes())
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for file in self._files.values():
@@ -96,12 +92,11 @@ class Store:
     """Number of values in each example, without EOS, by stream: `[examples]`."""
 
     def __init__(self, folder: Path) -> None:
-        """Open a store that a `StoreWriter` wrote. The values are not checked.
+        """Open a store that a `StoreWriter` wrote. The files are not checked (see `PreparedCorpus`).
 
         Raises:
-            ZooError: The header is missing, or a stream does not have the number of examples in the header.
+            ZooError: The header is missing.
         """
-        self.folder = folder
         header = read_json(folder / _HEADER_FILE)
         self.parts = header["parts"]
         self._dtypes: Mapping[str, str] = header["streams"]
@@ -110,9 +105,6 @@ class Store:
             name: _Column.open(folder, name, dtype, widths.get(name)) for name, dtype in self._dtypes.items()
         }
         self.lengths = {name: column.lengths() for name, column in self._columns.items()}
-        if any(len(lengths) != len(self) for lengths in self.lengths.values()):
-            hint = "remove the prepared corpus that contains this folder, and run `zoo prepare` again"
-            raise damaged(folder, "a stream does not have the number of examples in the header", hint)
 
     def __len__(self) -> int:
         """Return the number of examples."""
@@ -128,8 +120,6 @@ class Store:
 
     def rows(self, stream: str, indices: npt.NDArray[np.int64]) -> list[Values]:
         """Return one stream of the examples with these indices, in this order. The values are views of one array."""
-        if len(wrong := indices[(indices < 0) | (indices >= len(self))]):
-            raise IndexError(f"there is no example {wrong[0]}: the store has {len(self)} examples, counted from 0")
         dtype = np.int32 if self.has_eos(stream) else np.float32
         column = self._columns[stream]
         starts, ends = (column.offsets[indices + after] for after in (0, 1))

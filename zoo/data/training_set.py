@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -13,7 +14,7 @@ import sentencepiece
 from compiler.seeds import stream
 from specs import Corpus, Spec
 from specs.corpus import Direction
-from zoo.data.batches import BatchSize, EpochBatches, Examples, batch_examples, epoch_batches
+from zoo.data.batches import BatchSize, Examples, Indices, batch_examples, epoch_batches
 from zoo.data.prefetch import prefetch
 from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.data.store import Store, Values
@@ -94,13 +95,12 @@ class TrainingSet:
             verified: Future of a background check of the store's files, if any.
         """
         self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
-        modality = modality_of(spec.task)
-        self._modality = modality if modality is not None and modality.augments else None
+        self._modality = modality_of(spec.task)
         self.packed = False
         """Whether padding does not count for the size of batches, because they are trained as packed rows."""
         self._budgets = {name: getattr(spec.training, f"{name}_tokens") for name in store.lengths}
-        self._epoch: tuple[tuple[int, bool], EpochBatches] | None = None
-        self._pool: tuple[tuple[int, int, bool], list[Examples]] | None = None
+        self._epochs: dict[tuple[int, bool], list[Indices]] = {}
+        self._pools: dict[tuple[int, int, bool], list[Examples]] = {}
 
     @classmethod
     def from_prepared(cls, spec: Spec, prepared: PreparedCorpus, verified: Future[None] | None = None) -> Self:
@@ -109,7 +109,7 @@ class TrainingSet:
         sampler = None if alpha is None else SubwordSampler(prepared.vocabulary, alpha, spec.corpus.max_length)
         return cls(spec, prepared.store("train"), sampler, verified)
 
-    def epoch_batches(self, epoch: int) -> EpochBatches:
+    def epoch_batches(self, epoch: int) -> list[Indices]:
         """Return the batches of an epoch, planned for the stored tokens, without subword regularisation.
 
         The last requested epoch is cached. The method is not thread-safe.
@@ -117,21 +117,12 @@ class TrainingSet:
         Raises:
             ZooError: See `zoo.data.batches.epoch_batches`.
         """
-        if self._epoch is None or self._epoch[0] != (epoch, self.packed):
-            self._epoch = None  # free the memory of the previous epoch before computing the next epoch
-            training = self._spec.training
-            self._epoch = (
-                (epoch, self.packed),
-                epoch_batches(
-                    self.store,
-                    self._budgets,
-                    seed=training.seed,
-                    epoch=epoch,
-                    weights=part_weights(self._spec.corpus, self.store.parts),
-                    packed=self.packed,
-                ),
-            )
-        return self._epoch[1]
+        key = epoch, self.packed
+        if key not in self._epochs:
+            self._epochs.clear()  # free the memory of the previous epoch before computing the next epoch
+            seed, weights = self._spec.training.seed, part_weights(self._spec.corpus, self.store.parts)
+            self._epochs[key] = epoch_batches(self.store, self._budgets, seed, epoch, weights, packed=self.packed)
+        return self._epochs[key]
 
     def mean_size(self) -> BatchSize:
         """Return the mean size of a batch in the first epoch. The method is not thread-safe.
@@ -139,14 +130,16 @@ class TrainingSet:
         With subword regularisation, batch sizes depend on the sampled tokens. The mean is then estimated from the first
         POOL_BATCHES batches.
         """
-        if self._sampler is None:
+        if self._sampler is not None:
+            sizes = [examples.size for examples in self._sample_pool(0, 0)]
+        else:
+            lengths = {name: each + self.store.has_eos(name) for name, each in self.store.lengths.items()}
             first = self.epoch_batches(0)
-            return first.total.divided_by(len(first))
-        sizes = [examples.size for examples in self._sample_pool(0, 0)]
+            sizes = [BatchSize.of({name: each[batch] for name, each in lengths.items()}) for batch in first]
         return BatchSize.total(sizes).divided_by(len(sizes))
 
     def batches_from(self, epoch: int, batch: int = 0, pool_batch: int = 0) -> _Batches:
-        """Yield the examples of each batch and the position after the batch. The iteration never ends.
+        """Iterate over the examples of each batch and the position after the batch. The iteration never ends.
 
         No other thread may use the training set during the iteration.
 
@@ -156,37 +149,35 @@ class TrainingSet:
             pool_batch: Number of finished batches of the pool (see `TrainingSet`) that begins at `batch`.
         """
         if self._sampler is None:
-            batches = self._stored_batches(epoch, batch)
-        else:
-            batches = self._sampled_batches(epoch, batch, pool_batch)
-        with closing(batches):
-            for examples, position in batches:
-                yield self._augmented(examples, position), position
+            return self._stored_batches(epoch, batch)
+        return self._sampled_batches(epoch, batch, pool_batch)
 
     def _stored_batches(self, epoch: int, batch: int) -> _Batches:
         for at, number in self._positions(epoch, batch, 1):
-            yield Examples.from_store(self.store, self.epoch_batches(at)[number]), Position(at, number + 1, 0)
+            examples = Examples.from_store(self.store, self.epoch_batches(at)[number])
+            yield self._augmented(examples, Position(at, number + 1, 0))
 
-    def _augmented(self, examples: Examples, position: Position) -> Examples:
-        """Change the features in a batch at random, if the source has features.
+    def _augmented(self, examples: Examples, position: Position) -> tuple[Examples, Position]:
+        """Change the features in a batch at random, if the source has features and the task augments them.
 
         The changes depend only on the seed and the position.
         """
         modality = self._modality
         if modality is None:
-            return examples
+            return examples, position
         random = np.random.default_rng(stream(self._spec.training.seed, "augmentation", *position))
-        return Examples(
+        augmented = (
             (name, [modality.augment(cast(Frames, row), random) if row.ndim > 1 else row for row in rows])
             for name, rows in examples.items()
         )
+        return Examples(augmented), position
 
     def _sampled_batches(self, epoch: int, batch: int, pool_batch: int) -> _Batches:
         pools = ((*position, self._sample_pool(*position)) for position in self._positions(epoch, batch, POOL_BATCHES))
         with closing(prefetch(pools, max_items=1)) as prefetched:
             for at, start, pool in prefetched:
                 for number in range(pool_batch, len(pool)):
-                    yield pool[number], Position(at, start, number + 1)
+                    yield self._augmented(pool[number], Position(at, start, number + 1))
                 pool_batch = 0
 
     def _positions(self, epoch: int, batch: int, step: int) -> Iterator[tuple[int, int]]:
@@ -199,17 +190,17 @@ class TrainingSet:
     def _sample_pool(self, epoch: int, start: int) -> list[Examples]:
         """Return the batches of the pool (see `TrainingSet`) that begins at batch `start`. The last pool is cached."""
         key = epoch, start, self.packed
-        if self._pool is None or self._pool[0] != key:
+        if key not in self._pools:
             assert self._sampler is not None
-            self._pool = None
+            self._pools.clear()
             indices = np.concatenate(self.epoch_batches(epoch)[start : start + POOL_BATCHES])
             # The names of the random streams must not change, because the sampled tokens depend on these names.
             token_seed, order_seed = (
                 stream(self._spec.training.seed, name, epoch, start) for name in ("pieces", "order")
             )
             examples = self._sampler(Examples.from_store(self.store, indices), token_seed)
-            self._pool = key, batch_examples(examples, self._budgets, order_seed, packed=self.packed)
-        return self._pool[1]
+            self._pools[key] = batch_examples(examples, self._budgets, order_seed, packed=self.packed)
+        return self._pools[key]
 
     def verify(self, *, wait: bool = True) -> None:
         """Raise the error that the background check of the store's files has found, if any.
@@ -238,14 +229,11 @@ def part_weights(corpus: Corpus, counts: Sequence[int]) -> list[float]:
     weights = [getattr(part, "weight", 1.0) for part in corpus.train]
     if corpus.temperature == 1.0:
         return weights
-    sizes: dict[Direction, float] = {}
-    for part, weight, count in zip(corpus.train, weights, counts, strict=True):
-        direction = corpus.direction(part)
-        sizes[direction] = sizes.get(direction, 0.0) + weight * count
+    directions, sizes = [corpus.direction(part) for part in corpus.train], defaultdict[Direction, float](float)
+    for direction, weight, count in zip(directions, weights, counts, strict=True):
+        sizes[direction] += weight * count
     total = sum(sizes.values())
     flattened = {direction: (size / total) ** (1 / corpus.temperature) for direction, size in sizes.items()}
     scale = total / sum(flattened.values())
     factors = {direction: scale * flattened[direction] / size for direction, size in sizes.items() if size}
-    return [
-        weight * factors.get(corpus.direction(part), 1.0) for part, weight in zip(corpus.train, weights, strict=True)
-    ]
+    return [weight * factors.get(direction, 1.0) for direction, weight in zip(directions, weights, strict=True)]

@@ -163,7 +163,7 @@ def read_blocks(file: str | Path | BinaryIO, max_seconds: float = math.inf) -> I
     name = input_name(file)
     try:
         with open_input(file) as stream, soundfile.SoundFile(stream) as sound:
-            _check(sound, name)
+            _require_supported(sound, name)
             resample = soxr.ResampleStream(sound.samplerate, SAMPLE_RATE, 1, dtype="float32")
             size, last, count = min(_BLOCK_VALUES // sound.channels, _BLOCK_SECONDS * sound.samplerate), False, 0
             while not last:
@@ -185,16 +185,14 @@ def read_blocks(file: str | Path | BinaryIO, max_seconds: float = math.inf) -> I
         raise kind(f"`{name}` cannot be read as audio (WAV, FLAC, OGG or MP3): {reason}", hint=hint) from None
 
 
-def _check(sound: SoundFile, name: str) -> None:
+def _require_supported(sound: SoundFile, name: str) -> None:
     """Raise ZooError if the format, the sampling rate or the number of channels of a file is not supported."""
-    hint = "convert the file, for example with `ffmpeg -i FILE -ac 1 -ar 16000 NEW.wav`"
-    if sound.format not in _FORMATS:
-        raise ZooError(f"the audio format of `{name}`, {sound.format}, is not supported", hint=hint)
-    if sound.samplerate not in _SAMPLE_RATES:
-        problem = f"`{name}` has a sampling rate of {sound.samplerate:,} Hz"
-        raise ZooError(f"{problem}, but only {_SAMPLE_RATES[0]:,} to {_SAMPLE_RATES[-1]:,} Hz are supported", hint=hint)
-    if sound.channels > _MAX_CHANNELS:
-        raise ZooError(f"`{name}` has {sound.channels:,} channels; the maximum is {_MAX_CHANNELS}", hint=hint)
+    if sound.format not in _FORMATS or sound.samplerate not in _SAMPLE_RATES or sound.channels > _MAX_CHANNELS:
+        found = f"{sound.format} with {sound.samplerate:,} Hz and {sound.channels:,} channels"
+        rates = f"{_SAMPLE_RATES[0]:,} to {_SAMPLE_RATES[-1]:,} Hz"
+        problem = f"`{name}` is {found}, but only {', '.join(_FORMATS)} with {rates} and up to {_MAX_CHANNELS} channels"
+        hint = "convert the file, for example with `ffmpeg -i FILE -ac 1 -ar 16000 NEW.wav`"
+        raise ZooError(f"{problem} are supported", hint=hint)
 
 
 def _require_finite(samples: Samples, name: str) -> None:

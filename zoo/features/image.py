@@ -85,12 +85,9 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
         if picture.width * picture.height > MAX_PIXELS:
             raise pillow.DecompressionBombError
         ImageOps.exif_transpose(picture, in_place=True)
-        if picture.width > MAX_ASPECT * picture.height:
-            problem = f"`{name}` is more than {MAX_ASPECT} times as wide as it is high"
-            raise ZooError(problem, hint="cut the line of text into parts")
-        if picture.height > MAX_ASPECT * picture.width:
-            problem = f"`{name}` is more than {MAX_ASPECT} times as high as it is wide"
-            raise ZooError(problem, hint="crop the picture to the line of text, and rotate it if the line is vertical")
+        if max(picture.size) > MAX_ASPECT * min(picture.size):
+            problem = f"one side of `{name}` is more than {MAX_ASPECT} times as long as the other side"
+            raise ZooError(problem, hint="crop the picture to one line of text, or cut a long line into parts")
         width = max(1, round(picture.width * height / picture.height))
         return _convert_to_grey(picture).resize((width, height), pillow.Resampling.BILINEAR)
     except (ZooError, MemoryError):

@@ -89,12 +89,6 @@ class FeatureModality(ABC):
         """Return the position of a frame in its file as a short string, such as `1.25 s`."""
 
     @property
-    def augments(self) -> bool:
-        """Whether `augment` changes anything."""
-        fields = type(self.options).model_fields
-        return any(getattr(self.options, name) != fields[name].default for name in self.options.augmentation)
-
-    @property
     def identity(self) -> dict[str, Any]:
         """All settings that determine the frames of a file, as JSON data."""
         options = self.options.model_dump(mode="json", exclude={*self.options.augmentation}, exclude_none=True)

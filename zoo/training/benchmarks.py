@@ -292,6 +292,8 @@ def benchmark_training(
                 times.append(seconds)
                 progress.advance()
     total = BatchSize.total(batch.size for batch in inputs)
+    if data.packed:
+        total = total._replace(padded_tokens=steps * (spec.training.source_tokens + spec.training.target_tokens))
     flops = sum(trainer.flops_of(batch.size) for batch in inputs)
     return TrainingSpeed(
         name=spec.name,
@@ -305,7 +307,7 @@ def benchmark_training(
         step_seconds=spread(seconds / steps for seconds in times),
         source_tokens_per_second=spread(total.source_tokens / seconds for seconds in times),
         target_tokens_per_second=spread(total.target_tokens / seconds for seconds in times),
-        padding=(data.epoch_batches(0).total if data.packed else total).padding,
+        padding=total.padding,
         utilisation=spread(flops / seconds / peak for seconds in times),
         peak_flops=peak,
         memory_bytes=peak_memory(trainer.device),

@@ -19,7 +19,7 @@ from compiler.capture import CudaGraphRecorder, Recorder, run_directly
 from compiler.seeds import stream
 from compiler.update import GradientProgram, PackedRows
 from specs import Spec, ZooError
-from zoo.data.batches import Batch
+from zoo.data.batches import Batch, BatchSize
 from zoo.planning.memory_estimate import row_lengths
 from zoo.report import Report
 from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
@@ -71,16 +71,8 @@ class RecordedUpdate:
         """
         whole = self.parts == self._processes.count == 1
         for number, part in enumerate(batch.split_packed({"source": self.rows.source, "target": self.rows.target})):
-            source, target = part.source, part.target
-            host = self.rows.host(
-                source.values,
-                source.lengths,
-                target.values,
-                target.lengths,
-                seed=seed + number,
-                rate=rate,
-                tokens=batch.size.target_tokens,
-            )
+            tokens = batch.size.target_tokens
+            host = self.rows.host(*part.source, *part.target, seed=seed + number, rate=rate, tokens=tokens)
             self.rows.buffer.copy_(host, non_blocking=True)
             if whole:
                 self._run(self._whole)
@@ -271,7 +263,9 @@ class TrainStep:
         With sharding, return exactly `parts` parts, because all processes must compute the same number of passes.
         """
         split = batch.split(parts)
-        return split + [Batch.empty(batch.streams, self._width)] * (parts - len(split)) if self._sharded else split
+        if self._sharded:
+            split += [Batch.empty(batch.streams, self._width, batch.size)] * (parts - len(split))
+        return split
 
     def _part(self, part: Batch, tokens: int) -> torch.Tensor:
         """Accumulate the gradients of a part of the batch. Return a tensor [smoothed loss, plain loss]."""
@@ -310,7 +304,7 @@ class TrainStep:
         passes, a resumed run sums in the same order as a run that was never stopped.
         """
         module = DistributedDataParallel(self.program, gradient_as_bucket_view=True)
-        empty = Batch.empty(self.spec.task.streams, self._width).to(self.processes.device)
+        empty = Batch.empty(self.spec.task.streams, self._width, BatchSize(0, 0, 0, 0)).to(self.processes.device)
         for _ in range(2):
             module(empty.streams.get("source"), empty.target.values).smoothed.backward()
         self.optimiser.zero_grad(set_to_none=True)

@@ -17,7 +17,7 @@ from zoo.data.cleaning import (
     apply_filters,
     classify,
     examples_with_status,
-    filter_by_length,
+    reasons_to_drop,
 )
 from zoo.text.lines import clean
 
@@ -87,8 +87,9 @@ def within_limits(source, target, counts, max_length, max_ratio):
     """Return the lengths of the pairs that are kept, of pairs with these lengths, and the counts."""
     limits = specs.load("tiny").corpus.model_copy(update={"max_length": max_length, "max_ratio": max_ratio})
     tokens = {"source": [[7] * length for length in source], "target": [[7] * length for length in target]}
-    kept, counts = filter_by_length(tokens, limits, counts)
-    return [(source[index], target[index]) for index in kept], counts
+    reasons = reasons_to_drop(tokens, limits)
+    lengths = zip(source, target, reasons, strict=True)
+    return [(ours, theirs) for ours, theirs, reason in lengths if not reason], counts.dropped_for(reasons)
 
 
 def test_limits_are_inclusive_and_count_tokens():

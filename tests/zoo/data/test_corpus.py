@@ -99,7 +99,7 @@ def test_wrong_lines_of_a_table_are_refused(tmp_path, split, text, line, problem
 def test_missing_tables_and_equal_columns_are_reported(tmp_path):
     refused(r"pairs\.tsv` does not exist", read, table_of(tmp_path))
     assert "pairs.tsv` does not exist" in missing_part(specs.load("tiny", {"corpus": table_of(tmp_path).corpus}))
-    refused(r"`corpus\.train\[0\]` has the same column for source and target: 2", table_of, tmp_path, source_column=2)
+    refused(r"`corpus\.train\[0\]` has the same column for source and target: `2`", table_of, tmp_path, source_column=2)
 
 
 def test_missing_files_are_reported_with_their_path(tmp_path):

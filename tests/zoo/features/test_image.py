@@ -107,8 +107,8 @@ INVALID = "is not a valid PNG or JPEG file"
         (png_of(9, 9, chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(2_000_000)))), INVALID),
         (png_of(60_000, 60_000), "more than 25,000,000 pixels"),
         (png_of(10_000, 9_000), "more than 25,000,000 pixels"),
-        (png_of(6_000, 2, chunk(b"IDAT", zlib.compress(bytes(2 * 24_001)))), "times as wide as it is high"),
-        (png_of(2, 1_200, chunk(b"IDAT", zlib.compress(bytes(9 * 1_200)))), "times as high as it is wide"),
+        (png_of(6_000, 2, chunk(b"IDAT", zlib.compress(bytes(2 * 24_001)))), "times as long as the other side"),
+        (png_of(2, 1_200, chunk(b"IDAT", zlib.compress(bytes(9 * 1_200)))), "times as long as the other side"),
     ],
     ids=["empty", "GIF", "no pixels", "bomb in a comment", "bomb", "too large", "too wide", "too high"],
 )
