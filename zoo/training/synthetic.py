@@ -19,7 +19,7 @@ from typing import Any
 
 from specs import Files, Spec, Synthetic, Translation, ZooError
 from specs.corpus import Direction
-from zoo.data.corpus import MissingFileError, existing_file
+from zoo.data.corpus import MissingFileError, existing_file, parallel_lines
 from zoo.evaluation.text_metrics import text_metric
 from zoo.files import storage
 from zoo.files.atomic import atomic_folder, convert_disk_errors, write_json
@@ -131,7 +131,7 @@ class _SyntheticText:
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
         """Yield the lines of the text, each with its reference translation if there is one."""
-        return zip(*map(read_sentences, self.paths), strict=True)
+        return parallel_lines(self.paths, [read_sentences(path) for path in self.paths])
 
     def _write(self, record: Record, models: Mapping[str, Path], languages: Direction, device: str) -> None:
         """Write the part's folder, unless another process has written it. The caller must hold the folder's lock."""
@@ -158,20 +158,12 @@ class _SyntheticText:
 
     def _count_lines(self, folder: Path) -> int:
         """Check the lines, the references and the free disk space. Return the number of lines."""
-        counts, size = [0] * len(self.paths), 0
-        for index, path in enumerate(self.paths):
-            for line in read_sentences(path):
-                counts[index] += 1
-                size += len(line.encode()) if index == 0 else 0
-        if not counts[0]:
-            problem = f"`{self.paths[0]}` is empty"
-            raise ZooError(problem, hint="give another file, or remove this part of the corpus")
-        if min(counts) < max(counts):
-            text, reference = (f"`{path}` has {count:,} lines" for path, count in zip(self.paths, counts, strict=True))
-            raise ZooError(f"{text}, but {reference}", hint="line n of `reference` must translate line n of `source`")
+        count = size = 0
+        for text, *_ in self._lines():
+            count, size = count + 1, size + len(text.encode())
         kept = 1 if self.part.reference else self.part.n_best
         require_space(folder, 3 * kept * size, "the synthetic text")  # the journal and both sides of each pair
-        return counts[0]
+        return count
 
     def _translate(self, translator: Translator, languages: Direction, journal: Path, done: int, total: int) -> None:
         """Translate the lines from `done` on. For each line, append a JSON list of translations to the journal."""
@@ -229,19 +221,13 @@ def _languages_of(name: str, model: Spec, wanted: Direction) -> Direction:
     Raises:
         ZooError: The model does not translate in this direction.
     """
-    source, target = wanted
     own = (model.corpus.source, model.corpus.target)
     known = [[code] for code in own] if model.languages is None else [model.languages.codes] * 2
-    codes = [_code_of(code, among) for code, among in zip(wanted, known, strict=True)]
-    if isinstance(model.task, Translation) and codes[0] is not None and codes[1] is not None:
-        return codes[0], codes[1]
-    does = (
-        f"translates from `{own[0]}` to `{own[1]}`" if model.languages is None else f"has no `{source}` or `{target}`"
-    )
-    if not isinstance(model.task, Translation):
-        does = f"has the task `{model.task.kind}`"
-    problem = f"a translation from `{source}` to `{target}` is needed, but the model `{name}` {does}"
-    raise ZooError(problem, hint="name another model in `models`, or correct the languages of this part")
+    source, target = map(_code_of, wanted, known)
+    if not isinstance(model.task, Translation) or source is None or target is None:
+        problem = f"the model `{name}` does not translate from `{wanted[0]}` to `{wanted[1]}`"
+        raise ZooError(problem, hint="name another model in `models`, or correct the languages of this part")
+    return source, target
 
 
 def _code_of(code: str, known: Sequence[str]) -> str | None:

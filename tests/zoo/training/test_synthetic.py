@@ -209,7 +209,7 @@ def test_killed_process_leaves_text_that_the_next_one_completes(back: Run, reque
     [
         ({"models": ["runs/bakc"]}, r"`corpus.train\[1\]`: there is no model `runs/bakc`", "zoo list"),
         ({"target": "none.de"}, "`none.de` does not exist", "correct the path"),
-        ({"target": "empty.de"}, "`empty.de` is empty", "another file"),
+        ({"target": "empty.de"}, "`empty.de` contains no lines", "another file"),
         ({"decoding": {"top_k": 5}}, "`top_k` has no effect when `search`", "`sample`"),
         ({"n_best": 9}, "a beam of 4 finds at most 4 hypotheses", "beam to 9"),
     ],
@@ -221,7 +221,7 @@ def test_mistakes_name_the_part(back: Run, changes: dict[str, Any], problem: str
 
 def test_wrong_languages_wrong_lines_and_a_full_disk(back: Run, trained: Trained, monkeypatch: Patch) -> None:
     text = write("text.de", TEXT)
-    wrong = r"from `en` to `de` is needed, but the model `runs/back` translates from `de` to `en`"
+    wrong = "the model `runs/back` does not translate from `en` to `de`"
     assert "another model" in str(refused(wrong, written, {"models": ["runs/back"], "source": text}).hint)
     teacher = trained("runs/teacher", training={"seed": 1})
     part = {"models": [str(teacher.folder)], "source": text, "reference": write("short.de", TEXT[:3]), "n_best": 2}
@@ -237,9 +237,9 @@ def test_multilingual_models_translate_by_the_codes_that_they_use(trained: Train
     codes = {"codes": ["eng_Latn", "zho_Hans", "zho_Hant"]}
     model = specs.load("tiny", {"languages": codes, "corpus": {"train": [], "dev": [], "test": []}})
     assert synthetic._languages_of("nllb", model, ("en", "zho_Hant")) == ("eng_Latn", "zho_Hant")
-    refused("the model `nllb` has no `en` or `zh`", synthetic._languages_of, "nllb", model, ("en", "zh"))
+    refused("`nllb` does not translate from `en` to `zh`", synthetic._languages_of, "nllb", model, ("en", "zh"))
     parser = specs.load("parsing/tiny")
-    refused("the model `parser` has the task `parsing`", synthetic._languages_of, "parser", parser, ("en", "en"))
+    refused("`parser` does not translate from `en` to `en`", synthetic._languages_of, "parser", parser, ("en", "en"))
 
 
 def test_tagged_sources_begin_with_a_token_of_the_vocabulary(back: Run) -> None:
