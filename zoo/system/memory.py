@@ -29,8 +29,6 @@ MEMORY_ERRORS = (MemoryError, RuntimeError)
 `is_out_of_memory`."""
 
 _MESSAGES = ("not enough memory", "can't allocate memory", "out of memory")
-_USABLE_SHARE = 0.9
-"""Maximum fraction of a device's memory for which `fits_memory` returns true."""
 
 
 @cache
@@ -103,11 +101,6 @@ def available_memory(device: torch.device | str) -> int:
     return machine_memory() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
-def fits_memory(needed: int, device: torch.device | str) -> bool:
-    """Return whether `needed` bytes fit in the memory of a device and leave a tenth of it free."""
-    return needed <= _USABLE_SHARE * available_memory(device)
-
-
 def require_device_memory(needed: int, device: torch.device | str, purpose: str, hint: str) -> None:
     """Check that a device has `needed` bytes of memory.
 
@@ -122,25 +115,12 @@ def peak_memory(device: torch.device | str) -> int:
     """Return the largest amount of memory that this process has used on a device so far, in bytes."""
     if _is_gpu(device):
         return torch.cuda.max_memory_allocated(device)
-    process = os.getpid()
-    # Linux updates its count in batches of pages, so a later reading can be smaller.
-    _PEAKS[process] = max(_PEAKS.get(process, 0), _peak_resident_memory())
-    return _PEAKS[process]
-
-
-def _peak_resident_memory() -> int:
-    """Return the peak resident memory of this process in bytes.
-
-    Read it from /proc if possible, because `getrusage` may report the larger peak of the parent process.
-    """
-    with suppress(OSError, AttributeError):
+    with suppress(OSError, AttributeError):  # /proc first, because `getrusage` may report the parent's larger peak
         return 1024 * int(_PEAK_LINE.search(_STATUS.read_text(encoding="utf-8"))[1])  # type: ignore[index]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-_PEAKS: dict[int, int] = {}
-"""Peak by process ID: a forked process inherits this dictionary, but not the peak."""
 _STATUS = Path("/proc/self/status")
 _PEAK_LINE = re.compile(r"VmHWM:\s*(\d+) kB")
 

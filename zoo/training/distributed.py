@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +35,8 @@ because the launcher (torchrun) already detects that a process has died."""
 _PORT_KEY, _CONNECT_SECONDS, _ATTEMPT = "zoo/port", 300, timedelta(seconds=3)
 """Key under which the first process publishes its port, the total time for which other processes try to connect to it
 (in seconds), and the timeout of one attempt."""
+_USABLE_SHARE = 0.9
+"""Maximum fraction of a device's memory that training may use without sharding."""
 _DISCONNECTED = re.compile("connection (closed by peer|reset|refused)|broken pipe|socket|timed out", re.IGNORECASE)
 """Messages of torch's errors about a lost connection to another process."""
 
@@ -174,7 +175,7 @@ def _gpu_of_process(device: str, local: int) -> str:
 
 
 def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes, *, packs: bool = False) -> bool:
-    """Return whether the weights must be sharded for training to fit in the memory of each device.
+    """Return whether the weights must be sharded for training to leave a tenth of each device's memory free.
 
     All processes have to call this function.
 
@@ -186,7 +187,7 @@ def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes, *, packs: 
     """
     count = processes.count
     needed = update_bytes(spec, count) if packs else training_bytes(spec, mean.divided_by(count))
-    (exceeded,) = processes.any(not memory.fits_memory(needed, processes.device))
+    (exceeded,) = processes.any(needed > _USABLE_SHARE * memory.available_memory(processes.device))
     return exceeded
 
 
@@ -226,6 +227,5 @@ def shard_like(parameter: nn.Parameter, tensor: Tensor) -> Tensor:
 
 
 def _is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
-    """Return whether a tensor is sharded. The check does not import torch's module for sharded tensors."""
-    tensors = sys.modules.get("torch.distributed.tensor")
-    return tensors is not None and isinstance(tensor, tensors.DTensor)
+    """Return whether a tensor is sharded, without importing torch's module for sharded tensors."""
+    return hasattr(tensor, "full_tensor")
