@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,6 @@ from zoo.training.run import Run
 
 SEED = "training.seed"
 _POLL_SECONDS = 0.2
-_THREADS = "OMP_NUM_THREADS"
 _OTHER_SWEEP_HINT = "use another folder with `--folder DIR`, or set the fields that this run was started with"
 
 
@@ -80,13 +79,11 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
         raise ZooError(f"`{SEED}` is set by the sweep itself", where="command line", hint=hint)
     unique = dict.fromkeys(spec for reference in references for spec in specs_in_folder(reference) or (reference,))
     plain = {reference: specs.load(reference) for reference in unique}
-    _require_distinct_names(plain)
     rows: dict[str, SweepRow] = {}
     for reference in sorted(plain, key=lambda name: (_depth(name, plain), _natural_order(plain[name].short_name))):
         rows[reference] = _make_row(reference, plain, rows, overrides)
-    result = tuple(rows.values())
-    _require_distinct_models(result)
-    return result
+    _require_distinct(rows.values())
+    return tuple(rows.values())
 
 
 def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow], overrides: Sequence[str]) -> SweepRow:
@@ -95,12 +92,13 @@ def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow],
     if not isinstance(spec.task, Translation):
         problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translation models"
         raise ZooError(problem, hint=f"omit this spec, and train it with `zoo train {reference}`")
-    changed, keys = specs.load(reference, overrides), tuple[str, ...]()
+    changed = specs.load(reference, overrides)
+    extended, keys = None, tuple[str, ...]()
     if parent is not None:
-        differing = specs.difference(changed, rows[parent].spec)
-        keys = tuple(key for key in differing if key not in METADATA_FIELDS)
-    name = rows[parent].name if parent is not None else None
-    return SweepRow(_name(spec), reference, tuple(overrides), changed, parent=name, changed_keys=keys)
+        extended = rows[parent].name
+        keys = tuple(key for key in specs.difference(changed, rows[parent].spec) if key not in METADATA_FIELDS)
+    name = spec.short_name.rpartition("/")[2]
+    return SweepRow(name, reference, tuple(overrides), changed, parent=extended, changed_keys=keys)
 
 
 def _parent(reference: str, plain: dict[str, Spec]) -> str | None:
@@ -116,25 +114,17 @@ def _depth(reference: str, plain: dict[str, Spec]) -> int:
     return 0 if parent is None else 1 + _depth(parent, plain)
 
 
-def _require_distinct_names(plain: dict[str, Spec]) -> None:
-    names: dict[str, str] = {}
-    for reference, spec in plain.items():
-        if (same := names.setdefault(name := _name(spec), reference)) != reference:
-            problem = f"`{same}` and `{reference}` would have the same name in the sweep, `{name}`"
-            raise ZooError(problem, hint="rename one of the files, or omit it")
-
-
-def _require_distinct_models(rows: Sequence[SweepRow]) -> None:
-    seen: dict[Spec, SweepRow] = {}
+def _require_distinct(rows: Iterable[SweepRow]) -> None:
+    """Raise ZooError if two rows have the same name, or describe the same model."""
+    names, models = dict[str, SweepRow](), dict[Spec, SweepRow]()
     for row in rows:
+        if (same := names.setdefault(row.name, row)) is not row:
+            problem = f"`{same.reference}` and `{row.reference}` would have the same name in the sweep, `{row.name}`"
+            raise ZooError(problem, hint="rename one of the files, or omit it")
         bare = row.spec.model_copy(update={"name": "row", "description": "", "licence": None})
-        if (same := seen.setdefault(bare, row)) is not row:
+        if (same := models.setdefault(bare, row)) is not row:
             problem = f"with these overrides `{row.reference}` describes the same model as `{same.reference}`"
             raise ZooError(problem, hint=f"set fewer fields, or omit `{row.reference}`")
-
-
-def _name(spec: Spec) -> str:
-    return spec.short_name.rpartition("/")[2]
 
 
 def _natural_order(name: str) -> list[tuple[int, str]]:
@@ -211,9 +201,8 @@ def default_folder(rows: Sequence[SweepRow]) -> Path:
 class TrainingProcess:
     """Process that trains one run of a sweep. Each line of its output is reported with the run's name."""
 
-    def __init__(self, trial: Trial, device: str, threads: int | None, report: Report) -> None:
+    def __init__(self, trial: Trial, device: str, environment: Mapping[str, str], report: Report) -> None:
         command = [sys.executable, "-m", *trial.command(device)]
-        environment = {**os.environ, _THREADS: str(threads)} if threads else None
         self.trial, self._report = trial, report
         # The child has its own process group, so that Ctrl-C reaches it only once: a second signal would prevent the
         # checkpoint. If this process is killed, the child ends when it next writes to the closed pipe.
@@ -262,7 +251,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
     """
     waiting = [trial for trial in trials if not trial.finished]
     report.info(f"runs: {len(trials):,}, of which {len(trials) - len(waiting):,} finished")
-    threads = max(1, cores() // jobs) if jobs > 1 and _THREADS not in os.environ else None
+    threads = {"OMP_NUM_THREADS": str(max(1, cores() // jobs))} if jobs > 1 else {}
     running: list[TrainingProcess] = []
     failed: list[TrainingProcess] = []
     reported = ""
@@ -274,7 +263,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
                     failed.append(process)
             following = _take_next(waiting) if len(running) < jobs and not stopped else None
             if following is not None:
-                running.append(TrainingProcess(following, device, threads, report))
+                running.append(TrainingProcess(following, device, {**threads, **os.environ}, report))
                 if stopped:  # the signal came while the process was started
                     running[-1].stop()
                 continue
