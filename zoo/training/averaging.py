@@ -51,7 +51,12 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     steps = format_steps(chosen)
     if _is_average_of(run.weights, steps, "int8" if int8 else "float32"):
         return run.weights
-    _require_undamaged(run, chosen)
+    for checkpoint in chosen:
+        try:
+            checkpoint.verify()
+        except ZooError as error:
+            hint = f"average later checkpoints with `zoo average {run.folder} --last N`, or start over with `--fresh`"
+            raise ZooError(error.summary, hint=hint, exit_code=1) from None
     mean = mean_of([checkpoint.weights for checkpoint in chosen])
     longest = read_json(run.data).get("longest_source", "unknown") if run.data.is_file() else "unknown"
     # Remove the scores of the old weights first, so that they never accompany the new weights.
@@ -82,16 +87,6 @@ def end_of_training(run: Run, spec: Spec) -> str | None:
         return None
     expected = [format_steps(scheduled_checkpoints(run)[-count:]) for count in (spec.training.average, 1)]
     return checkpoints[-1].progress.end_reason(spec.training) if averaged in expected else None
-
-
-def _require_undamaged(run: Run, checkpoints: Sequence[Checkpoint]) -> None:
-    """Raise ZooError if one of the checkpoints is damaged."""
-    for checkpoint in checkpoints:
-        try:
-            checkpoint.verify()
-        except ZooError as error:
-            hint = f"average later checkpoints with `zoo average {run.folder} --last N`, or start over with `--fresh`"
-            raise ZooError(error.summary, hint=hint, exit_code=1) from None
 
 
 def format_steps(checkpoints: Sequence[Checkpoint]) -> str:

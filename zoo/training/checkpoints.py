@@ -20,12 +20,12 @@ from compiler import EmittedProgram
 from specs import Spec, Training, ZooError
 from zoo.files import manifest
 from zoo.files.atomic import atomic_folder, remove_folder, write_json
-from zoo.files.reading import UnreadableError, read_json
+from zoo.files.reading import UnreadableError
 from zoo.files.storage import require_space
 from zoo.planning.memory_estimate import KEPT_OPTIMISERS
 from zoo.report import Report
 from zoo.training.distributed import full_tensor, local_tensor, shard_like
-from zoo.training.run import Run
+from zoo.training.run import Run, read_record
 
 WEIGHTS, OPTIMISER, STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -107,11 +107,7 @@ class Checkpoint:
     @property
     def progress(self) -> TrainingProgress:
         """Progress of the training run at this checkpoint. Raises ZooError if another version of zoo wrote it."""
-        try:
-            return TrainingProgress(**read_json(self.folder / STATE))
-        except TypeError:
-            problem = f"`{self.folder / STATE}` was written by another version of zoo"
-            raise ZooError(problem, hint="use the version of zoo that wrote it", exit_code=1) from None
+        return read_record(TrainingProgress, self.folder / STATE)
 
     def verify(self) -> None:
         """Check the hashes of all files. Raise ZooError with the name of the file if a file has changed."""
@@ -120,9 +116,7 @@ class Checkpoint:
 
 def list_checkpoints(run: Run) -> list[Checkpoint]:
     """Return the checkpoints of a run, oldest first."""
-    if not run.checkpoints.is_dir():
-        return []
-    folders = [Checkpoint(f) for f in run.checkpoints.iterdir() if f.is_dir() and f.name.isdigit()]
+    folders = [Checkpoint(f) for f in run.checkpoints.glob("*") if f.is_dir() and f.name.isdigit()]
     return sorted(folders, key=lambda checkpoint: checkpoint.step)
 
 
@@ -160,10 +154,18 @@ def restore_checkpoint(
         ZooError: A file is damaged, or the names or shapes of the tensors do not match the program.
     """
     checkpoint.verify()
-    weights = safetensors.torch.load_file(checkpoint.weights)
+    progress, parameters = checkpoint.progress, dict(program.named_parameters())
+    for name, tensor in program.in_program_layout(safetensors.torch.load_file(checkpoint.weights)).items():
+        with torch.no_grad():
+            parameters[name].copy_(shard_like(parameters[name], tensor))
+    updates = float(progress.step - progress.skipped)
+    for parameter in parameters.values():
+        optimiser.state[parameter] = {"step": torch.tensor(updates, device=parameter.device)}
     moments = safetensors.torch.load_file(checkpoint.folder / OPTIMISER)
-    progress = checkpoint.progress
-    load_state(TrainingState(weights, moments), progress.step - progress.skipped, program, optimiser)
+    for kind in MOMENTS:
+        named = {name.partition("/")[2]: t for name, t in moments.items() if name.startswith(f"{kind}/")}
+        for name, tensor in program.in_program_layout(named).items():
+            optimiser.state[parameters[name]][kind] = shard_like(parameters[name], tensor)
     return progress
 
 
@@ -236,42 +238,16 @@ def gather_state(program: EmittedProgram, optimiser: torch.optim.Optimizer, *, k
     Returns:
         Weights and moments. None if `keep` is False.
     """
-    parameters = dict(program.named_parameters())
-    tensors: dict[str, dict[str, Tensor]] = {}
-    for kind in ("", *MOMENTS):
-        tensors[kind] = {}
-        for name, parameter in parameters.items():
+    tensors: dict[str, dict[str, Tensor]] = {kind: {} for kind in ("", *MOMENTS)}
+    for name, parameter in program.named_parameters():
+        for kind, named in tensors.items():
             tensor = full_tensor(optimiser.state[parameter][kind] if kind else parameter.detach())
             if keep:
-                tensors[kind][name] = tensor.cpu()
+                named[name] = tensor.cpu()
     if not keep:
         return None
     moments = {f"{kind}/{n}": t for kind in MOMENTS for n, t in program.in_file_layout(tensors[kind]).items()}
     return TrainingState(program.in_file_layout(tensors[""]), moments)
-
-
-def load_state(state: TrainingState, updates: int, program: EmittedProgram, optimiser: torch.optim.Optimizer) -> None:
-    """Copy weights and moments into a program and its optimiser.
-
-    Args:
-        state: The weights and moments.
-        updates: The number of updates that Adam has made so far.
-        program: The program that receives the weights.
-        optimiser: The optimiser that receives the moments.
-
-    Raises:
-        ZooError: The names or shapes of the tensors do not match the program.
-    """
-    parameters = dict(program.named_parameters())
-    for name, tensor in program.in_program_layout(state.weights).items():
-        with torch.no_grad():
-            parameters[name].copy_(shard_like(parameters[name], tensor))
-    for parameter in parameters.values():
-        optimiser.state[parameter] = {"step": torch.tensor(float(updates), device=parameter.device)}
-    for kind in MOMENTS:
-        named = {name.partition("/")[2]: t for name, t in state.moments.items() if name.startswith(f"{kind}/")}
-        for name, tensor in program.in_program_layout(named).items():
-            optimiser.state[parameters[name]][kind] = shard_like(parameters[name], tensor)
 
 
 def are_finite(parameters: list[nn.Parameter]) -> bool:

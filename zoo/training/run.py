@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from compiler.host import matrix_libraries
 from specs import Spec, ZooError, difference
@@ -22,6 +22,7 @@ from zoo.models.folder import RUN_IDENTITY, SCORES, SPEC, WEIGHTS, ModelFolder, 
 from zoo.report import Report
 from zoo.version import __version__
 
+Record = TypeVar("Record")
 CHANGEABLE_FIELDS = (
     *("description", "licence", "corpus.folder", "training.steps", "training.max_tokens", "training.patience"),
     *("training.average", "training.log_steps", "training.accumulation_steps"),
@@ -64,6 +65,15 @@ class RunIdentity:
     """Records of the corpus parts that models generated: the part, its folder, the models and their digests."""
 
 
+def read_record(kind: Callable[..., Record], file: Path) -> Record:
+    """Read a dataclass from a JSON file. Raise ZooError if another version of zoo wrote the file."""
+    try:
+        return kind(**read_json(file))
+    except TypeError:
+        hint = "use the version of zoo that wrote it"
+        raise ZooError(f"`{file}` was written by another version of zoo", hint=hint, exit_code=1) from None
+
+
 class Run(ModelFolder):
     """Folder with `spec.yaml`, `log.jsonl`, `checkpoints/` and, after training, weights, vocabulary and scores."""
 
@@ -104,11 +114,7 @@ class Run(ModelFolder):
     @property
     def identity(self) -> RunIdentity:
         """The `RunIdentity` that the run was started with. Raises ZooError if another version of zoo wrote it."""
-        try:
-            return RunIdentity(**read_json(self.data))
-        except TypeError:
-            hint = "resume the run with the version of zoo that started it"
-            raise ZooError(f"`{self.data}` was written by another version of zoo", hint=hint, exit_code=1) from None
+        return read_record(RunIdentity, self.data)
 
     def check(self, spec: Spec) -> None:
         """Check that training with a spec can start or resume in the folder.
@@ -214,9 +220,8 @@ class Run(ModelFolder):
         self.require_own_files()
         # Remove the checkpoints first and the spec last: as long as there are checkpoints, the folder contains their
         # spec.
-        if self.checkpoints.exists():
-            remove_folder(self.checkpoints)
-        for path in sorted(self.folder.glob("*"), key=lambda path: path == self.spec_file):
+        order = {self.checkpoints: -1, self.spec_file: 1}
+        for path in sorted(self.folder.glob("*"), key=lambda path: order.get(path, 0)):
             if path.is_dir():
                 remove_folder(path)
             elif path.name != _LOCK:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from compiler import Purpose, cost, lower
-from specs import Spec, ZooError
+from specs import Spec
 from zoo.data.batches import BatchSize
 from zoo.evaluation.metrics import DEV_TITLES
 from zoo.files.atomic import atomic_file, convert_disk_errors
@@ -167,6 +167,12 @@ def read_log(run: ModelFolder) -> list[Mapping[str, Any]]:
     return list(_complete_lines(path)) if path.is_file() else []
 
 
+def with_seconds(lines: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], float]]:
+    """Return each line of a log with the training time since the previous line, in seconds."""
+    ends = [0.0, *(line["seconds"] for line in lines)]
+    return [(line, max(0.0, end - start)) for line, (start, end) in zip(lines, pairwise(ends), strict=True)]
+
+
 def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
     """Return the totals of a run's log.
 
@@ -179,18 +185,15 @@ def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
     lines = read_log(run)
     if not lines:
         return None
-    ends = [0.0, *(line["seconds"] for line in lines)]
-    spans = [(line, max(0.0, end - start)) for line, (start, end) in zip(lines, pairwise(ends), strict=True)]
+    spans = with_seconds(lines)
     source, target = (
         sum(line[f"{side}_tokens_per_second"] * span for line, span in spans) for side in ("source", "target")
     )
     flops, busy = _training_flops(spec, source, target), sum(line["utilisation"] * span for line, span in spans)
     identity = read_json(run.folder / RUN_IDENTITY) if (run.folder / RUN_IDENTITY).is_file() else {}
     devices = identity.get("processes", 1)
-    if not isinstance(devices, int) or devices < 1:
-        problem = f"`{run.folder / RUN_IDENTITY}` is damaged: `processes` is not a whole number above 0"
-        raise ZooError(problem, hint="set `processes` to the number of processes that trained the run", exit_code=1)
-    return TrainingRecord(int(lines[-1]["step"]), ends[-1], devices, flops, flops / busy / devices if busy else 0.0)
+    peak = flops / busy / devices if busy else 0.0
+    return TrainingRecord(int(lines[-1]["step"]), lines[-1]["seconds"], devices, flops, peak)
 
 
 def _training_flops(spec: Spec, source: float, target: float) -> float:

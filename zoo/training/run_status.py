@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from specs import ZooError
 from zoo.evaluation.metrics import DEV_TITLES, METRICS
@@ -12,7 +13,7 @@ from zoo.models.folder import RUNS
 from zoo.report import Report
 from zoo.training.checkpoints import TrainingProgress, list_checkpoints
 from zoo.training.run import Run
-from zoo.training.run_log import read_log
+from zoo.training.run_log import read_log, with_seconds
 from zoo.visualization.curves_page import CurveMetric, RunCurves, finite
 
 _CURVE_METRICS = (
@@ -33,60 +34,6 @@ _CURVE_METRICS = (
 )
 
 
-class RunStatus:
-    """Progress of a run at one moment.
-
-    Attributes:
-        run: The run.
-        spec: Its spec.
-        entries: The entries of its log, in the order of their steps.
-        trainer: The process that is training the run, as `Run.trainer` describes it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        """Read the status of the run in a folder.
-
-        Raises:
-            ZooError: The folder has no run, or its spec or its log cannot be read.
-        """
-        self.run = Run(folder)
-        # Read this before the log, so that a process that has just ended has written its last entry.
-        self.trainer = self.run.trainer
-        self.spec = self.run.spec
-        self.entries = read_log(self.run)
-
-    @property
-    def name(self) -> str:
-        """The name of the run: the path of its folder, without `runs/` at the beginning."""
-        folder = self.run.folder
-        return (folder.relative_to(RUNS) if folder.is_relative_to(RUNS) else folder).as_posix()
-
-    @property
-    def progress(self) -> TrainingProgress:
-        """The progress at the last entry of the log, or before the first step if the log has no entry."""
-        progress = TrainingProgress()
-        for entry in self.entries:
-            seconds = float(entry["seconds"])
-            tokens = entry["target_tokens_per_second"] * max(0.0, seconds - progress.seconds)
-            progress = TrainingProgress(int(entry["step"]), seconds=seconds, tokens=progress.tokens + round(tokens))
-        return progress
-
-    @property
-    def description(self) -> str:
-        """The state and the step of the run, for display."""
-        training, progress = self.spec.training, self.progress
-        fraction = min(1.0, progress.finished_fraction(training)[0])
-        steps = f"at step {progress.step:,} of {training.steps:,}"
-        if self.trainer is not None and fraction == 1.0:
-            return f"training has ended {steps}; the weights are being averaged and scored"
-        if self.trainer is not None:
-            return f"training, {steps} ({fraction:.0%})"
-        checkpoints = list_checkpoints(self.run)
-        if checkpoints and checkpoints[-1].progress.end_reason(training):
-            return f"training has ended {steps}"
-        return f"training was stopped {steps} ({fraction:.0%})"
-
-
 def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[CurveMetric], list[RunCurves]]:
     """Read the learning curves of runs.
 
@@ -103,29 +50,53 @@ def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[Curve
     different: dict[Path, Path] = {}
     for folder in folders:
         different.setdefault(folder.resolve(), folder)
-    statuses = [RunStatus(folder) for folder in different.values()]
-    runs = [_run_curves(status) for status in statuses if status.entries]
-    for status in statuses:
-        if not status.entries:
-            problem = f"the log of `{status.name}` has no complete entry yet"
+    found = [(run, run_curves(run)) for run in map(Run, different.values())]
+    runs = [curves for _, curves in found if curves.values]
+    for run, curves in found:
+        if not curves.values:
+            problem = f"the log of `{curves.name}` has no complete entry yet"
             if not runs:
-                steps = f"{status.spec.training.log_steps:,} steps"
-                raise ZooError(problem, hint=f"`zoo train {status.run.spec_file}` writes the first entry after {steps}")
+                steps = f"{run.spec.training.log_steps:,} steps"
+                raise ZooError(problem, hint=f"`zoo train {run.spec_file}` writes the first entry after {steps}")
             report.warn(f"{problem}; the run is skipped")
-    metrics = [metric for metric in _CURVE_METRICS if any(finite(run.values.get(metric.key, ())) for run in runs)]
+    metrics = [metric for metric in _CURVE_METRICS if any(finite(curves.values.get(metric.key, ())) for curves in runs)]
     return metrics, runs
 
 
-def _run_curves(status: RunStatus) -> RunCurves:
-    values = {}
+def run_curves(run: Run) -> RunCurves:
+    """Read the learning curves and the progress of a run.
+
+    Raises:
+        ZooError: The folder has no run, or its spec or its log cannot be read.
+    """
+    # Read this before the log, so that a process that has just ended has written its last entry.
+    trainer = run.trainer
+    entries, values = read_log(run), {}
     for metric in _CURVE_METRICS:
         # Only the entries of checkpoints contain dev scores. Other entries are therefore not gaps in the curve.
         points = list[tuple[float, float, float]]()
-        for entry in status.entries:
+        for entry in entries:
             if metric.key in entry:
                 number = math.nan if entry[metric.key] is None else float(entry[metric.key])
                 number = math.nan if metric.log and number <= 0 else number
                 points.append((float(entry["step"]), float(entry["seconds"]), number))
         if points:
             values[metric.key] = tuple(points)
-    return RunCurves(status.name, status.description, values)
+    name = run.folder.relative_to(RUNS) if run.folder.is_relative_to(RUNS) else run.folder
+    return RunCurves(name.as_posix(), _describe(run, entries, is_training=trainer is not None), values)
+
+
+def _describe(run: Run, entries: Sequence[Mapping[str, Any]], *, is_training: bool) -> str:
+    """Describe the state and the step of a run, given the entries of its log."""
+    training, step = run.spec.training, int(entries[-1]["step"]) if entries else 0
+    tokens = sum(entry["target_tokens_per_second"] * seconds for entry, seconds in with_seconds(entries))
+    fraction = min(1.0, TrainingProgress(step, tokens=round(tokens)).finished_fraction(training)[0])
+    steps = f"at step {step:,} of {training.steps:,}"
+    if is_training and fraction == 1.0:
+        return f"training has ended {steps}; the weights are being averaged and scored"
+    if is_training:
+        return f"training, {steps} ({fraction:.0%})"
+    checkpoints = list_checkpoints(run)
+    if checkpoints and checkpoints[-1].progress.end_reason(training):
+        return f"training has ended {steps}"
+    return f"training was stopped {steps} ({fraction:.0%})"

@@ -72,9 +72,7 @@ class Trainer:
         processes = self.processes
         # Only the first process scores the dev set, so it alone knows whether `training.patience` is exhausted.
         ended, stop = processes.any(processes.first and self.ended, stopped())
-        if ended:
-            self._report_end()
-        elif self.progress.step:
+        if self.progress.step and not ended:
             self.report.info(f"resuming at step {self.progress.step:,}")
         log = self._log() if processes.first else None
         line: dict[str, Any] = {}
@@ -82,10 +80,11 @@ class Trainer:
             shown.advance(self.progress.step)
             if not (ended or stop):
                 ended, stop, line = self._train_steps(stopped, log, shown)
-                if ended:
-                    self._report_end()
         if log:
             log.close()
+        if ended:
+            reason = self.progress.end_reason(self.spec.training)
+            self.report.info(f"training has ended at step {self.progress.step:,}: {reason}")
         saved = any(each.step == self.progress.step for each in checkpoints.list_checkpoints(self.run))
         (unsaved,) = processes.any(processes.first and self.progress.step > 0 and not saved)
         if unsaved:
@@ -124,7 +123,8 @@ class Trainer:
                 before = self._add_time(before)
                 tokens = self.progress.tokens + batch.size.target_tokens
                 self.progress = replace(self.progress, step=number, **position._asdict(), tokens=tokens)
-                shown.advance(1, total=self._expected_steps())
+                fraction, _ = self.progress.finished_fraction(training)
+                shown.advance(1, total=round(number / fraction))  # the step at which training is expected to end
                 due = number % training.checkpoint_steps == 0
                 ended, stop = processes.any(processes.first and self.ended, stopped())
                 logged = due or ended or stop or number % training.log_steps == 0
@@ -156,15 +156,6 @@ class Trainer:
     def ended(self) -> bool:
         """Whether training has reached its end."""
         return self.progress.end_reason(self.spec.training) is not None
-
-    def _report_end(self) -> None:
-        reason = self.progress.end_reason(self.spec.training)
-        self.report.info(f"training has ended at step {self.progress.step:,}: {reason}")
-
-    def _expected_steps(self) -> int:
-        """Return the step at which training is expected to end, given the limit that is closest to being reached."""
-        fraction, _ = self.progress.finished_fraction(self.spec.training)
-        return round(self.progress.step / fraction)
 
     def step(self, number: int, batch: Batch) -> StepResult:
         """Compute one step, update the weights, and return the losses."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.refusals import refused
 from zoo.training.run import Run
-from zoo.training.run_status import RunStatus, learning_curves
+from zoo.training.run_status import learning_curves, run_curves
 from zoo.visualization.curves_page import finite
 
 
@@ -27,9 +27,7 @@ def write_log(run: Run, *entries: dict[str, Any], rest: str = "") -> Run:
 
 def test_a_limit_on_tokens_counts(trained: Callable[..., Run]) -> None:
     run = write_log(trained(training={"steps": 100, "max_tokens": 4000}), entry(5), entry(10))
-    status = RunStatus(run.folder)
-    assert status.progress.tokens == 2000  # 10 seconds with 200 tokens each
-    assert status.description.endswith("at step 10 of 100 (50%)")
+    assert run_curves(run).state.endswith("at step 10 of 100 (50%)")  # 10 seconds with 200 tokens each
 
 
 def test_the_process_that_trains_is_known_while_it_holds_the_lock(trained: Callable[..., Run]) -> None:
@@ -37,7 +35,7 @@ def test_the_process_that_trains_is_known_while_it_holds_the_lock(trained: Calla
     assert run.trainer is None
     with run.locked():
         assert run.trainer.startswith("process ")
-        assert "training, at step 0" in RunStatus(run.folder).description
+        assert "training, at step 0" in run_curves(run).state
     assert run.trainer is None
     run.lock.write_text("process 1 on a machine that was switched off\n")
     assert run.trainer is None
