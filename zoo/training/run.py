@@ -98,18 +98,17 @@ class Run(ModelFolder):
         return self.folder / _LOCK
 
     @property
-    def trainer(self) -> str | None:
-        """The process that is training in the folder, such as "process 42 on host", or None."""
-        owner = None
+    def is_training(self) -> bool:
+        """Whether a process is training in the folder. It has written its name to the lock file, and holds the lock."""
+        owner = b""
         try:
-            with self.lock.open(encoding="utf-8", errors="replace") as file:
+            with self.lock.open("rb") as file:
                 owner = file.read().strip()
-                if not owner:  # do not try the lock, because a process that starts to train would fail to get it
-                    return None
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # closing the file unlocks it
+                if owner:  # otherwise, a process that starts to train would fail to get the lock
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # closing the file unlocks it
         except OSError:  # no such file, locked, or a file system without locks
-            return owner
-        return None  # the process was killed
+            return bool(owner)
+        return False
 
     @property
     def identity(self) -> RunIdentity:

@@ -70,7 +70,7 @@ def run_curves(run: Run) -> RunCurves:
         ZooError: The folder has no run, or its spec or its log cannot be read.
     """
     # Read this before the log, so that a process that has just ended has written its last entry.
-    trainer = run.trainer
+    is_training = run.is_training
     entries, values = read_log(run), {}
     for metric in _CURVE_METRICS:
         # Only the entries of checkpoints contain dev scores. Other entries are therefore not gaps in the curve.
@@ -83,7 +83,7 @@ def run_curves(run: Run) -> RunCurves:
         if points:
             values[metric.key] = tuple(points)
     name = run.folder.relative_to(RUNS) if run.folder.is_relative_to(RUNS) else run.folder
-    return RunCurves(name.as_posix(), _describe(run, entries, is_training=trainer is not None), values)
+    return RunCurves(name.as_posix(), _describe(run, entries, is_training=is_training), values)
 
 
 def _describe(run: Run, entries: Sequence[Mapping[str, Any]], *, is_training: bool) -> str:
