@@ -277,8 +277,8 @@ def benchmark_training(
     program = build_module(spec, device=device)
     with TemporaryDirectory() as folder, fast_float32():
         store, run = random_pairs(spec, steps, Path(folder)), Run(Path(folder, "run"))
-        # Remove the corpus parts, because their weights do not apply to random pairs.
-        bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})
+        # Remove the corpus parts and the temperature, because they do not apply to random pairs.
+        bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": (), "temperature": 1.0})})
         data = TrainingSet(bare, store)
         data.packed = Purpose.UPDATE in program.graphs
         trainer = Trainer(TrainStep(spec, program, Processes(device), report), data, run)
