@@ -1,12 +1,9 @@
 """Modules that are imported when one of their names is first used.
 
 Importing torch takes about a second, and the native backend translates without it. A module that `zoo decode` imports
-must therefore import torch like this:
+must therefore import torch from here:
 
-    if TYPE_CHECKING:
-        import torch
-    else:
-        from compiler.lazy import torch
+    from compiler.lazy import torch
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
 from types import ModuleType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -30,7 +27,10 @@ class LazyModule(ModuleType):
         return value
 
 
-torch = LazyModule("torch")
+if TYPE_CHECKING:
+    import torch as torch
+else:
+    torch = LazyModule("torch")
 
 
 def no_grad(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

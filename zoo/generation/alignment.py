@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
+from compiler.lazy import torch
 from compiler.padded_batch import PaddedBatch
 from specs import ZooError
 from zoo.generation.attention import CROSS_ATTENTION, layers_of
@@ -21,15 +22,12 @@ from zoo.text.sentences import split_sentences
 from zoo.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    import torch
     from jaxtyping import Float32
     from torch import Tensor
 
     from compiler import EmittedProgram
     from zoo.generation.preprocessing import Preprocessor
     from zoo.generation.translator import Translator
-else:
-    from compiler.lazy import torch
 
 Span = tuple[int, int]
 _MAX_END = 0.5

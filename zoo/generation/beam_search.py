@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 
+from compiler.lazy import torch
 from compiler.program import State, TopK
 from specs import EOS
 from zoo.generation.constraints import BracketConstraint, Constraint, SuppressedTokens
@@ -14,13 +15,10 @@ from zoo.generation.translation import SearchInput
 from zoo.models.shortlist import Shortlist
 
 if TYPE_CHECKING:
-    import torch
     from jaxtyping import Bool, Float32, Int
     from torch import Tensor
 
     from zoo.generation.batch import Batch
-else:
-    from compiler.lazy import torch
 
 StoppingRule = Literal["admissible", "shrinking", "full"]
 
@@ -87,48 +85,32 @@ class BeamSearch:
     def step(self, batch: Batch[State], allowed: Bool[Tensor, "#rows V"] | None, rows: int) -> tuple[Selection, State]:
         """Run one decoding step. Return the selected candidates of each sentence, and the new decoder state.
 
+        A candidate is a row (a hypothesis) with one more token. A sentence's result is independent of the other
+        sentences. Candidates with equal log-probabilities are ordered by row, then by the probability of the new token,
+        then by its ID.
+
         Args:
             batch: The batch. Do not use its decoder state afterwards. The strategies of the sentences may differ, but
                 must have the same batch key.
             allowed: Mask of the tokens that the constraint allows. None: all tokens.
             rows: Number of rows per sentence after the step, at least the largest `rows` of the strategies.
         """
-        beams = [cast(Self, history.strategy) for history in batch.histories]
-        limits = None
+        beams, totals = [cast(Self, history.strategy) for history in batch.histories], batch.totals
+        limits, size, candidates = None, self.size, self.candidates
         if {(beam.size, beam.stopping_rule) for beam in beams} != {(rows, self.stopping_rule)}:
-            limits = _Limits.of(beams, rows, batch.totals.device)
-        count = max(beam.candidates for beam in beams) if limits else self.candidates
-        continuations, state = batch.program.top_k(batch.state, batch.token.unsqueeze(1), count, allowed)
+            limits = _Limits.of(beams, totals.device)
+            size, candidates = rows, max(beam.candidates for beam in beams)
+        continuations, state = batch.program.top_k(batch.state, batch.token.unsqueeze(1), candidates, allowed)
+        sentences, rows_before = totals.shape
         must_end = [history.must_end for history in batch.histories]
-        return self.select(continuations, batch.totals, must_end, limits), state
-
-    def select(
-        self,
-        continuations: TopK,
-        totals: Float32[Tensor, "sentences rows"],
-        must_end: Sequence[bool],
-        limits: _Limits | None = None,
-    ) -> Selection:
-        """Return the best candidates of each sentence. A candidate is a row (a hypothesis) with one more token.
-
-        A sentence's result is independent of the other sentences. Candidates with equal log-probabilities are ordered
-        by row, then by the probability of the new token, then by its ID.
-
-        Args:
-            continuations: The most probable next tokens of each row.
-            totals: Log-probability of each row so far.
-            must_end: For each sentence, whether EOS is the only possible next token.
-            limits: Beam size and stopping rule of each sentence. None: all sentences have the size and rule of `self`.
-        """
-        sentences, rows = totals.shape
         if any(must_end):
-            continuations = _force_end(continuations, must_end, rows)
+            continuations = _force_end(continuations, must_end, rows_before)
         width = continuations.values.shape[1]
-        new_totals = totals.unsqueeze(2) + continuations.values.view(sentences, rows, width)
-        new_totals = new_totals.view(sentences, rows * width)
-        tokens = continuations.tokens.reshape(sentences, rows * width)
-        size, candidates = (limits.rows, limits.candidates) if limits else (self.size, self.candidates)
-        if (missing := candidates - rows * width) > 0:  # the vocabulary is very small, or other beams are larger
+        new_totals = totals.unsqueeze(2) + continuations.values.view(sentences, rows_before, width)
+        new_totals = new_totals.view(sentences, rows_before * width)
+        tokens = continuations.tokens.reshape(sentences, rows_before * width)
+        candidates = max(candidates, rows)
+        if (missing := candidates - rows_before * width) > 0:  # the vocabulary is very small, or a beam is larger
             pad = torch.nn.functional.pad
             new_totals, tokens = pad(new_totals, (0, missing), value=-torch.inf), pad(tokens, (0, missing), value=EOS)
         new_totals, order = _stable_top(new_totals, candidates)
@@ -137,40 +119,35 @@ class BeamSearch:
         if limits:
             new_totals = limits.mask(new_totals, tokens, totals)
         elif self.stopping_rule == "full":
-            new_totals = new_totals.masked_fill((ranks >= self.size) & (tokens == EOS), -torch.inf)
-        elif self.stopping_rule == "shrinking" and rows == self.size:
+            new_totals = new_totals.masked_fill((ranks >= size) & (tokens == EOS), -torch.inf)
+        elif self.stopping_rule == "shrinking" and rows_before == size:
             new_totals = new_totals.masked_fill(ranks >= totals.isfinite().sum(1, keepdim=True), -torch.inf)
         live_totals, live = _stable_top(new_totals.masked_fill(tokens == EOS, -torch.inf), size)
         if limits:
             live_totals = live_totals.masked_fill(ranks[:size] >= limits.sizes, -torch.inf)
-        return Selection(new_totals, (order // width).clamp_(max=rows - 1), tokens, live, live_totals)
+        return Selection(new_totals, (order // width).clamp_(max=rows_before - 1), tokens, live, live_totals), state
 
 
 class _Limits(NamedTuple):
     """Beam limits, one row per sentence, for a batch whose sentences have different beam sizes or stopping rules."""
 
-    rows: int
-    """Number of rows per sentence. A smaller beam does not use all rows. Unused rows have the total -inf."""
-    candidates: int
-    """Number of candidates per sentence."""
     sizes: Int[Tensor, "sentences 1"]
+    """Beam size. A smaller beam does not use all rows of the batch. Unused rows have the total -inf."""
     max_candidates: Int[Tensor, "sentences 1"]
     max_ending: Int[Tensor, "sentences 1"]
-    """Number of candidates that may end with EOS: the beam size for the rule "full", and no limit otherwise."""
+    """Number of candidates that may end with EOS: the beam size for the rule "full", otherwise all candidates."""
     shrinking: Bool[Tensor, "sentences 1"]
 
     @classmethod
-    def of(cls, beams: Sequence[BeamSearch], rows: int, device: torch.device) -> Self:
-        """Return the limits for a batch with `rows` rows per sentence, given the beam search of each sentence."""
-        count = max(rows, *(beam.candidates for beam in beams))
-        endings = (beam.size if beam.stopping_rule == "full" else count for beam in beams)
-        values = [
-            [beam.size, beam.candidates, ending, beam.stopping_rule == "shrinking"]
-            for beam, ending in zip(beams, endings, strict=True)
-        ]
+    def of(cls, beams: Sequence[BeamSearch], device: torch.device) -> Self:
+        """Return the limits for a batch, given the beam search of each sentence."""
+        values = []
+        for beam in beams:
+            max_ending = beam.size if beam.stopping_rule == "full" else beam.candidates
+            values.append([beam.size, beam.candidates, max_ending, beam.stopping_rule == "shrinking"])
         columns = torch.tensor(values).to(device, non_blocking=True).unsqueeze(2).unbind(1)
         sizes, candidates, ending, shrinking = columns
-        return cls(rows, count, sizes, candidates, ending, shrinking.bool())
+        return cls(sizes, candidates, ending, shrinking.bool())
 
     def mask(
         self,
@@ -179,7 +156,7 @@ class _Limits(NamedTuple):
         totals: Float32[Tensor, "sentences rows"],
     ) -> Float32[Tensor, "sentences candidates"]:
         """Set the totals of candidates that exceed the limits of their sentence to -inf."""
-        ranks = torch.arange(self.candidates, device=tokens.device)
+        ranks = torch.arange(tokens.shape[1], device=tokens.device)
         excluded = (ranks >= self.max_candidates) | ((ranks >= self.max_ending) & (tokens == EOS))
         if totals.shape[1] > 1:
             excluded |= self.shrinking & (ranks >= totals.isfinite().sum(1, keepdim=True))

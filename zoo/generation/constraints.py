@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from compiler.lazy import torch
 from compiler.program import TreeLimits, TreeRules
 from specs import EOS, PAD, UNK
 from zoo.generation.translation import SearchInput, concatenate, pad_sequences
 
 if TYPE_CHECKING:
-    import torch
     from jaxtyping import Bool, Int, UInt8
     from torch import Tensor
-else:
-    from compiler.lazy import torch
 
 
 class ConstraintState(Protocol):
@@ -84,37 +82,37 @@ class SuppressedTokens:
         return _SuppressionState(kept.to(device), torch.tensor(missing).to(device), max(missing), inner)
 
 
-class _SuppressionState:
+class _SuppressionState(NamedTuple):
     """State of `SuppressedTokens`: allowed tokens, number of tokens until EOS is allowed, and the inner state."""
 
-    def __init__(
-        self, kept: Bool[Tensor, "1 V"], missing: Int[Tensor, " rows"], max_missing: int, inner: ConstraintState | None
-    ) -> None:
-        # `max_missing` is an upper bound on `missing`, stored on the host, to avoid waiting for the device.
-        self._kept, self._missing, self._max_missing, self._inner = kept, missing, max_missing, inner
+    kept: Bool[Tensor, "1 V"]
+    missing: Int[Tensor, " rows"]
+    max_missing: int
+    """Upper bound on `missing`, on the host, to avoid waiting for the device."""
+    inner: ConstraintState | None
 
     def allowed(self) -> Bool[Tensor, "#rows V"]:
-        kept = self._kept
-        if self._max_missing > 0:
-            kept = kept.repeat(len(self._missing), 1)
-            kept[:, EOS] = self._missing <= 0
-        if self._inner is None:
+        kept = self.kept
+        if self.max_missing > 0:
+            kept = kept.repeat(len(self.missing), 1)
+            kept[:, EOS] = self.missing <= 0
+        if self.inner is None:
             return kept
-        inner = self._inner.allowed()
+        inner = self.inner.allowed()
         kept = inner & kept
-        if self._max_missing > 0:
+        if self.max_missing > 0:
             kept[:, EOS] |= inner[:, EOS] & ~kept.any(1)  # a complete tree, after which only EOS is allowed
         return kept
 
     def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> _SuppressionState:
-        missing = (self._missing if rows is None else self._missing[rows]) - 1
-        inner = None if self._inner is None else self._inner.advance(rows, tokens)
-        return _SuppressionState(self._kept, missing, self._max_missing - 1, inner)
+        missing = (self.missing if rows is None else self.missing[rows]) - 1
+        inner = None if self.inner is None else self.inner.advance(rows, tokens)
+        return _SuppressionState(self.kept, missing, self.max_missing - 1, inner)
 
     def join(self, other: _SuppressionState) -> _SuppressionState:
-        inner = None if self._inner is None or other._inner is None else self._inner.join(other._inner)
-        missing = torch.cat([self._missing, other._missing])
-        return _SuppressionState(self._kept, missing, max(self._max_missing, other._max_missing), inner)
+        inner = None if self.inner is None or other.inner is None else self.inner.join(other.inner)
+        missing = torch.cat([self.missing, other.missing])
+        return _SuppressionState(self.kept, missing, max(self.max_missing, other.max_missing), inner)
 
 
 _STACK_GROWTH = 16  # brackets
@@ -154,23 +152,43 @@ class BracketConstraint:
             vocabulary_size: Size of the target vocabulary.
             max_consecutive: Maximum number of consecutive opening brackets. None: no limit.
         """
+        opening, closing, words = list(opening), list(closing), list(words)
         self._kinds = np.zeros(vocabulary_size, np.int32)
         self._max_opening_run = np.iinfo(np.int64).max if max_consecutive is None else max_consecutive
-        self._kinds[list(words)] = 1
+        self._kinds[words] = 1
         for label, brackets in enumerate(zip(opening, closing, strict=True), 1):
             self._kinds[list(brackets)] = 2 * label, 2 * label + 1
-        self._tables = _build_tables(list(opening), list(closing), list(words), vocabulary_size, max_consecutive)
-        self._tables_on = {"cpu": self._tables}
+        max_counters = torch.tensor([2, 2, 1, max_consecutive or 1])
+        cases = torch.cartesian_prod(*(torch.arange(int(count) + 1) for count in max_counters.flip(0))).unbind(1)
+        consecutive, free, words_left, depth = cases
+
+        may_open = (words_left > 0) & (free > 0) & (max_consecutive is None or consecutive < max_consecutive)
+        may_write_word = (words_left > 0) & ((depth > 0) | (words_left == 1))
+        may_end = (depth == 0) & (words_left == 0)
+        may_close = (consecutive == 0) & ((depth > 1) | ((depth == 1) & (words_left == 0)))
+        case_classes = may_open.byte() * _OPENING + may_write_word.byte() * _WORD
+        case_classes += may_end.byte() * _END + may_close.byte() * _CLOSING
+        token_classes = torch.zeros(vocabulary_size, dtype=torch.uint8)
+        token_classes[opening], token_classes[words], token_classes[EOS] = _OPENING, _WORD, _END
+
+        reset = -(2**31)  # clamped to 0: no bracket has just opened
+        effects = torch.tensor([0, 0, 0, reset, len(opening)]).repeat(vocabulary_size, 1)
+        effects[words, 1] = -1
+        effects[closing, 0] = -1
+        effects[opening] = torch.tensor([1, 0, -1, 1, 0])
+        effects[opening, _COUNTERS] = torch.arange(len(opening))
+        strides, closing_of_label = torch.tensor([1, 3, 9, 18]), torch.tensor([*closing, PAD])
+        self._tables = _Tables(effects, max_counters, strides, case_classes, token_classes, closing_of_label)
 
     def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> BracketState:
         """Return the state before the first token, one row per sentence. `max_length` must allow a complete tree."""
-        name = str(device)
-        if name not in self._tables_on:
-            self._tables_on[name] = _Tables(*(table.to(device) for table in self._tables))
-        counters = [[0, len(source.words), _max_constituents(source), 0] for source in sources]
+        tables = _Tables(*(table.to(device) for table in self._tables))
+        rows = [[0, len(source.words), _max_constituents(source), 0] for source in sources]
+        counters = torch.tensor(rows, device=device)
+        stack = counters.new_full((len(sources), _STACK_GROWTH), len(tables.closing) - 1)
         max_length = max(source.max_length for source in sources)
         words = pad_sequences([[PAD, *reversed(_fixed_words(source))] for source in sources], device)
-        return BracketState(self._tables_on[name], torch.tensor(counters, device=device), max_length, words)
+        return BracketState(tables, counters, max_length, words, stack)
 
     def rules(self, sources: Sequence[SearchInput]) -> TreeRules:
         """Convert the constraint for these sentences to the form that a `SearchingDecoder` accepts."""
@@ -212,41 +230,37 @@ class _Tables(NamedTuple):
     """Closing bracket of each label. The last entry is PAD, for the empty stack."""
 
 
+@dataclass
 class BracketState:
     """Stack of open brackets and four counters for each hypothesis.
 
     The counters are, in this order: open brackets, words left, constituents that still fit into the maximum length, and
     opening brackets since the last other token. The bottom of each stack is a sentinel. Entries above the top of the
     stack are undefined.
+
+    Attributes:
+        tables: The rules, on the device of the batch.
+        counters: The counters of each row.
+        max_length: Maximum number of tokens in a hypothesis.
+        words: For each row, the token of the next word, indexed by the number of words left. PAD allows any word token.
+        stack: The stack of each row.
+        tokens_read: Number of tokens that the rows have read, at least of the row that has read most.
     """
 
-    def __init__(
-        self,
-        tables: _Tables,
-        counters: Int[Tensor, "rows 4"],
-        max_length: int,
-        words_by_rest: Int[Tensor, "rows words"],
-    ) -> None:
-        """Start with empty stacks.
-
-        Args:
-            tables: The rules, on the device of the batch.
-            counters: Initial counters of each row.
-            max_length: Maximum number of tokens in a hypothesis.
-            words_by_rest: For each row, the token of the next word, indexed by the number of words left. PAD allows any
-                word token.
-        """
-        self._tables, self._max_length, self._tokens_read, self._words = tables, max_length, 0, words_by_rest
-        self._counters = counters
-        self._stack = counters.new_full((len(counters), _STACK_GROWTH), len(tables.closing) - 1)
+    tables: _Tables
+    counters: Int[Tensor, "rows 4"]
+    max_length: int
+    words: Int[Tensor, "rows words"]
+    stack: Int[Tensor, "rows depth"]
+    tokens_read: int = 0
 
     def allowed(self) -> Bool[Tensor, "rows V"]:
         """Return a mask of the tokens that may come next."""
-        tables, depth, words_left = self._tables, self._counters.narrow(1, 0, 1), self._counters.narrow(1, 1, 1)
-        case = (self._counters.minimum(tables.max_counters) * tables.strides).sum(1, keepdim=True)
+        tables, depth, words_left = self.tables, self.counters.narrow(1, 0, 1), self.counters.narrow(1, 1, 1)
+        case = (self.counters.minimum(tables.max_counters) * tables.strides).sum(1, keepdim=True)
         classes = tables.case_classes[case]
-        closing, may_close = tables.closing[self._stack.gather(1, depth)], (classes & _CLOSING).bool()
-        next_word = self._words.gather(1, words_left)
+        closing, may_close = tables.closing[self.stack.gather(1, depth)], (classes & _CLOSING).bool()
+        next_word = self.words.gather(1, words_left)
         fixed_word = (classes & _WORD) * (next_word != PAD)  # only this word token is allowed
         allowed = ((classes ^ fixed_word) & tables.token_classes).bool().scatter_(1, closing, may_close)
         return allowed.scatter_(1, next_word, fixed_word.bool())
@@ -254,50 +268,23 @@ class BracketState:
     def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> BracketState:
         """Return the state after one more token in each row (see `ConstraintState.advance`)."""
         if rows is not None:
-            self._counters, self._stack = self._counters.index_select(0, rows), self._stack.index_select(0, rows)
-            self._words = self._words.index_select(0, rows)
-        self._tokens_read = min(self._tokens_read + 1, self._max_length + 1)
-        if (capacity := self._stack.shape[1]) <= self._tokens_read:
-            self._stack, capacity = torch.nn.functional.pad(self._stack, (0, _STACK_GROWTH)), capacity + _STACK_GROWTH
-        effects = self._tables.effects.index_select(0, tokens)
-        above_sentinel = self._stack.narrow(1, 1, capacity - 1)
-        above_sentinel.scatter_(1, self._counters.narrow(1, 0, 1), effects.narrow(1, _COUNTERS, 1))
+            self.counters, self.stack = self.counters.index_select(0, rows), self.stack.index_select(0, rows)
+            self.words = self.words.index_select(0, rows)
+        self.tokens_read = min(self.tokens_read + 1, self.max_length + 1)
+        if (capacity := self.stack.shape[1]) <= self.tokens_read:
+            self.stack, capacity = torch.nn.functional.pad(self.stack, (0, _STACK_GROWTH)), capacity + _STACK_GROWTH
+        effects = self.tables.effects.index_select(0, tokens)
+        above_sentinel = self.stack.narrow(1, 1, capacity - 1)
+        above_sentinel.scatter_(1, self.counters.narrow(1, 0, 1), effects.narrow(1, _COUNTERS, 1))
         # Counters of rows whose hypothesis has ended could fall below 0, because these rows take any token.
-        self._counters.add_(effects.narrow(1, 0, _COUNTERS)).clamp_(min=0)
+        self.counters.add_(effects.narrow(1, 0, _COUNTERS)).clamp_(min=0)
         return self
 
     def join(self, other: BracketState) -> BracketState:
         """Return this state with the rows of `other` appended."""
-        self._stack = concatenate(self._stack, other._stack)
-        self._counters = torch.cat([self._counters, other._counters])
-        self._words = concatenate(self._words, other._words)
-        self._max_length = max(self._max_length, other._max_length)
-        self._tokens_read = max(self._tokens_read, other._tokens_read)
+        self.stack = concatenate(self.stack, other.stack)
+        self.counters = torch.cat([self.counters, other.counters])
+        self.words = concatenate(self.words, other.words)
+        self.max_length = max(self.max_length, other.max_length)
+        self.tokens_read = max(self.tokens_read, other.tokens_read)
         return self
-
-
-def _build_tables(
-    opening: list[int], closing: list[int], words: list[int], vocabulary_size: int, max_consecutive: int | None
-) -> _Tables:
-    max_counters = torch.tensor([2, 2, 1, max_consecutive or 1])
-    cases = torch.cartesian_prod(*(torch.arange(int(count) + 1) for count in max_counters.flip(0))).unbind(1)
-    consecutive, free, words_left, depth = cases
-
-    may_open = (words_left > 0) & (free > 0) & (max_consecutive is None or consecutive < max_consecutive)
-    may_write_word = (words_left > 0) & ((depth > 0) | (words_left == 1))
-    may_end = (depth == 0) & (words_left == 0)
-    may_close = (consecutive == 0) & ((depth > 1) | ((depth == 1) & (words_left == 0)))
-    case_classes = (
-        may_open.byte() * _OPENING + may_write_word.byte() * _WORD + may_end.byte() * _END + may_close.byte() * _CLOSING
-    )
-    token_classes = torch.zeros(vocabulary_size, dtype=torch.uint8)
-    token_classes[opening], token_classes[words], token_classes[EOS] = _OPENING, _WORD, _END
-
-    reset = -(2**31)  # clamped to 0: no bracket has just opened
-    effects = torch.tensor([0, 0, 0, reset, len(opening)]).repeat(vocabulary_size, 1)
-    effects[words, 1] = -1
-    effects[closing, 0] = -1
-    effects[opening] = torch.tensor([1, 0, -1, 1, 0])
-    effects[opening, _COUNTERS] = torch.arange(len(opening))
-    strides = torch.tensor([1, 3, 9, 18])
-    return _Tables(effects, max_counters, strides, case_classes, token_classes, torch.tensor([*closing, PAD]))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from compiler.lazy import torch
 from compiler.program import State
 from compiler.seeds import stream
 from specs import BOS, EOS, PAD
@@ -16,16 +17,10 @@ from zoo.generation.translation import SearchInput
 from zoo.models.shortlist import Shortlist
 
 if TYPE_CHECKING:
-    import torch
     from jaxtyping import Bool, Float32, Float64, Int
     from torch import Tensor
 
-    from compiler import decoder as selection
     from zoo.generation.batch import Batch
-else:
-    from compiler.lazy import LazyModule, torch
-
-    selection = LazyModule("compiler.decoder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,10 @@ class Sampling:
         return SearchHistory(source, self, streams)
 
     def step(self, batch: Batch[State], allowed: Bool[Tensor, "#rows V"] | None, rows: int) -> tuple[Selection, State]:
-        """Run one decoding step, and draw a token for each row. Return the selection and the new decoder state."""
+        """Run one decoding step, and draw a token for each row, or add EOS if its sentence must end.
+
+        Return the selection and the new decoder state.
+        """
         token, totals, histories = batch.token, batch.totals, batch.histories
         log_probabilities, state = batch.program.advance(batch.state, token.unsqueeze(1))
         log_probabilities = log_probabilities[:, 0]
@@ -83,26 +81,12 @@ class Sampling:
         uniform = torch.tensor(numbers, dtype=torch.float64).to(token.device, non_blocking=True)
         must_end = torch.tensor([history.must_end for history in histories]).to(token.device, non_blocking=True)
         drawn = self.draw(log_probabilities, uniform.flatten(), allowed)
-        return self.select(log_probabilities, totals, drawn, must_end, first=len(token) == len(histories)), state
-
-    def select(
-        self,
-        log_probabilities: Float32[Tensor, "rows V"],
-        totals: Float32[Tensor, "sentences n_best"],
-        drawn: Int[Tensor, " rows"],
-        must_end: Bool[Tensor, " sentences"],
-        *,
-        first: bool,
-    ) -> Selection:
-        """Add the drawn token to each row, or EOS if the sentence must end.
-
-        Row j continues row j of the previous step. In the `first` step, all rows continue the only row of the sentence.
-        """
         tokens = torch.where(must_end.unsqueeze(1), EOS, drawn.view(totals.shape))
         new_totals = totals + log_probabilities.gather(1, tokens.view(-1, 1)).view(totals.shape)
-        rows = torch.arange(self.n_best, device=tokens.device).expand(totals.shape)
-        live_totals = new_totals.masked_fill(tokens == EOS, -torch.inf)
-        return Selection(new_totals, rows * (not first), tokens, rows, live_totals)
+        # Row j continues row j of the previous step. In the first step, all rows continue the only row of the sentence.
+        live = torch.arange(self.n_best, device=tokens.device).expand(totals.shape)
+        parents = live * (len(token) != len(histories))
+        return Selection(new_totals, parents, tokens, live, new_totals.masked_fill(tokens == EOS, -torch.inf)), state
 
     def draw(
         self,
@@ -117,8 +101,10 @@ class Sampling:
             uniform: One random number from [0, 1) per row.
             allowed: Mask of the tokens that may be drawn. None: all tokens except PAD and BOS.
         """
+        from compiler.decoder import top_k  # this imports torch
+
         if self.top_k or self.top_p < 1:
-            values, tokens, _ = selection.top_k(log_probabilities, self.top_k or log_probabilities.shape[1], allowed)
+            values, tokens, _ = top_k(log_probabilities, self.top_k or log_probabilities.shape[1], allowed)
         else:
             tokens = None
             values = log_probabilities.clone() if allowed is None else log_probabilities.where(allowed, -torch.inf)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from compiler.lazy import torch
 from specs import EOS, PAD, UNK
 from zoo.generation.translation import SearchInput, concatenate, pad_sequences
 from zoo.text.codes import SEPARATOR
@@ -16,11 +17,8 @@ from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    import torch
     from jaxtyping import Bool, Int
     from torch import Tensor
-else:
-    from compiler.lazy import torch
 
 _DIGIT = re.compile(r"<0x3[0-9]>|^(?!<0x..>$|▁&#\d+;$).*\d")
 """Pattern of tokens with a digit. Bytes that are not digits, and characters that Moses escapes, do not match."""
