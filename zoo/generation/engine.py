@@ -27,7 +27,7 @@ from compiler.program import Scorer, State, StepwiseDecoder
 from specs import ZooError
 from zoo.generation.batch import Batch, ProgramBatch, start_batch
 from zoo.generation.hypotheses import SearchHistory, SearchStrategy
-from zoo.generation.request_queue import Request, RequestQueue, Stopped, closed_error
+from zoo.generation.request_queue import Request, RequestQueue
 from zoo.generation.translation import SearchInput, Translation
 from zoo.system.memory import is_out_of_memory
 
@@ -97,16 +97,16 @@ class Engine(AbstractContextManager["Engine"]):
             own, or if the model's log-probabilities are NaN or infinite.
         """
         future: Future[list[list[Translation]]] = Future()
+        if not sources:
+            future.set_result([])
+            return future
         found: dict[tuple[int, int], list[Translation]] = {}
-
-        def finish() -> None:
-            with suppress(InvalidStateError):  # the future was cancelled, or another thread has called `finish`
-                future.set_result([found[source.index, source.part] for source in sources])
 
         def deliver(source: SearchInput, hypotheses: list[Translation]) -> None:
             found[source.index, source.part] = hypotheses
             if len(found) == len(sources):
-                finish()
+                with suppress(InvalidStateError):  # the future was cancelled, or another thread has set its result
+                    future.set_result([found[source.index, source.part] for source in sources])
 
         def fail(error: BaseException) -> None:
             with suppress(InvalidStateError):
@@ -115,10 +115,7 @@ class Engine(AbstractContextManager["Engine"]):
         request = Request(strategy, deliver, fail)
         future.add_done_callback(lambda _: self.queue.withdraw(request))
         future.add_done_callback(notify_if_cancelled)
-        if sources:
-            self._add(request, sources)
-        else:
-            finish()
+        self._add(request, sources)
         return future
 
     def search(
@@ -202,12 +199,13 @@ class _Worker(Generic[State]):
         try:
             while True:
                 self._run_steps()
-        except Stopped:
-            self._queue.stop()  # also for sentences that are put back after the engine is closed
-            self._fail_all(None)
-        except BaseException as error:  # pass any error on to the callers
+        except BaseException as error:  # pass any error on to the callers, also the error of a stopped queue
             self._queue.stop(error)
-            self._fail_all(error)
+            for members in self._running.values():
+                for request in members.values():
+                    self._queue.fail(request, error)
+            self._running.clear()
+            self._batches.clear()
 
     def _run_steps(self) -> None:
         """Take sentences from the queue, and run one or a few decoding steps for each batch."""
@@ -289,14 +287,6 @@ class _Worker(Generic[State]):
                 del self._running[key]
                 if (batch := self._batches.pop(key, None)) is not None:
                     batch.abandon()
-
-    def _fail_all(self, error: BaseException | None) -> None:
-        """End all running requests with an error. If `error` is None, report that the engine is closed."""
-        for members in self._running.values():
-            for request in members.values():
-                self._queue.fail(request, error or closed_error())
-        self._running.clear()
-        self._batches.clear()
 
 
 _QUEUES: WeakSet[RequestQueue] = WeakSet()

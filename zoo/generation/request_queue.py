@@ -6,20 +6,19 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Condition, Thread, get_ident
 
 from specs import ZooError
 from zoo.generation.hypotheses import SearchHistory, SearchStrategy
-from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation, sentence_out_of_memory
+from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
+from zoo.text.sentences import excerpt
 
 RECENT_SECONDS = 4.0
 """Number of seconds after which earlier measurements of the queue's speed count only half."""
 
 
-class Stopped(Exception):
-    """Exception that ends a worker thread because the engine is closed."""
-
-
+@dataclass(eq=False)
 class Request:
     """Sentences of one caller, which are decoded with one search strategy.
 
@@ -37,19 +36,18 @@ class Request:
         added: Time at which the request was added, in seconds. None after its first sentence has left the queue.
     """
 
-    def __init__(
-        self,
-        strategy: SearchStrategy,
-        deliver: Callable[[SearchInput, list[Translation]], None],
-        fail: Callable[[BaseException], None],
-        request_fill: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.strategy, self.deliver, self.fail, self.request_fill = strategy, deliver, fail, request_fill
-        self.batch_key: Hashable = strategy.batch_key
-        self.queue: deque[SearchInput] = deque()
-        self.refill_threshold, self.served_tokens = 0, 0.0
-        self.active = True
-        self.added: float | None = time.monotonic()
+    strategy: SearchStrategy
+    deliver: Callable[[SearchInput, list[Translation]], None]
+    fail: Callable[[BaseException], None]
+    request_fill: Callable[[], None] = lambda: None
+    queue: deque[SearchInput] = field(default_factory=deque)
+    refill_threshold: int = 0
+    served_tokens: float = 0.0
+    active: bool = True
+    added: float | None = field(default_factory=lambda: time.monotonic())
+
+    def __post_init__(self) -> None:
+        self.batch_key: Hashable = self.strategy.batch_key
 
 
 Running = Mapping[Hashable, Mapping[SearchHistory, Request]]
@@ -87,7 +85,7 @@ class RequestQueue:
         self._busy_since: float | None = None  # when `_busy_seconds` was last updated
         self._running_tokens: dict[int, int] = {}  # by thread
         self._parked: set[int] = set()  # threads that are not used, because there is not enough memory for them
-        self._last_workers: set[int] = set()  # threads that were the only worker when they last took sentences
+        self._took_alone: dict[int, bool] = {}  # by thread: whether it was the only worker when it took sentences
 
     @property
     def missing_workers(self) -> int:
@@ -159,7 +157,7 @@ class RequestQueue:
             The sentences. Empty if no sentence can join now.
 
         Raises:
-            Stopped: The engine is closed.
+            ZooError: The engine is closed.
         """
         if running and not self.stopped and not self._waiting:
             return []
@@ -174,7 +172,7 @@ class RequestQueue:
                 self._idle_workers += 1
                 self.changed.wait()
                 self._idle_workers -= 1
-            raise Stopped
+            raise closed_error()
 
     def put_back(self, sentences: Sequence[Sentence]) -> None:
         """Return undecoded sentences to the front of the queue."""
@@ -200,8 +198,14 @@ class RequestQueue:
         worker = get_ident()
         with self.changed:
             alone = sum(map(len, running.values())) == 1
-            if alone and worker in self._last_workers:
-                return sentence_out_of_memory(sentences[0][1])
+            if alone and self._took_alone[worker]:
+                source = sentences[0][1]
+                return ZooError(
+                    f"there is not enough memory to translate sentence {source.index + 1:,} alone: "
+                    f"{excerpt(source.text)}, length {len(source):,}",
+                    hint="split the sentence, use a smaller beam, or close other programs",
+                    exit_code=1,
+                )
             used_tokens = sum(_padded_tokens(members) for members in running.values())
             self.max_batch_tokens = min(self.max_batch_tokens, max(1, used_tokens // 2))
             self.put_back(sentences)
@@ -229,10 +233,7 @@ class RequestQueue:
     def _pop(self, worker: int, running: Running) -> list[Sentence]:
         """Take as many sentences from the queue as fit into the worker's batches, up to the worker's share."""
         workers = len(self.threads) - len(self._parked)
-        if workers == 1:
-            self._last_workers.add(worker)
-        else:
-            self._last_workers.discard(worker)
+        self._took_alone[worker] = workers == 1
         own_tokens = self._running_tokens[worker]
         share = -(-(sum(self._running_tokens.values()) + self._queued_tokens) // max(1, workers))
         first = min(self._waiting, key=lambda request: request.served_tokens)

@@ -7,18 +7,15 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
+from compiler.lazy import torch
 from compiler.padded_batch import PaddedBatch
-from specs import ZooError
 from zoo.generation.confidence import UNCERTAIN, Calibration
-from zoo.text.sentences import excerpt, language_tokens
+from zoo.text.sentences import language_tokens
 from zoo.text.spans import Span
 
 if TYPE_CHECKING:
-    import torch
     from jaxtyping import Int
     from torch import Tensor
-else:
-    from compiler.lazy import torch
 
 
 MIN_ROW_TOKENS = 16
@@ -127,16 +124,6 @@ class Translation:
         confidences = tuple(chain.from_iterable(each.confidences or (each.confidence,) for each in translations))
         lowest = min((each for each in confidences if each is not None), default=None)
         return cls(text, score, log_probability, tokens, parts, **marks, confidence=lowest, confidences=confidences)
-
-
-def sentence_out_of_memory(source: SearchInput) -> ZooError:
-    """Return the error for a sentence that does not fit into memory even in a batch of its own."""
-    return ZooError(
-        f"there is not enough memory to translate sentence {source.index + 1:,} alone: {excerpt(source.text)}, "
-        f"length {len(source):,}",
-        hint="split the sentence, use a smaller beam, or close other programs",
-        exit_code=1,
-    )
 
 
 def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[int]]:
