@@ -69,31 +69,26 @@ def compile_spec(
     spec: Spec,
     *,
     weights: Mapping[str, Tensor] | None = None,
-    device: str = "auto",
-    precision: str | None = None,
-    backend: str | None = None,
     report: Report | None = None,
+    **options: Unpack[BackendOptions],
 ) -> Compiled:
     """Compile a model's translation program, and compare its results with the float32 reference interpreter.
 
     Args:
         spec: The model's spec.
         weights: The model's tensors by name. None for random initial weights.
-        device: Device to compile for.
-        precision: Precision to compile for. None for the precision in the spec.
-        backend: Backend to use. None for the backend in the spec.
         report: Receives messages.
+        **options: Device, precision and backend (see `BackendOptions`).
 
     Raises:
         ZooError: The device, precision or backend is not available or cannot run this spec, or the weights do not fit
             into memory.
     """
     report = report or Report()
+    options.setdefault("device", "auto")
     if weights is None:
-        require_memory_to_translate(spec, device)
-    chosen, order = prepare_build(
-        spec, weights=weights, device=device, precision=precision, backend=backend, folder=storage.compiled()
-    )
+        require_memory_to_translate(spec, options["device"])
+    chosen, order = prepare_build(spec, weights=weights, folder=storage.compiled(), **options)
     report.info(f"{chosen.name}: {chosen.summary}")
     before = _artefact_times()
     with message_if_slow(report, "compiling; this is done once on this machine"):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from compiler.lazy import no_grad
+from compiler.lazy import no_grad, torch
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, ZooError
 from zoo.text.codes import SEPARATOR
@@ -18,14 +18,11 @@ from zoo.text.tokenizer import SPACE
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    import torch
     from jaxtyping import Float
     from torch import Tensor
 
     from compiler import EmittedProgram
     from zoo.generation.translator import Translator
-else:
-    from compiler.lazy import torch
 
 BEGIN, END = "<s>", "</s>"
 """Strings that represent BOS and EOS in lists of tokens. No token of a text is equal to one of these strings."""
@@ -117,12 +114,7 @@ def attend(
     encoded, languages = preprocessor.encode(text, "", 0), preprocessor.languages
     if not encoded.parts:
         raise ZooError("there are no attention weights for an empty text", hint="give a sentence")
-    if len(encoded.parts) > 1:
-        raise ZooError(
-            f"the text has {encoded.length:,} tokens, but attention weights can be shown for at most "
-            f"{preprocessor.max_source_length:,} tokens (`decoding.max_source_length`)",
-            hint="give a single sentence",
-        )
+    preprocessor.require_length("the text", encoded.length, "give a single sentence")
     source_ids: Sequence[int] = encoded.parts[0].tokens
     target_ids: Sequence[int]
     if translation is None:

@@ -8,7 +8,7 @@ that it depends on. From then on, the model translates without torch.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -29,9 +29,8 @@ from zoo.report import Report
 from zoo.version import __version__
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from compiler import Program, Purpose
+    from compiler.assemble import BuildOptions
 
 
 QUIET_SECONDS = 2.0
@@ -58,13 +57,7 @@ class BackendOptions(TypedDict, total=False):
 
 
 def build_with_message(
-    spec: Spec,
-    purposes: Iterable[Purpose],
-    weights: Mapping[str, Tensor],
-    report: Report,
-    *,
-    packed: PackedModel | None = None,
-    **options: Unpack[BackendOptions],
+    spec: Spec, purposes: Iterable[Purpose], report: Report, **options: Unpack[BuildOptions]
 ) -> Program:
     """Build a program with `compiler.build`, and show a message if compilation takes long.
 
@@ -73,15 +66,13 @@ def build_with_message(
     Args:
         spec: The model's spec.
         purposes: Purposes of the program's graphs, such as training.
-        weights: The model's tensors by name.
         report: Receives the message.
-        packed: The packed weights of the model, if they were read from the cache.
-        **options: Device, precision and backend (see `BackendOptions`).
+        **options: Weights, device, precision and backend (see `compiler.assemble.prepare_build`).
     """
-    folder = storage.compiled()
+    options["folder"] = folder = storage.compiled()
     message = f"compiling the program; this is done once on this machine, and the result is stored in {folder}"
     with message_if_slow(report, message):
-        program = compiler.build(spec, purposes, weights=weights, folder=folder, packed=packed, **options)
+        program = compiler.build(spec, purposes, **options)
     if program.backend == LAZY_BACKEND:
         report.info(LAZY_MESSAGE)
     return program
@@ -163,6 +154,8 @@ def packed_artefact(
 def read_or_build(stored: Artefact | None, build: Build) -> Program:
     """Read the packed model from the cache. If it is missing, build the complete program, and store the packed model.
 
+    Earlier versions of the packed model are removed from the cache.
+
     Args:
         stored: Cache entry of the packed model. None: the model is not packed.
         build: Function that builds the complete program.
@@ -172,19 +165,13 @@ def read_or_build(stored: Artefact | None, build: Build) -> Program:
             model = PackedModel.read(stored.folder)
             return cast("Program", PackedProgram(load_kernels(storage.compiled()), model, build))
     program = build(None)
-    if stored is not None:
-        _store(stored, program)
-    return program
-
-
-def _store(stored: Artefact, program: Program) -> None:
-    """Store the packed model of a program in the cache, and remove earlier versions of the packed model."""
-    if isinstance(program, KernelProgram):
+    if stored is not None and isinstance(program, KernelProgram):
         with suppress(OSError):  # the next process builds the program again
             stored.make(program.model.write, elsewhere=False)
             for other in stored.folder.parent.glob(f"{stored.folder.name.rpartition('-')[0]}-*"):
                 if other != stored.folder:
                     shutil.rmtree(other, ignore_errors=True)
+    return program
 
 
 @cache

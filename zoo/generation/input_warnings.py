@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from specs import UNK
 from zoo.generation.translation import SearchInput, Translation
-from zoo.report import Report
 from zoo.text.sentences import excerpt
 from zoo.text.vocabulary import Side, Vocabulary
 
@@ -47,15 +46,9 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
     or add numbers are also counted.
     """
 
-    def __init__(self, preprocessor: Preprocessor, longest_in_training: int | None, report: Report) -> None:
-        """Start counting.
-
-        Args:
-            preprocessor: Preprocessor of the texts.
-            longest_in_training: Number of tokens in the longest source in training. None if it is not known.
-            report: Receives the warnings.
-        """
-        self._preprocessor, self._longest_in_training, self._report = preprocessor, longest_in_training, report
+    def __init__(self, preprocessor: Preprocessor) -> None:
+        """Start counting the texts of a preprocessor."""
+        self._preprocessor, self._longest_in_training = preprocessor, preprocessor.longest_in_training
         self._texts = self._long = self._split = self._unknown = self._spelled = self._unkept = 0
         self._longest: dict[bool, EncodedText] = {}  # by whether the text was split
         self._first_unknown: EncodedText | None = None
@@ -90,15 +83,15 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
 
     def __exit__(self, *_: object) -> None:
         preprocessor = self._preprocessor
-        vocabulary = preprocessor.vocabulary
+        vocabulary, report = preprocessor.vocabulary, preprocessor.report
         if self._long:
-            self._report.warn(
+            report.warn(
                 f"{self._long:,} of {self._texts:,} {preprocessor.label}s are longer than any source in training "
                 f"({self._longest_in_training:,} {preprocessor.length_unit}), and {self._describe_longest(False)}; "
                 f"they are {preprocessor.treatment} as a whole, but quality may be lower{preprocessor.advice}"
             )
         if self._split:
-            self._report.warn(
+            report.warn(
                 f"{self._split:,} of {self._texts:,} texts are longer than `decoding.max_source_length` "
                 f"({preprocessor.max_source_length:,} tokens), and {self._describe_longest(True)}; they are split "
                 "at sentence boundaries and translated in parts"
@@ -106,18 +99,18 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
         if first := self._first_unknown:
             kind = units(vocabulary, "source")
             unknown = ", ".join(map(repr, vocabulary.unknown(first.text)[:_MAX_UNKNOWN]))
-            self._report.warn(
+            report.warn(
                 f"{self._unknown:,} of {self._texts:,} texts have {kind} that the model does not know; the first is "
                 f"text {first.index + 1:,} ({excerpt(first.text)}) with {unknown}; these {kind} are "
                 f"{preprocessor.unknown_effect}"
             )
         if first := self._first_spelled:
-            self._report.warn(
+            report.warn(
                 f"{self._spelled:,} of {self._texts:,} texts consist mostly of characters that the model has no tokens "
                 f"for; the first is text {first.index + 1:,} ({excerpt(first.text)}); expect wrong translations"
             )
         if self._unkept:
-            self._report.warn(
+            report.warn(
                 f"{self._unkept:,} of {self._texts:,} translations lack numbers, links or the like from their source, "
                 f"or add numbers ({'; '.join(self._examples)}); check these translations"
             )

@@ -53,10 +53,7 @@ class PromptPreprocessor(Preprocessor):
             problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model accepts no prefixes"
             raise ZooError(problem, hint="omit the prefix, and begin the input text with it")
         prompt = self._encode_prefix(text, index)
-        limit = self.max_source_length
-        if len(prompt) > limit:
-            problem = f"the prompt {excerpt(text)} has {len(prompt):,} tokens, but may have at most {limit:,}"
-            raise ZooError(problem, hint="shorten the prompt, or raise `decoding.max_source_length` in the spec")
+        self.require_length(f"the prompt {excerpt(text)}", len(prompt), "shorten the prompt")
         part = SearchInput(index, {}, self._max_target_length(len(prompt)), prompt, text.strip())
         return EncodedText(index, text, (part,), len(prompt))
 
@@ -109,11 +106,9 @@ class LanguageModel(Translator):
 def open_model(
     folder: Path,
     *,
-    device: str = "auto",
-    precision: str | None = None,
-    backend: str | None = None,
     max_batch_tokens: int | None = None,
     report: Report | None = None,
+    **options: Unpack[BackendOptions],
 ) -> Translator:
     """Open a trained or published model from its folder.
 
@@ -121,17 +116,15 @@ def open_model(
 
     Args:
         folder: Folder of the training run or published model.
-        device: auto, cpu, cuda or cuda:N.
-        precision: float32, bfloat16 or int8. None for the precision in the spec.
-        backend: auto, or a name that `zoo doctor` lists. None for the backend in the spec.
         max_batch_tokens: Maximum number of source tokens in a batch. None for the default.
         report: Receives warnings. If None, warnings are issued with Python's module `warnings`.
+        **options: Device, precision and backend (see `BackendOptions`).
 
     Raises:
         ZooError: The folder has no valid model, or the device, precision or backend is not available.
     """
     report = report or WarningsReport()
-    options: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    options.setdefault("device", "auto")
     for _ in range(_MAX_ATTEMPTS):
         with suppress(_ReplacedError):
             return _open_version(folder, options, max_batch_tokens, report)
@@ -144,7 +137,7 @@ def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int |
 
     def build_complete(model: PackedModel | None) -> Program:
         weights = _read_weights(folder, light)
-        return build_with_message(light.spec, compiler.TRANSLATE, weights, report, packed=model, **options)
+        return build_with_message(light.spec, compiler.TRANSLATE, report, weights=weights, packed=model, **options)
 
     def build_attention() -> EmittedProgram:
         weights, purposes = _read_weights(folder, light), [compiler.Purpose.ATTEND]

@@ -39,12 +39,7 @@ class ParserPreprocessor(Preprocessor):
                 f"{name} has the prefix {excerpt(prefix)}, but a parser does not accept prefixes",
                 hint="remove the prefix",
             )
-        if length > self.max_source_length:
-            raise ZooError(
-                f"{name} is a sentence of {length:,} tokens, but the parser takes at most "
-                f"{self.max_source_length:,} (`decoding.max_source_length`)",
-                hint="give one sentence per line",
-            )
+        self.require_length(name, length, "give one sentence per line")
         words = split_words(text)
         # Two of the MAX_DEPTH nested levels are the root and the word.
         max_length = min(self._max_target_length(length), len(words) + 2 * (MAX_DEPTH - 2))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import repeat
+from typing import ClassVar
 
 from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.generation.input_warnings import EncodedText, InputWarnings, units
@@ -28,6 +29,7 @@ _LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my", "bo")
 _MAX_PAIR_TOKENS = 10_000  # on each side of a pair to score or to align
 
 
+@dataclass(eq=False)
 class Preprocessor:
     """Converts texts to inputs of the search, and counts texts that need a warning.
 
@@ -35,9 +37,16 @@ class Preprocessor:
     text is only split if it is too long for the model, into as few parts as possible.
 
     Attributes:
+        vocabulary: The vocabularies of source and target.
+        spec: The model's spec.
+        positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
+        longest_in_training: Number of tokens in the longest source in training. None if it is not known.
+        report: Receives the warnings.
+        languages: Source and target language.
+        split: Whether to split texts into sentences if the model was trained on single sentences.
+        protect: Whether to protect numbers, links and the like, if source and target are natural languages.
         splits_sentences: Whether each sentence of a text is translated separately. Texts with a prefix are not split.
         max_source_length: Maximum number of tokens in a text that is translated as a whole, without EOS.
-        positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
         warnings: Counts of unusual texts.
         protects: Whether numbers, links and the like are protected, and texts without letters stay as they are.
         unchanged_texts: Indices and translations of the texts that were read, but need no search.
@@ -46,7 +55,7 @@ class Preprocessor:
         error: The error that stopped reading, if any.
     """
 
-    unknown_effect: str | None = "omitted, or translated as something else"
+    unknown_effect: ClassVar[str | None] = "omitted, or translated as something else"
     """Part of the warning: what happens to characters or words that the model does not know."""
     label = "text"
     """Word for a text in messages."""
@@ -61,30 +70,28 @@ class Preprocessor:
     max_chunk = sys.maxsize
     """Maximum number of texts to encode at a time."""
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        spec: Spec,
-        positions: int | None,
-        longest_in_training: int | None,
-        report: Report,
-        languages: LanguagePair,
-        *,
-        split: bool = False,
-        protect: bool = False,
-    ) -> None:
-        self.vocabulary, self.spec, self.positions, self.languages = vocabulary, spec, positions, languages
-        self.splits_sentences = split and (longest_in_training or spec.corpus.max_length) <= MAX_SENTENCE_TOKENS
-        self.protects = protect and are_languages(languages.source, languages.target)
+    vocabulary: Vocabulary
+    spec: Spec
+    positions: int | None
+    longest_in_training: int | None
+    report: Report
+    languages: LanguagePair
+    split: bool = False
+    protect: bool = False
+
+    def __post_init__(self) -> None:
+        longest, languages = self.longest_in_training or self.spec.corpus.max_length, self.languages
+        self.splits_sentences = self.split and longest <= MAX_SENTENCE_TOKENS
+        self.protects = self.protect and are_languages(languages.source, languages.target)
         # Between sentences without a space, as in Chinese, the target language determines whether to add one.
         self._default_gap = "" if base_language(languages.target) in _LANGUAGES_WITHOUT_SPACES else " "
-        self.empty_source = vocabulary.source_suffix
-        self.symbols = vocabulary.copy_symbols
+        self.empty_source = self.vocabulary.source_suffix
+        self.symbols = self.vocabulary.copy_symbols
         self.max_source_length = self.spec.decoding.max_source_length
-        if positions is not None:
+        if self.positions is not None:
             own = 1 + len(languages.source_tokens)  # EOS and the language token
-            self.max_source_length = min(self.max_source_length, positions - own)
-        self.warnings = InputWarnings(self, longest_in_training, report)
+            self.max_source_length = min(self.max_source_length, self.positions - own)
+        self.warnings = InputWarnings(self)
         self.unchanged_texts: deque[tuple[int, Translation]] = deque()
         self.split_texts: dict[int, EncodedText] = {}
         self.finished_parts: dict[int, dict[int, Iterable[Translation]]] = {}
@@ -95,22 +102,20 @@ class Preprocessor:
 
         An error ends the iteration and is stored in `error`, so that the texts before it can still be translated.
         """
-        try:
-            for chunk in chunks:
-                inputs = list[SearchInput]()
-                try:
-                    for index, (text, prefix) in enumerate(chunk, first):
-                        check_text(text, index + 1, self.label)
-                        check_text(prefix, index + 1, "prefix")
-                        inputs += self._inputs(self.encode(text, prefix, index), prefix)
-                except Exception as error:
-                    self.error = error
-                first += len(chunk)
-                yield inputs
-                if self.error:
+        unread = iter(chunks)
+        while not self.error:
+            inputs = list[SearchInput]()
+            try:
+                if (chunk := next(unread, None)) is None:
                     return
-        except Exception as error:
-            self.error = error
+                for index, (text, prefix) in enumerate(chunk, first):
+                    check_text(text, index + 1, self.label)
+                    check_text(prefix, index + 1, "prefix")
+                    inputs += self._inputs(self.encode(text, prefix, index), prefix)
+                first += len(chunk)
+            except Exception as error:
+                self.error = error
+            yield inputs
 
     def _inputs(self, text: EncodedText, prefix: str) -> list[SearchInput]:
         """Return the parts of a text that the model must translate. Store unchanged parts as their own translations."""
@@ -146,6 +151,8 @@ class Preprocessor:
     def join(self, source: SearchInput, translations: list[Translation]) -> list[Translation]:
         """Store the translations of one part of a text. When all parts are finished, return the text's translations.
 
+        Count the text for a warning if its best translation lacks numbers, links or the like.
+
         Args:
             source: The part, or a text that is translated as a whole.
             translations: Translations of the part, best first.
@@ -153,16 +160,17 @@ class Preprocessor:
         Returns:
             The translations of the whole text. Empty if another part is not finished.
         """
-        if not (split := self.split_texts.get(source.index)):
-            return translations
-        finished = self.finished_parts[source.index]
-        finished[source.part] = translations
-        if len(finished) < len(split.parts):
-            return []
-        ranks = zip(*(finished[part] for part in range(len(finished))), strict=False)
-        del self.finished_parts[source.index], self.split_texts[source.index]
-        sources = [part.text for part in split.parts]
-        return [join_parts(sources, same_rank, split.gaps) for same_rank in ranks]
+        if split := self.split_texts.get(source.index):
+            finished = self.finished_parts[source.index]
+            finished[source.part] = translations
+            if len(finished) < len(split.parts):
+                return []
+            ranks = zip(*(finished[part] for part in range(len(finished))), strict=False)
+            del self.finished_parts[source.index], self.split_texts[source.index]
+            sources = [part.text for part in split.parts]
+            translations = [join_parts(sources, same_rank, split.gaps) for same_rank in ranks]
+        self.warnings.count_unkept(split or source, translations[0])
+        return translations
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Encode a text for the search.
@@ -271,13 +279,9 @@ class Preprocessor:
         for sentence in split_sentences(text[len(start) :], base_language(language)):
             replaced = self.replaced(sentence, language, prefix)
             sentence_length = len(self.vocabulary.encode(replaced.text, "source"))
-            if sentence_length > self.max_source_length:
-                self._require_positions(sentence_length + 1, sentence, "source")
-                raise ZooError(
-                    f"text {index + 1:,} ({excerpt(text)}) has a sentence of {sentence_length:,} tokens, but the model "
-                    f"takes at most {self.max_source_length:,} (`decoding.max_source_length`)",
-                    hint="split the sentence into several lines",
-                )
+            self._require_positions(sentence_length + 1, sentence, "source")
+            name = f"a sentence of text {index + 1:,} ({excerpt(text)})"
+            self.require_length(name, sentence_length, "split the sentence into several lines")
             if length and length + sentence_length > max_tokens:
                 yield start + part
                 part, length = "", 0
@@ -344,6 +348,15 @@ class Preprocessor:
         if side == "target":
             return [BOS, *self.vocabulary.encode(text, side), EOS]
         return [*(self.vocabulary.encode(text, side) if text.strip() else ()), *self.vocabulary.source_suffix]
+
+    def require_length(self, name: str, length: int, hint: str) -> None:
+        """Raise ZooError if an input is longer than the model accepts. `name` is the beginning of the message."""
+        if length > self.max_source_length:
+            raise ZooError(
+                f"{name} has {length:,} {self.length_unit}, but the model takes at most {self.max_source_length:,} "
+                "(`decoding.max_source_length`)",
+                hint=hint,
+            )
 
     def _require_positions(self, length: int, text: str, side: Side) -> None:
         if self.positions is not None and length > self.positions:

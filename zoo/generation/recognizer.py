@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 
-from compiler.lazy import no_grad
+from compiler.lazy import no_grad, torch
 from specs import ZooError
 from zoo.features.audio import Audio
 from zoo.features.modality import FeatureModality, Frames, modality_of
@@ -29,11 +29,6 @@ from zoo.text.sentences import FILE
 from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Side
 
-if TYPE_CHECKING:
-    import torch
-else:
-    from compiler.lazy import torch
-
 _MAX_ATTENTION_POSITIONS, _MAX_GROUPS = 1_000, 60
 _CHUNK_FILES = 64
 """Maximum number of files whose frames are read into memory at a time."""
@@ -48,9 +43,8 @@ class FilePreprocessor(Preprocessor):
     length_unit, treatment = "frames", "read"
     max_chunk = _CHUNK_FILES
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create a preprocessor, with the arguments of `Preprocessor`."""
-        super().__init__(*args, **kwargs)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.modality = cast(FeatureModality, modality_of(self.spec.task))
         self.stride = self.spec.architecture.source_stride
         self.max_source_length = self.spec.decoding.max_source_length
@@ -73,12 +67,7 @@ class FilePreprocessor(Preprocessor):
     def search_input(self, frames: Frames, name: str, index: int = 0, prefix: str = "") -> SearchInput:
         """Return frames as an input for the search. `name` identifies the input in error messages."""
         forced = self._encode_prefix(prefix, index)
-        if len(frames) > self.max_source_length:
-            raise ZooError(
-                f"`{name}` has {len(frames):,} frames, but the model takes at most {self.max_source_length:,} "
-                "(`decoding.max_source_length`)",
-                hint="split the file into shorter files",
-            )
+        self.require_length(f"`{name}`", len(frames), "split the file into shorter files")
         max_length = self._max_target_length(-(-len(frames) // self.stride))
         return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
 

@@ -21,7 +21,6 @@ from zoo.generation.config import (
 )
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
-from zoo.generation.ensemble import Ensemble
 from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
 from zoo.generation.protection import Protection, Steps, protect_all, protected, run_steps
 from zoo.generation.span_constraint import SpanConstraint
@@ -217,9 +216,8 @@ class TextSearch:
         Raises:
             ZooError: A value is out of range, or the model or its backend does not support the shortlist.
         """
-        given = options.get("max_batch_tokens")
-        complete: GenerationOptions = {**options, "max_batch_tokens": self.max_batch_tokens if given is None else given}
-        config = GenerationConfig.from_spec(self.spec, complete, n_best)
+        max_batch_tokens = self.batch_tokens(options.get("max_batch_tokens"))
+        config = GenerationConfig.from_spec(self.spec, {**options, "max_batch_tokens": max_batch_tokens}, n_best)
         if config.shortlist:
             self._require_shortlist()
         if config.rows > LARGE_BEAM:
@@ -231,10 +229,8 @@ class TextSearch:
         hint = "or turn the shortlist off with `--no-shortlist` (in Python: `shortlist=False`)"
         if not issubclass(type(self.program), ShortlistDecoder):
             name = f"the `{self.backend}` backend" if self.backend else "this program"
-            fix = "use the `native` backend"
-            if isinstance(self.program, Ensemble):
-                name, fix = "an ensemble", "use a single model"
-            raise ZooError(f"{name} does not support a shortlist (`decoding.shortlist`)", hint=f"{fix}, {hint}")
+            problem = f"{name} does not support a shortlist (`decoding.shortlist`)"
+            raise ZooError(problem, hint=f"use a single model with the `native` backend, {hint}")
         if self.shortlist is None:
             problem = f"the model `{self.spec.name}` has no shortlist, but `decoding.shortlist` requires one"
             raise ZooError(problem, hint=f"create one with `zoo shortlist RUN`, {hint}")
@@ -279,9 +275,7 @@ class TextSearch:
         with closing(engine.search(sources, strategy)) as results:
             for source, translations in protected(results, Protection(self, preprocessor, config), engine):
                 yield from preprocessor.unchanged_translations()
-                text = preprocessor.split_texts.get(source.index, source)
                 if joined := preprocessor.join(source, translations):
-                    preprocessor.warnings.count_unkept(text, joined[0])
                     yield source.index, joined
         yield from preprocessor.unchanged_translations()
         if preprocessor.error:

@@ -53,7 +53,7 @@ class DevSet:
         forced = self.metric.uses_probabilities
         purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)
         program = build_with_message(
-            self.spec, purposes, weights, self.report, device=self.device, precision="float32", backend=backend
+            self.spec, purposes, self.report, weights=weights, device=self.device, precision="float32", backend=backend
         )
         self.report = Report()  # report only the first build
         translator = resolve_name(self.spec.task.translator)(program, self.vocabulary, self.spec, device=self.device)

@@ -134,7 +134,7 @@ def test_trees_have_no_prefix(parser: MakeParser) -> None:
 
 def test_a_long_sentence_is_refused_with_its_number(parser: MakeParser) -> None:
     one = parser(**{"decoding.max_source_length": 30})
-    with pytest.raises(ZooError, match=r"text 2 .* is a sentence of \d+ tokens, but the parser takes at most 30"):
+    with pytest.raises(ZooError, match=r"text 2 .* has \d+ tokens, but the model takes at most 30"):
         one.parse(["the dog", "the dog . " * 40])
 
 

@@ -93,7 +93,7 @@ SUPPRESSED = ["vocabulary.size=13", "decoding.suppressed_tokens=[5]"]
 FAILING = [
     ([], [*random_texts(FIRST), "a", "b\nc", "d"], None, FIRST + 1, "contains a line break"),
     ([], lines_before_an_error(), None, FIRST + 3, "the disk is gone"),
-    (LIMITED, ["ab", "ab. " + "h" * 11, "h"], None, 1, r"text 2 \('ab. h*'\) has a sentence of 11 .* most 10"),
+    (LIMITED, ["ab", "ab. " + "h" * 11, "h"], None, 1, r"a sentence of text 2 \('ab. h*'\) has 11 .* most 10"),
     (SUPPRESSED, ["ab"] * 4, ["", "ac", "", "acb"], 3, r"prefix 4 \('acb'\) has tokens that .* forbids: 'b'"),
     (LIMITED, ["ab", "ab. cde! fgh ab?"], ["", "h" * 50], 1, "50 tokens, but .* 'ab. cde!' has at most 8"),
 ]

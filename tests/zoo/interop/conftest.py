@@ -304,7 +304,7 @@ def log_probabilities(model: ImportedModel, source: str, target: str) -> np.ndar
 
 def translator_of(model: ImportedModel, backend: str) -> Translator:
     spec = changed(model.spec, backend=backend)
-    program = build_with_message(spec, TRANSLATE, model.tensors, Report(), device="cpu", precision="float32")
+    program = build_with_message(spec, TRANSLATE, Report(), weights=model.tensors, device="cpu", precision="float32")
     return Translator(program, model.vocabulary, spec, report=Report())
 
 

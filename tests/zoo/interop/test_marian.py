@@ -215,7 +215,9 @@ def test_settings_cannot_name_files_outside_the_folder(tmp_path: Path, key: str)
 def test_translations_of_trained_models_are_marians(name: str, key: str, backend: str) -> None:
     outputs: list[dict[str, Any]] = json.loads((RECORDED / "marian_outputs.json").read_text())
     imported = read(RECORDED / name)
-    program = build_with_message(imported.spec, TRANSLATE, imported.tensors, Report(), device="cpu", backend=backend)
+    program = build_with_message(
+        imported.spec, TRANSLATE, Report(), weights=imported.tensors, device="cpu", backend=backend
+    )
     translator = Translator(program, imported.vocabulary, imported.spec)
     for search, (beam, alpha) in SEARCHES.items():
         hypotheses = translator.hypotheses([item["source"] for item in outputs], beam=beam, alpha=alpha, n_best=beam)
