@@ -120,10 +120,7 @@ def load(
     references = [name] if isinstance(name, str | PathLike) else name
     folders = [folder for each in references for folder in find.models(each, report)]
     models: list[Translator] = [opening.open_model(folder, **options) for folder in folders]
-    if not models:
-        problem, hint = "the list of models is empty", "`zoo.names()` lists the published models"
-        raise _import("specs").ZooError(problem, hint=hint)
-    return models[0] if len(models) == 1 else type(models[0]).ensemble(models)
+    return models[0] if len(models) == 1 else opening.Translator.ensemble(models)
 
 
 def train(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, cast
 
 import numpy as np
 
-from compiler.lazy import no_grad
+from compiler.lazy import no_grad, torch
 from compiler.padded_batch import PaddedBatch
 from compiler.program import BeamOptions, DecoderOnly, SearchingDecoder, ShortlistDecoder, State, StepwiseDecoder
 from specs import BOS, EOS, ZooError
@@ -24,11 +24,8 @@ from zoo.generation.translation import SearchInput, Translation
 from zoo.text.sentences import excerpt
 
 if TYPE_CHECKING:
-    import torch
     from jaxtyping import Bool, Int, Int64
     from torch import Tensor
-else:
-    from compiler.lazy import torch
 
 
 class Batch(Generic[State]):
@@ -244,18 +241,13 @@ def start_batch(
     """Return a new batch. Its search runs in the program if the program and the strategy support this."""
     strategy = histories[0].strategy
     if isinstance(strategy, BeamSearch) and strategy.runs_in_program:
-        if _can_search(type(program)):
+        if issubclass(type(program), SearchingDecoder):
             return ProgramBatch(cast("SearchingDecoder[State]", program), histories)
         searcher, trees = getattr(program, "searcher", None), isinstance(strategy.constraint, BracketConstraint)
         beam = _max_rows(histories)
         if searcher and searcher.can_search(beam, trees=trees, shortlist=strategy.shortlist is not None):
             return ProgramBatch(searcher, histories)
     return Batch(program, histories, device)
-
-
-@cache
-def _can_search(program_class: type) -> bool:
-    return issubclass(program_class, SearchingDecoder)
 
 
 class ProgramBatch(Generic[State]):

@@ -6,21 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from compiler.lazy import torch
 from compiler.padded_batch import PaddedBatch
 from compiler.program import DecoderOnly, TopK, TranslationModel
 from specs import ZooError
 
 if TYPE_CHECKING:
-    import torch
     from jaxtyping import Bool, Float, Float32, Int
     from torch import Tensor
 
-    from compiler import decoder as selection
     from zoo.generation.translator import Translator
-else:
-    from compiler.lazy import LazyModule, torch
-
-    selection = LazyModule("compiler.decoder")
 
 States = tuple[Any, ...]
 
@@ -53,8 +48,10 @@ class Ensemble:
         self, state: States, tokens: Int[Tensor, "rows k"], count: int, allowed: Bool[Tensor, "#rows·k V"] | None = None
     ) -> tuple[TopK, States]:
         """Return the `count` most probable next tokens after each of `tokens`, and the new states."""
+        from compiler.decoder import top_k  # this imports torch
+
         log_probabilities, state = self.advance(state, tokens)
-        return selection.top_k(log_probabilities.flatten(0, 1), count, allowed), state
+        return top_k(log_probabilities.flatten(0, 1), count, allowed), state
 
     def rewind(self, state: States, counts: Int[Tensor, " rows"]) -> States:
         """Return the states as they were before the last `counts` tokens of each row."""
@@ -74,8 +71,6 @@ class Ensemble:
 
     def _mean(self, log_probabilities: Sequence[Float[Tensor, "*shape"]]) -> Float32[Tensor, "*shape"]:
         """Return the logarithm of the mean probability, computed in float32."""
-        if len(log_probabilities) == 1:
-            return log_probabilities[0].float()
         stacked = torch.stack([values.float() for values in log_probabilities])
         return stacked.logsumexp(0) - math.log(len(log_probabilities))
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from zoo.generation.confidence import Calibration
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine, SearchResult, notify_if_cancelled
 from zoo.generation.hypotheses import SearchStrategy
@@ -115,11 +114,40 @@ class Protection:
             translations = (self._convert(source, each)[0] for source, each in zip(sources, found, strict=True))
             for number, plan in plans.items():
                 parts = [(part, next(translations)) if isinstance(part, SearchInput) else part for part in plan.parts]
-                joined = _join(pairs[number][0], parts, plan.proxies, self._translator.calibration)
+                joined = self._join(pairs[number][0], parts, plan.proxies)
                 is_kept = parts and not self._unkept(pairs[number][0], joined.text)
                 if is_kept and _is_probable(joined, pairs[number][1]):
                     results[number] = joined
         return results
+
+    def _join(
+        self, source: SearchInput, parts: Sequence[tuple[SearchInput, Translation] | str], proxies: Mapping[str, str]
+    ) -> Translation:
+        """Join the parts of a plan into the translation of the sentence.
+
+        Args:
+            source: The sentence.
+            parts: Strings to copy, and fragments with their translations.
+            proxies: Spellings that replace the stand-in numbers in the translation (see `_Plan.proxies`).
+        """
+        text, translations = "", []
+        for part in parts:
+            if isinstance(part, str):
+                text += part
+            else:
+                fragment, translation = part
+                has_stop = len(parts) == 1 or fragment.text.endswith((".", "!", "?"))
+                text += translation.text if has_stop else translation.text.rstrip(".!? ")
+                translations.append(translation)
+
+        def spell(match: re.Match[str]) -> str:
+            spelling, ending = proxies[match[1]], match[2] or ""
+            return spelling if spelling.endswith(ending) else spelling + ending
+
+        if proxies:
+            text = re.sub(rf"(?<!\d)({'|'.join(proxies)})(?!\d)(?:st|[nr]d|th)?( Uhr|\.)?", spell, text)
+        calibration = self._translator.calibration
+        return Translation.joined(text, translations).with_text(text, source.text, calibration)
 
     def _unkept(self, source: SearchInput, translation: str) -> tuple[str, ...]:
         differences = compare(_text(source), translation, source.language, self._target)
@@ -275,36 +303,3 @@ def _is_probable(repaired: Translation, first: Translation) -> bool:
 def _lacks_only_names(translation: Translation) -> bool:
     """Return whether a translation has lost only months and weekdays."""
     return all(map(str.isalpha, translation.unkept))
-
-
-def _join(
-    source: SearchInput,
-    parts: Sequence[tuple[SearchInput, Translation] | str],
-    proxies: Mapping[str, str],
-    calibration: Calibration | None,
-) -> Translation:
-    """Join the parts of a plan into the translation of the sentence.
-
-    Args:
-        source: The sentence.
-        parts: Strings to copy, and fragments with their translations.
-        proxies: Spellings that replace the stand-in numbers in the translation (see `_Plan.proxies`).
-        calibration: Calibration of the confidence in the translation, if the model has one.
-    """
-    text = ""
-    for part in parts:
-        if isinstance(part, str):
-            text += part
-        else:
-            fragment, translation = part
-            has_stop = len(parts) == 1 or fragment.text.endswith((".", "!", "?"))
-            text += translation.text if has_stop else translation.text.rstrip(".!? ")
-
-    def spell(match: re.Match[str]) -> str:
-        spelling, ending = proxies[match[1]], match[2] or ""
-        return spelling if spelling.endswith(ending) else spelling + ending
-
-    if proxies:
-        text = re.sub(rf"(?<!\d)({'|'.join(proxies)})(?!\d)(?:st|[nr]d|th)?( Uhr|\.)?", spell, text)
-    translations = [part[1] for part in parts if not isinstance(part, str)]
-    return Translation.joined(text, translations).with_text(text, source.text, calibration)

@@ -63,7 +63,7 @@ class Translator(TextSearch):
         return self.attention_program
 
     @classmethod
-    def ensemble(cls, translators: Sequence[Translator]) -> Self:
+    def ensemble(cls, translators: Sequence[Self]) -> Self:
         """Return a translator that averages the probabilities of several models.
 
         The spec, the vocabulary and the default settings are taken from the first translator.
@@ -73,7 +73,7 @@ class Translator(TextSearch):
         """
         check_compatible(translators)
         first = translators[0]
-        ensemble = cls(
+        ensemble = type(first)(
             Ensemble([translator.program for translator in translators]),
             first.vocabulary,
             first.spec,
@@ -220,15 +220,8 @@ class Translator(TextSearch):
             for name, lines in zip(streams, checked, strict=True)
         }
         with (report or Report()).progress("score", len(checked[0]), "sentences") as progress:
-            return score_targets(
-                self.program,
-                ids.get("source"),
-                ids[OUTPUT],
-                max_batch_tokens=self.batch_tokens(max_batch_tokens),
-                device=self.device,
-                progress=progress,
-                first=first,
-            )
+            batch_tokens = self.batch_tokens(max_batch_tokens)
+            return score_targets(self, ids.get("source"), ids[OUTPUT], batch_tokens, progress, first)
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
         """Check sources and the translations to score, and return both as lists.
