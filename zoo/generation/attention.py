@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from compiler.lazy import no_grad, torch
+from compiler.lazy import torch
 from compiler.padded_batch import PaddedBatch
-from specs import BOS, EOS, ZooError
+from specs import BOS, EOS
 from zoo.text.codes import SEPARATOR
-from zoo.text.lines import clean
-from zoo.text.sentences import check_text
 from zoo.text.tokenizer import SPACE
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler import EmittedProgram
-    from zoo.generation.translator import Translator
 
 BEGIN, END = "<s>", "</s>"
 """Strings that represent BOS and EOS in lists of tokens. No token of a text is equal to one of these strings."""
@@ -100,45 +97,6 @@ class Attention:
             decoder=target_mean @ self.decoder @ input_sum,
             cross=cross_mean @ self.cross @ source_sum,
         )
-
-
-@no_grad
-def attend(
-    translator: Translator, text: str, translation: str | None, source: str | None, target: str | None
-) -> Attention:
-    """Return the attention weights over a text and its translation. See `Translator.attention`."""
-    translator.spec.require_source("attention")
-    build_program = translator.require_attention()
-    check_text(text, 1, "text")
-    preprocessor = translator.preprocessor(source, target)
-    encoded, languages = preprocessor.encode(text, "", 0), preprocessor.languages
-    if not encoded.parts:
-        raise ZooError("there are no attention weights for an empty text", hint="give a sentence")
-    preprocessor.require_length("the text", encoded.length, "give a single sentence")
-    source_ids: Sequence[int] = encoded.parts[0].tokens
-    target_ids: Sequence[int]
-    if translation is None:
-        ((best, *_),) = translator.hypotheses([text], source=source, target=target, split=False, protect=False)
-        output, target_ids, replaced = best.text, best.tokens, preprocessor.replaced(text, encoded.parts[0].language)
-        spellings = {symbol: span.spellings[0] for symbol, span in replaced.spans.items()}
-    else:
-        _, (output,) = translator.check_examples([text], [translation])
-        replaced, replaced_output = preprocessor.replaced_pair(text, output)
-        (source_ids,) = preprocessor.encode_pairs_side([replaced.text], "source")
-        ((_, *target_ids, _),) = preprocessor.encode_pairs_side([replaced_output.text], "target")
-        spellings = {symbol: span.text for symbol, span in replaced_output.spans.items()}
-        with preprocessor.warnings:
-            preprocessor.warnings.count(encoded)
-    program, vocabulary = build_program(), translator.vocabulary
-    language_tokens = vocabulary.token_strings(languages.source_tokens, "source")
-    source_tokens = [*language_tokens, *preprocessor.source_tokens(replaced)]
-    return compute_attention(
-        program,
-        (clean(text), source_ids, [*source_tokens, *[END] * (len(source_ids) - len(source_tokens))]),
-        (output, target_ids, [spellings.get(token, token) for token in vocabulary.token_strings(target_ids)]),
-        forced=translation is not None,
-        language_tokens=(len(languages.source_tokens), len(languages.target_tokens)),
-    )
 
 
 def compute_attention(

@@ -107,11 +107,9 @@ class Batch(Generic[State]):
     def join(self, other: Batch[State]) -> Batch[State]:
         """Return a batch with the sentences of this batch, followed by the sentences of `other`.
 
-        Call `prepare_to_join` on the new batch first, so that both batches have the same number of `rows`. Do not use
-        either batch afterwards.
+        Call `prepare_to_join` on the new batch first, so that both batches have the same number of `rows`. Both must
+        have sentences. Do not use either batch afterwards.
         """
-        if not other.histories or not self.histories:
-            return self if self.histories else other
         self.histories = [*self.histories, *other.histories]
         self._min_rows = max(self._min_rows, other._min_rows)
         self.state = self.program.join(self.state, other.state)

@@ -138,12 +138,6 @@ class GenerationConfig(Decoding):
         """The number of hypotheses per sentence that the search extends at the same time."""
         return self.beam if self.search == "beam" else self.n_best
 
-    def describe_cost(self, usual_beam: int) -> str:
-        """Describe how much longer the search takes than with the usual beam size."""
-        kind = "beam size" if self.search == "beam" else "number of samples"
-        factor = f"{self.rows / usual_beam:,.0f} times as long as a beam of {usual_beam}"
-        return f"with a {kind} of {self.rows:,}, this takes about {factor}"
-
     def strategy(
         self, constraint: Constraint | None = None, shortlist: Shortlist | None = None
     ) -> BeamSearch | Sampling:

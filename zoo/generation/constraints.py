@@ -183,29 +183,22 @@ class BracketConstraint:
     def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> BracketState:
         """Return the state before the first token, one row per sentence. `max_length` must allow a complete tree."""
         tables = _Tables(*(table.to(device) for table in self._tables))
-        rows = [[0, len(source.words), _max_constituents(source), 0] for source in sources]
-        counters = torch.tensor(rows, device=device)
+        limits = [_limits_of(source) for source in sources]
+        counters = torch.tensor([[0, each.words, each.constituents, 0] for each in limits], device=device)
         stack = counters.new_full((len(sources), _STACK_GROWTH), len(tables.closing) - 1)
         max_length = max(source.max_length for source in sources)
-        words = pad_sequences([[PAD, *reversed(_fixed_words(source))] for source in sources], device)
+        words = pad_sequences([[PAD, *reversed(each.word_tokens)] for each in limits], device)
         return BracketState(tables, counters, max_length, words, stack)
 
     def rules(self, sources: Sequence[SearchInput]) -> TreeRules:
         """Convert the constraint for these sentences to the form that a `SearchingDecoder` accepts."""
-        limits = [
-            TreeLimits(len(source.words), _max_constituents(source), _fixed_words(source), source.prefix)
-            for source in sources
-        ]
-        return TreeRules(self._kinds, self._max_opening_run, limits)
+        return TreeRules(self._kinds, self._max_opening_run, [_limits_of(source) for source in sources])
 
 
-def _max_constituents(source: SearchInput) -> int:
-    return (source.max_length - len(source.words)) // 2
-
-
-def _fixed_words(source: SearchInput) -> list[int]:
-    """Return the target token of each word, or PAD if the word may have any word token."""
-    return [PAD if token == UNK else token for token in source.words]
+def _limits_of(source: SearchInput) -> TreeLimits:
+    """Return the limits of a sentence's tree. Words that may have any word token have the token PAD."""
+    words = [PAD if token == UNK else token for token in source.words]
+    return TreeLimits(len(words), (source.max_length - len(words)) // 2, words, source.prefix)
 
 
 class _Tables(NamedTuple):

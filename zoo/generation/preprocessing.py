@@ -92,7 +92,7 @@ class Preprocessor:
             own = 1 + len(languages.source_tokens)  # EOS and the language token
             self.max_source_length = min(self.max_source_length, self.positions - own)
         self.warnings = InputWarnings(self)
-        self.unchanged_texts: deque[tuple[int, Translation]] = deque()
+        self.unchanged_texts: deque[tuple[int, list[Translation]]] = deque()
         self.split_texts: dict[int, EncodedText] = {}
         self.finished_parts: dict[int, dict[int, Iterable[Translation]]] = {}
         self.error: Exception | None = None
@@ -121,10 +121,10 @@ class Preprocessor:
         """Return the parts of a text that the model must translate. Store unchanged parts as their own translations."""
         if not text.parts:
             self.warnings.count(text)
-            self.unchanged_texts.append((text.index, Translation("")))
+            self.unchanged_texts.append((text.index, [Translation("")]))
             return []
         if not prefix.strip() and self._stays(text.text):
-            self.unchanged_texts.append((text.index, unchanged(text.text)))
+            self.unchanged_texts.append((text.index, [unchanged(text.text)]))
             return []
         self.warnings.count(text)
         if len(text.parts) == 1:
@@ -145,8 +145,7 @@ class Preprocessor:
     def unchanged_translations(self) -> Iterator[tuple[int, list[Translation]]]:
         """Yield the index and the translation of each text that needs no search, because it has no words."""
         while self.unchanged_texts:
-            index, translation = self.unchanged_texts.popleft()
-            yield index, [translation]
+            yield self.unchanged_texts.popleft()
 
     def join(self, source: SearchInput, translations: list[Translation]) -> list[Translation]:
         """Store the translations of one part of a text. When all parts are finished, return the text's translations.

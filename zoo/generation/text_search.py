@@ -221,7 +221,9 @@ class TextSearch:
         if config.shortlist:
             self._require_shortlist()
         if config.rows > LARGE_BEAM:
-            self.report.info(config.describe_cost(self.spec.decoding.beam))
+            kind, usual = "beam size" if config.search == "beam" else "number of samples", self.spec.decoding.beam
+            factor = f"{config.rows / usual:,.0f} times as long as a beam of {usual}"
+            self.report.info(f"with a {kind} of {config.rows:,}, this takes about {factor}")
         return config.model_copy(update={"max_batch_tokens": self._limited(config.max_batch_tokens, config.rows)})
 
     def _require_shortlist(self) -> None:

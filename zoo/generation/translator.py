@@ -7,16 +7,18 @@ from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Self, Unpack, overload
 
+from compiler.lazy import no_grad
 from specs import ZooError
 from specs.sections import OUTPUT
 from zoo.generation.alignment import AlignedToken, AlignmentHead, align
-from zoo.generation.attention import Attention, attend
+from zoo.generation.attention import END, Attention, compute_attention
 from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.ensemble import Ensemble, check_compatible
 from zoo.generation.scoring import TokenScores, score_targets
 from zoo.generation.text_search import Prefixes, TextSearch
 from zoo.report import Report
-from zoo.text.sentences import checked_pairs
+from zoo.text.lines import clean
+from zoo.text.sentences import check_text, checked_pairs
 
 if TYPE_CHECKING:
     from compiler import EmittedProgram
@@ -266,6 +268,7 @@ class Translator(TextSearch):
         codes = languages.get("source"), languages.get("target")
         return align(self, source_texts, target_texts, *codes, report or Report())
 
+    @no_grad
     def attention(
         self, text: str, translation: str | None = None, *, source: str | None = None, target: str | None = None
     ) -> Attention:
@@ -281,4 +284,36 @@ class Translator(TextSearch):
             ZooError: The text is empty or too long to translate as a whole, a language is missing or unknown, or the
                 translator is an ensemble or was created from a program.
         """
-        return attend(self, text, translation, source, target)
+        self.spec.require_source("attention")
+        build_program = self.require_attention()
+        check_text(text, 1, "text")
+        preprocessor = self.preprocessor(source, target)
+        encoded, languages = preprocessor.encode(text, "", 0), preprocessor.languages
+        if not encoded.parts:
+            raise ZooError("there are no attention weights for an empty text", hint="give a sentence")
+        preprocessor.require_length("the text", encoded.length, "give a single sentence")
+        source_ids: Sequence[int] = encoded.parts[0].tokens
+        target_ids: Sequence[int]
+        if translation is None:
+            ((best, *_),) = self.hypotheses([text], source=source, target=target, split=False, protect=False)
+            output, target_ids = best.text, best.tokens
+            replaced = preprocessor.replaced(text, encoded.parts[0].language)
+            spellings = {symbol: span.spellings[0] for symbol, span in replaced.spans.items()}
+        else:
+            _, (output,) = self.check_examples([text], [translation])
+            replaced, replaced_output = preprocessor.replaced_pair(text, output)
+            (source_ids,) = preprocessor.encode_pairs_side([replaced.text], "source")
+            ((_, *target_ids, _),) = preprocessor.encode_pairs_side([replaced_output.text], "target")
+            spellings = {symbol: span.text for symbol, span in replaced_output.spans.items()}
+            with preprocessor.warnings:
+                preprocessor.warnings.count(encoded)
+        program, vocabulary = build_program(), self.vocabulary
+        language_tokens = vocabulary.token_strings(languages.source_tokens, "source")
+        source_tokens = [*language_tokens, *preprocessor.source_tokens(replaced)]
+        return compute_attention(
+            program,
+            (clean(text), source_ids, [*source_tokens, *[END] * (len(source_ids) - len(source_tokens))]),
+            (output, target_ids, [spellings.get(token, token) for token in vocabulary.token_strings(target_ids)]),
+            forced=translation is not None,
+            language_tokens=(len(languages.source_tokens), len(languages.target_tokens)),
+        )
