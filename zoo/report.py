@@ -7,8 +7,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Self
 
 from specs.notation import escape
 
@@ -19,7 +19,7 @@ _PACKAGE = Path(__file__).parent
 _INTERVAL_SECONDS = 10.0
 
 
-class Progress:
+class Progress(AbstractContextManager["Progress"]):
     """Progress of one task, as a context manager. This base class displays nothing."""
 
     def advance(self, n: int = 1, *, total: int | None = None, **figures: float | str) -> None:
@@ -30,9 +30,6 @@ class Progress:
             total: Estimated number of units at the end, if the estimate has changed.
             figures: Named values to show with the progress, such as `loss=2.3`.
         """
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         pass
