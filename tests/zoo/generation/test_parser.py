@@ -17,6 +17,7 @@ from zoo.data import builtin
 from zoo.data.corpus import tree_example
 from zoo.generation.parser import Parser
 from zoo.generation.text_search import translate_lines
+from zoo.generation.translator import Translator
 from zoo.text.trees.tokenizer import Linearisation
 from zoo.text.trees.tree import Tree, read_tree, simplify, tokenize_words
 from zoo.text.vocabulary import Vocabulary
@@ -65,6 +66,14 @@ def test_every_output_is_a_tree_over_its_words(parser: MakeParser, linearisation
 @pytest.fixture
 def one(parser: MakeParser) -> Parser:
     return parser()
+
+
+@pytest.mark.parametrize("kind", [Parser, Translator])
+def test_an_ensemble_of_parsers_is_a_parser(one: Parser, kind: type[Translator]) -> None:
+    both = kind.ensemble([one, one])
+    assert isinstance(both, Parser)
+    assert both.constraint is one.constraint
+    assert words(both.parse("no")) == ["no"]
 
 
 def test_one_sentence_gives_a_tree_and_a_list_gives_a_list(one: Parser) -> None:
