@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -13,13 +12,13 @@ from torch import Tensor
 
 from compiler.backends import Backend, choose_backend, eager
 from compiler.backends.backend import BuildRequest
+from compiler.backends.eager import kernel_refusal
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose, stored_tensors
 from compiler.initialization import initial_weights
 from compiler.kernels.program import PackedModel
 from compiler.options import compile_options
 from compiler.passes import TRANSLATE, graphs
-from compiler.passes.pack_rows import Unpackable
 from compiler.program import Program
 from compiler.weights import check_weights
 from specs import Spec, ZooError
@@ -97,13 +96,7 @@ def update_refusal(spec: Spec) -> str | None:
         return f"`compilation.backend` is `{spec.compilation.backend}`"
     if "pack_rows" in spec.compilation.disabled_passes:
         return "the `pack_rows` pass is disabled"
-    if find_spec("triton") is None:
-        return "Triton is not installed: run `pip install triton`"
-    try:
-        graphs(spec, (Purpose.TRAIN, Purpose.UPDATE))
-    except Unpackable as refusal:
-        return refusal.problem
-    return None
+    return kernel_refusal(lambda: graphs(spec, (Purpose.TRAIN, Purpose.UPDATE)))
 
 
 def prepare_build(

@@ -48,15 +48,14 @@ class CudaGraphRecorder:
                 pool = self._latest.pool() if self._latest else None
                 gc_enabled = gc.isenabled()
                 gc.disable()  # freeing another graph would invalidate the recording
-                graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                 try:
+                    graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                     function()
+                    graph.capture_end()
                 except BaseException:
-                    with suppress(RuntimeError):  # report the error of the function, not the failed recording
+                    with suppress(RuntimeError):  # report the first error, not the failed recording
                         graph.capture_end()
                     raise
-                else:
-                    graph.capture_end()
                 finally:
                     if gc_enabled:
                         gc.enable()

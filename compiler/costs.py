@@ -90,9 +90,8 @@ def memory_traffic(graph: Graph) -> Size:
 SubLayer = EncoderSubLayer | DecoderSubLayer
 START, LENGTH, END = "x", "length", "y"
 """Names of the inputs and the output of `sublayer_stack`."""
-DIRECTIONS = ("before", "after")
 _Distances = Mapping[int, int]
-"""Maps a path length to the largest distance, in positions, that a path of this length connects."""
+"""Maps each path length, in ascending order, to the largest distance, in positions, that such a path connects."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +198,10 @@ def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
         end: The value at which paths end.
         n: Number of positions.
     """
-    lengths = [_shortest(graph, start, end, n - 1, direction) for direction in _directions(graph, start)]
+    lengths = [
+        next((length for length, distance in paths.items() if distance >= n - 1), None)
+        for paths in _best_paths(graph, start, end, n - 1)
+    ]
     return None if None in lengths else max(filter(None, lengths), default=0)
 
 
@@ -214,7 +216,26 @@ def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
         end: The value at which paths end.
         n: Number of positions.
     """
-    return min(_connected(graph, start, n - 1, way).get(end, 0) for way in _directions(graph, start))
+    return min(max(paths.values(), default=0) for paths in _best_paths(graph, start, end, n - 1))
+
+
+def _best_paths(graph: Graph, start: str, end: str, n: int) -> Iterator[_Distances]:
+    """Yield the best paths from `start` to `end`, shortest first, in the direction `before` and then `after`.
+
+    The distance of a path is the largest d such that `end` depends on all positions of `start` up to d away. Distances
+    above n are reduced to n. The direction `after` is left out if no operation reads later positions.
+    """
+    for direction in _directions(graph, start):
+        paths: dict[str, _Distances] = {start: {0: 0}}
+        for node in graph.nodes:
+            pairs = (
+                pair
+                for value, reach in _reads(node)
+                for before in paths.get(value, {}).items()
+                for pair in _after(before, reach, n, direction)
+            )
+            paths.setdefault(node.name, _pareto(pairs))
+        yield paths.get(end, {})
 
 
 def _directions(graph: Graph, start: str) -> tuple[str, ...]:
@@ -226,7 +247,7 @@ def _directions(graph: Graph, start: str) -> tuple[str, ...]:
             if value in reached:
                 reached.add(node.name)
                 looks_ahead = looks_ahead or (reach is not None and reach.after != 0)
-    return DIRECTIONS if looks_ahead else DIRECTIONS[:1]
+    return ("before", "after") if looks_ahead else ("before",)
 
 
 def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
@@ -241,23 +262,8 @@ def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
             yield value, reach if reach is not None and index in reach.inputs else None
 
 
-def _connected(graph: Graph, start: str, n: int, direction: str) -> dict[str, int]:
-    """Return the connected distance of each value that depends on `start`.
-
-    This is the largest d such that the value depends on all positions of `start` up to d away in the given direction.
-    Distances above n are reduced to n.
-    """
-    distances = {start: 0}
-    for node in graph.nodes:
-        for value, reach in _reads(node):
-            if value in distances:
-                extended = _extend(distances[value], reach, n, direction)
-                distances[node.name] = max(distances.get(node.name, 0), extended)
-    return distances
-
-
 def _extend(distance: int, reach: ReceptiveField | None, n: int, direction: str) -> int:
-    """Return the connected distance (see `_connected`) of an operation's result, given the distance of its input.
+    """Return the connected distance of an operation's result, given the distance of its input (see `_best_paths`).
 
     A dilated operation skips positions between the positions that it reads. The distance only grows if the input
     already depends on the skipped positions.
@@ -268,20 +274,6 @@ def _extend(distance: int, reach: ReceptiveField | None, n: int, direction: str)
     if extent is None:
         return n
     return min(n, distance + extent) if distance * sides + 1 >= reach.spacing else distance
-
-
-def _shortest(graph: Graph, start: str, end: str, n: int, direction: str) -> int | None:
-    """Return the length of the shortest path between two positions at a distance of n, or None if there is no path."""
-    distances: dict[str, _Distances] = {start: {0: 0}}
-    for node in graph.nodes:
-        pairs = (
-            pair
-            for value, reach in _reads(node)
-            for before in distances.get(value, {}).items()
-            for pair in _after(before, reach, n, direction)
-        )
-        distances.setdefault(node.name, _pareto(pairs))
-    return next((length for length, distance in sorted(distances.get(end, {}).items()) if distance >= n), None)
 
 
 def _after(before: tuple[int, int], reach: ReceptiveField | None, n: int, direction: str) -> Iterator[tuple[int, int]]:
@@ -303,7 +295,7 @@ def _after(before: tuple[int, int], reach: ReceptiveField | None, n: int, direct
         yield length + 1, _extend(distance, reach, n, direction)
 
 
-def _pareto(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+def _pareto(pairs: Iterable[tuple[int, int]]) -> _Distances:
     """Return the best pairs of path length and distance, as a mapping from length to distance.
 
     A pair is dropped if another path that is not longer connects at least the same distance (Pareto front).

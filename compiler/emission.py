@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import keyword
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, pairwise
 
-from compiler.graph import Graph, Purpose
-from compiler.operations.operation import EmitContext, GraphError, Node, ValueKind
+from compiler.graph import Graph, Purpose, numbered, unique_name
+from compiler.operations.operation import EmitContext, Node, ValueKind
 from compiler.size import Size
 
 MAX_LINE_LENGTH = 110
@@ -23,7 +23,7 @@ IMPORTS = {
     "math": "import math",
     "torch": "import torch",
     "functional": "from torch.nn import functional",
-    **{name: f"from compiler import {name}" for name in ("fused", "runtime", "slots", "sublayers", "windows")},
+    **{name: f"from compiler import {name}" for name in ("cuda", "runtime", "sublayers", "windows")},
     "HeadColumns": "from compiler.operations.attention import HeadColumns",
 }
 """Names that emitted code can use, with the statements that import them."""
@@ -45,19 +45,16 @@ class EmittedCode:
 
     def layer_function(self, kind: str, body: str) -> str:
         """Return the name of the function with this body. If there is no such function, add it, named after `kind`."""
-        for number in range(1, len(self.layers) + 2):
-            name = kind if number == 1 else f"{kind}_{number}"
-            text = f"def {name}{body}"
-            if self.layers.setdefault(name, text) == text:
-                return name
-        raise GraphError(f"no free name for {kind}")
+        name = next(name for name in numbered(kind) if self.layers.get(name) in (None, f"def {name}{body}"))
+        self.layers[name] = f"def {name}{body}"
+        return name
 
 
 def emit(graphs: Iterable[Graph]) -> EmittedCode:
     """Generate Python code for graphs. Layers with the same code share one function, even in different graphs."""
     code = EmittedCode()
     for graph in graphs:
-        code.main[graph.purpose] = _MainFunction(graph, code).text()
+        code.main[graph.purpose] = _main_function(graph, code)
     return code
 
 
@@ -66,21 +63,22 @@ _SUFFIXES = {(Purpose.DECODE_STEP, "decoder"): "_step", (Purpose.ENCODE, "decode
 
 
 class _Names:
-    """Unique variable names in one emitted function, keyed by the names of the graph's values."""
+    """Names in one emitted function. They do not contain the layer of the function, which `prefix` names."""
 
-    def __init__(self, code: EmittedCode) -> None:
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
         self.values: dict[str, str] = {}
-        self._taken = {"w", "inputs", "math", "torch", *IMPORTS}
+        """Unique variable names, keyed by the names of the graph's values."""
+        self.parameters: dict[str, str] = {}
+        """Names of the arguments that are parameters of other parts of the model, keyed by parameter."""
+        self._taken = {"w", "inputs", *IMPORTS}
 
     def new(self, wanted: str) -> str:
         """Return an unused name, as similar to `wanted` as possible."""
         wanted = re.sub(r"\W", "_", wanted, flags=re.ASCII)
         if not _is_identifier(wanted) or re.search(r"_layer(_|$)", wanted):
             wanted = f"v_{wanted}"
-        name, number = wanted, 1
-        while name in self._taken:
-            number += 1
-            name = f"{wanted}_{number}"
+        name = unique_name(wanted, self._taken)
         self._taken.add(name)
         return name
 
@@ -88,87 +86,72 @@ class _Names:
         """Return an unused name: `name` with `suffix` as its last word, such as cross_weights for cross_context."""
         return self.new("_".join(filter(None, (name.rpartition("_")[0], suffix))))
 
-    def assign(self, value: str, wanted: str) -> str:
-        """Give a value an unused variable name, as similar to `wanted` as possible. Return the variable name."""
-        self.values[value] = self.new(wanted)
+    def assign(self, value: str, wanted: str | None = None) -> str:
+        """Give a value an unused variable name, as similar to `wanted` or to its name as possible. Return the name."""
+        self.values[value] = self.new(wanted or value.removeprefix(self.prefix))
         return self.values[value]
 
-
-class _MainFunction:
-    """Generates the main function for a graph. Each layer becomes a call, and every other node becomes one line."""
-
-    def __init__(self, graph: Graph, code: EmittedCode) -> None:
-        self.graph, self.code, self.names = graph, code, _Names(code)
-
-    def text(self) -> str:
-        plain = [name for name in self.graph.inputs if _is_identifier(name) and self.names.new(name) == name]
-        names = self.names.values
-        names.update({name: name if name in plain else f"inputs[{json.dumps(name)}]" for name in self.graph.inputs})
-        lines = [f"def {self.graph.purpose}(w, inputs):"]
-        if plain:
-            lines.append(f"{', '.join(plain)} = " + ", ".join(f'inputs["{name}"]' for name in plain))
-        for layer, nodes in groupby(self.graph.nodes, lambda node: node.layer):
-            if layer:
-                lines += self._call(layer, list(nodes))
-            else:
-                lines += _body(self.graph, list(nodes), self.names, lambda name: name, _parameter_path)
-        results = [f"    {json.dumps(name)}: {names[value]}," for name, value in self.graph.results.items()]
-        return "\n    ".join([*lines, "return {", *results, "}"]) + "\n"
-
-    def _call(self, layer: str, nodes: list[Node]) -> Iterator[str]:
-        """Emit the layer's function, unless it already exists. Yield the line that calls the function."""
-        own = {node.name for node in nodes}
-        used = {i for node in self.graph.nodes if node.name not in own for i in node.inputs}
-        results = [node.name for node in nodes if node.name in used.union(self.graph.results.values())]
-        if not results:
-            return
-        function = _LayerFunction(self.graph, self.code, layer, nodes, results)
-        stack, index = layer.split(".")
-        kind = stack + "_layer" + _SUFFIXES.get((self.graph.purpose, stack), "")
-        name = self.code.layer_function(kind, function.text)
-        arguments = [self.names.values[v] for v in function.values] + [_parameter_path(p) for p in function.parameters]
-        wanted = [layer] if len(results) == 1 else results
-        targets = [self.names.assign(result, target) for result, target in zip(results, wanted, strict=True)]
-        yield _wrapped(f"{', '.join(targets)} = {name}(", [f"w.{stack}[{index}]", *arguments])
+    def parameter(self, parameter: str) -> str:
+        """Return the expression of a parameter."""
+        return self.parameters.get(parameter) or _parameter_path(parameter.removeprefix(self.prefix))
 
 
-class _LayerFunction:
-    """Generates the function for a layer. The code omits the layer's index, so identical layers have identical code."""
+def _main_function(graph: Graph, code: EmittedCode) -> str:
+    """Return the main function for a graph. Each layer becomes a call, and every other node becomes one line."""
+    names = _Names()
+    plain = [name for name in graph.inputs if _is_identifier(name) and names.new(name) == name]
+    names.values |= {name: name if name in plain else f"inputs[{json.dumps(name)}]" for name in graph.inputs}
+    lines = [f"def {graph.purpose}(w, inputs):"]
+    if plain:
+        lines.append(f"{', '.join(plain)} = " + ", ".join(f'inputs["{name}"]' for name in plain))
+    for layer, group in groupby(graph.nodes, lambda node: node.layer):
+        nodes = list(group)
+        lines += _layer_call(graph, code, names, layer, nodes) if layer else _body(graph, nodes, names)
+    results = [f"    {json.dumps(name)}: {names.values[value]}," for name, value in graph.results.items()]
+    return "\n    ".join([*lines, "return {", *results, "}"]) + "\n"
 
-    def __init__(self, graph: Graph, code: EmittedCode, layer: str, nodes: list[Node], results: list[str]) -> None:
-        self.prefix, self.names, types = f"{layer}.", _Names(code), graph.types
-        own = {node.name for node in nodes}
-        outside = list(dict.fromkeys(i for node in nodes for i in node.inputs if i not in own))
-        order = {value: index for index, value in enumerate(outside)}
-        self.values = sorted(
-            outside,
-            key=lambda v: (types[v].kind in (ValueKind.MASK, ValueKind.BIAS), v.startswith(self.prefix), order[v]),
-        )
-        """Values of the graph that are passed as arguments, in order."""
-        self.parameters = list(
-            dict.fromkeys(p for node in nodes for p in node.parameters if not p.startswith(self.prefix))
-        )
-        """Parameters that do not belong to the layer. They are passed after the values."""
-        unnamed = iter(["x", "memory"])
-        for value in self.values:
-            if value.startswith(self.prefix) or types[value].kind is not ValueKind.FLOAT:
-                self.names.assign(value, self._relative(value))
-            else:  # the output of the layer below and, in a decoder, the memory
-                self.names.assign(value, next(unnamed, "x"))
-        shared = {p: self.names.new(p) for p in self.parameters}
-        arguments = [*(self.names.values[value] for value in self.values), *shared.values()]
 
-        def path(parameter: str) -> str:
-            return shared.get(parameter) or _parameter_path(self._relative(parameter))
+def _layer_call(graph: Graph, code: EmittedCode, names: _Names, layer: str, nodes: list[Node]) -> Iterator[str]:
+    """Emit the function of a layer, unless it already exists. Yield the line that calls the function."""
+    own = {node.name for node in nodes}
+    used = {i for node in graph.nodes if node.name not in own for i in node.inputs}
+    results = [node.name for node in nodes if node.name in used.union(graph.results.values())]
+    if not results:
+        return
+    body, values, parameters = _layer_function(graph, layer, nodes, results)
+    stack, index = layer.split(".")
+    name = code.layer_function(stack + "_layer" + _SUFFIXES.get((graph.purpose, stack), ""), body)
+    arguments = [names.values[value] for value in values] + [_parameter_path(parameter) for parameter in parameters]
+    wanted = [layer] if len(results) == 1 else results
+    targets = [names.assign(result, target) for result, target in zip(results, wanted, strict=True)]
+    yield _wrapped(f"{', '.join(targets)} = {name}(", [f"w.{stack}[{index}]", *arguments])
 
-        lines = [
-            _wrapped("(", ["w", *arguments], MAX_LINE_LENGTH - len(layer) - 20) + ":",
-            *_body(graph, nodes, self.names, self._relative, path),
-        ]
-        self.text = "\n    ".join([*lines, f"return {', '.join(self.names.values[r] for r in results)}"]) + "\n"
 
-    def _relative(self, name: str) -> str:
-        return name.removeprefix(self.prefix)
+def _layer_function(
+    graph: Graph, layer: str, nodes: list[Node], results: list[str]
+) -> tuple[str, list[str], list[str]]:
+    """Return the code of a layer's function, after its name, and the values and parameters to pass to the function.
+
+    The code omits the layer's index, so identical layers have identical code. Only parameters that do not belong to the
+    layer are passed.
+    """
+    names, types, own = _Names(f"{layer}."), graph.types, {node.name for node in nodes}
+    values = sorted(
+        dict.fromkeys(i for node in nodes for i in node.inputs if i not in own),
+        key=lambda v: (types[v].kind in (ValueKind.MASK, ValueKind.BIAS), v.startswith(names.prefix)),
+    )
+    unnamed = iter(["x", "memory"])
+    for value in values:
+        if value.startswith(names.prefix) or types[value].kind is not ValueKind.FLOAT:
+            names.assign(value)
+        else:  # the output of the layer below and, in a decoder, the memory
+            names.assign(value, next(unnamed, "x"))
+    outside = dict.fromkeys(p for node in nodes for p in node.parameters if not p.startswith(names.prefix))
+    names.parameters = {parameter: names.new(parameter) for parameter in outside}
+    arguments = ["w", *(names.values[value] for value in values), *names.parameters.values()]
+    lines = [_wrapped("(", arguments, MAX_LINE_LENGTH - len(layer) - 20) + ":", *_body(graph, nodes, names)]
+    body = "\n    ".join([*lines, f"return {', '.join(names.values[result] for result in results)}"]) + "\n"
+    return body, values, list(outside)
 
 
 def _is_identifier(name: str) -> bool:
@@ -191,30 +174,21 @@ def _wrapped(start: str, arguments: Sequence[str], width: int = MAX_LINE_LENGTH)
     return line if len(line) <= width else start + "".join(f"\n        {a}," for a in arguments) + "\n    )"
 
 
-def _body(
-    graph: Graph, nodes: list[Node], names: _Names, wanted: Callable[[str], str], path: Callable[[str], str]
-) -> Iterator[str]:
-    """Yield the lines of code that compute the nodes.
+def _body(graph: Graph, nodes: list[Node], names: _Names) -> Iterator[str]:
+    """Yield the lines of code that compute nodes of a graph.
 
     Slices that together cover a whole value become one `chunk` or `split`. Otherwise the gradient of each slice would
     be as large as the value, and mostly zeros.
-
-    Args:
-        graph: The graph that contains the nodes.
-        nodes: The nodes to emit.
-        names: Names of the function's variables.
-        wanted: Function that returns the preferred variable name of a value.
-        path: Function that returns the expression of a parameter.
     """
     for _, group in groupby(nodes, _slice_key):
         run = list(group)
         if split := _split(graph, run):
-            parts = [names.assign(node.name, wanted(node.name)) for node in run]
+            parts = [names.assign(node.name) for node in run]
             yield _wrapped_split(parts, f"{names.values[run[0].inputs[0]]}.{split}")
             continue
         for node in run:
-            inputs, parameters = [names.values[i] for i in node.inputs], [path(p) for p in node.parameters]
-            name = names.assign(node.name, wanted(node.name))
+            inputs, parameters = [names.values[i] for i in node.inputs], [names.parameter(p) for p in node.parameters]
+            name = names.assign(node.name)
             context = EmitContext(node.type, partial(names.temporary, name))
             expression = node.operation.emit(context, inputs, parameters)
             yield from context.statements
@@ -243,6 +217,4 @@ def _split(graph: Graph, run: list[Node]) -> str | None:
 
 def _wrapped_split(targets: list[str], call: str) -> str:
     line = f"{', '.join(targets)} = {call}"
-    if len(line) <= MAX_LINE_LENGTH:
-        return line
-    return "(" + "".join(f"\n        {target}," for target in targets) + f"\n    ) = {call}"
+    return line if len(line) <= MAX_LINE_LENGTH else f"{_wrapped('(', targets, width=0)} = {call}"

@@ -8,7 +8,7 @@ that a graph is valid, and runs after each pass.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, count
@@ -157,8 +157,12 @@ def _verify_states(graph: Graph, types: Mapping[str, ValueType]) -> None:
 
 def unique_name(name: str, *taken: Container[str]) -> str:
     """Return the name if it is free. Otherwise append the smallest number that makes it unique."""
-    names = chain([name], (f"{name}_{number}" for number in count(2)))
-    return next(name for name in names if not any(name in group for group in taken))
+    return next(each for each in numbered(name) if not any(each in group for group in taken))
+
+
+def numbered(name: str) -> Iterator[str]:
+    """Yield a name, and then the name with the numbers 2, 3 and so on."""
+    return chain([name], (f"{name}_{number}" for number in count(2)))
 
 
 def infer_types(graph: Graph) -> Graph:

@@ -8,14 +8,11 @@ must therefore import torch from here:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+from typing import TYPE_CHECKING, Any
 
 
 class LazyModule(ModuleType):
@@ -33,12 +30,8 @@ else:
     torch = LazyModule("torch")
 
 
-def no_grad(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Decorate a function to run under `torch.no_grad()`. The first call imports torch."""
-
-    @wraps(function)
-    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        with torch.no_grad():
-            return function(*args, **kwargs)
-
-    return call
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Compute without gradients. Unlike `torch.no_grad()`, the decorator `@no_grad()` does not import torch yet."""
+    with torch.no_grad():
+        yield

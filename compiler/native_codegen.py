@@ -57,7 +57,6 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
     encoder.generate()
     encoder.store_memory(keys)
     decoder = NativeCodeGenerator(step, buffers, memory)
-    decoder.free = {length: [b for b, size in enumerate(buffers) if size == length] for length in set(buffers)}
     decoder.generate()
     return NativeCode(
         tuple(encoder.instructions),
@@ -89,16 +88,17 @@ class NativeCodeGenerator:
         """Nodes without an instruction, because the instruction of the next node (norm or activation) computes them."""
         self.with_state = set[str]()
         """Results of recurrences, whose first position is the state before the new positions."""
-        self.free: dict[int, list[int]] = {}
-        """The unused buffers, by row length."""
+        self.free = {length: [b for b, size in enumerate(buffers) if size == length] for length in set(buffers)}
+        """The unused buffers, by row length. At first, these are all buffers."""
 
     def generate(self) -> None:
         """Generate the instructions of all nodes. Each buffer is reused after its last reader."""
         self._count_readers()
         for node in self.graph.nodes:
             node.operation.native(self, node)
-            for name in self._buffers_read(node):
-                self._release(name)
+            if not node.operation.shares_buffer and node.name not in self.fused:
+                for name in self.inputs(node):
+                    self._release(self.owner.get(name, name))
 
     def store_memory(self, keys: set[str]) -> None:
         """Add instructions that store the encoder's outputs in the memory slots. Outputs in `keys` are transposed."""
@@ -255,11 +255,6 @@ class NativeCodeGenerator:
         self.readers = Counter(
             self.owner.get(i, i) for n in self.graph.nodes if not n.operation.shares_buffer for i in n.inputs
         ) + Counter(self.owner.get(v, v) for v in self.graph.results.values())
-
-    def _buffers_read(self, node: Node) -> tuple[str, ...]:
-        if node.operation.shares_buffer or node.name in self.fused:
-            return ()
-        return tuple(self.owner.get(i, i) for i in self.inputs(node))
 
     def _release(self, name: str) -> None:
         """Record that one reader of a buffer is done. After the last reader, mark the buffer as free."""

@@ -18,13 +18,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from compiler import cuda
 from compiler.capture import CudaGraphRecorder, Recorder, run_directly
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graphs, Purpose
 from compiler.instruction import SentenceState
 from compiler.program import BeamOptions, BeamResult
 from compiler.search_graphs import CACHE, LOGITS, MEMORY, SLOTS
-from compiler.slots import Field, SlotLayout, Slots, advance
+from compiler.slots import BufferSizes, Field, SlotLayout, Slots
 from compiler.update import PackedRows
 
 MAX_BEAM = 16
@@ -72,12 +73,13 @@ class Searcher:
         self._program, self._functions = program, functions
         step, encode = graphs[Purpose.DECODE_STEP], graphs[Purpose.ENCODE]
         shapes = {name: type_.shape[1:] for name, type_ in step.inputs.items() if name != SLOTS}
-        self.caches = {name: shape[-1].constant for name, shape in shapes.items() if name.endswith(CACHE)}
-        self.recurrent = {
-            name: [size.constant for size in shape] for name, shape in shapes.items() if name not in self.caches
-        }
-        self.memory_width = encode.types[encode.outputs[MEMORY]].shape[-1].constant
-        self.vocabulary = step.types[step.outputs[LOGITS]].shape[-1].constant
+        caches = {name: shape[-1].constant for name, shape in shapes.items() if name.endswith(CACHE)}
+        self.sizes = BufferSizes(
+            caches=caches,
+            recurrent={name: [n.constant for n in shape] for name, shape in shapes.items() if name not in caches},
+            memory=encode.types[encode.outputs[MEMORY]].shape[-1].constant,
+            vocabulary=step.types[step.outputs[LOGITS]].shape[-1].constant,
+        )
         on_gpu = program.device.type == "cuda"
         self.record: Recorder = CudaGraphRecorder(program.device) if on_gpu else run_directly
         self._encoders: dict[int, tuple[PackedRows, Tensor, Callable[[], object]]] = {}
@@ -174,7 +176,7 @@ class Searcher:
         if length not in self._encoders:
             rows = PackedRows(length, 0, self.device)
             like = next(self._program.parameters())
-            output = torch.empty(length, self.memory_width, dtype=like.dtype, device=self.device)
+            output = torch.empty(length, self.sizes.memory, dtype=like.dtype, device=self.device)
             encode = self.record(lambda: output.copy_(self.run(Purpose.ENCODE, rows.inputs)[0]))
             self._encoders[length] = rows, output, encode
         return self._encoders[length]
@@ -233,32 +235,22 @@ class _Pool:
 
     def __init__(self, searcher: Searcher, layout: SlotLayout, count: int, like: Tensor) -> None:
         self.searcher, self.layout = searcher, layout
-        self.slots = Slots(
-            layout,
-            count,
-            like,
-            widths=list(searcher.caches.values()),
-            recurrent=list(searcher.recurrent.values()),
-            memory_width=searcher.memory_width,
-            vocabulary=searcher.vocabulary,
-        )
-        buffers = (*self.slots.caches, *self.slots.recurrent)
-        self._inputs = {SLOTS: self.slots, **dict(zip((*searcher.caches, *searcher.recurrent), buffers, strict=True))}
+        self.slots = Slots(layout, count, like, searcher.sizes)
+        self._inputs = {SLOTS: self.slots, **self.slots.caches, **self.slots.recurrent}
         self._on_gpu = like.is_cuda
         self._host = torch.zeros(count, dtype=torch.int32, pin_memory=self._on_gpu)
         searcher.pinned.append(self._host)
         self._replay: Callable[[], object] | None = None
-        self._events: list[torch.cuda.Event] = []
         self._allowed: object = None
-        self._unused = list(range(count))[::-1]
         self.steps = self.known_step = 0
         """Number of steps that were started, and number of the last step whose states the host has read."""
+        self.reset()
 
     def reset(self) -> None:
         """Free all slots."""
         self.slots.table[:, Field.STATE] = SentenceState.FREE
         self._unused = list(range(self.slots.count))[::-1]
-        self._events.clear()
+        self._events: list[torch.cuda.Event] = []
 
     def allow(self, allowed: npt.NDArray[np.bool_] | None) -> None:
         """Set the mask of permitted tokens. None permits all tokens."""
@@ -295,20 +287,14 @@ class _Pool:
             each.slot, each.first_step = self._unused.pop(), self.steps + 1
         new = self._sent(np.array([each.slot for each in sentences]))
         slots, before = self.slots, other.slots
-        moved = slots.table.new_zeros(len(sentences), self.layout.width)
-        moved[:, self.layout.totals : self.layout.forced].view(torch.float32).fill_(-torch.inf)
+        moved = slots.table.new_zeros(len(sentences), self.layout.columns.width)
+        moved[:, self.layout.columns.totals : self.layout.columns.forced].view(torch.float32).fill_(-torch.inf)
         for here, there in zip(self.layout.arrays(moved), other.layout.arrays(before.table[old]), strict=True):
             here[tuple(map(slice, there.shape))] = there
         slots.table.index_copy_(0, new, moved)
         slots.memory[new, : before.memory.shape[1]] = before.memory[old]
-        for cache, cached in zip(slots.caches, before.caches, strict=True):
-            into = cache.view(slots.count, self.layout.rows, self.layout.capacity, -1)
-            source = cached.view(before.count, other.layout.rows, other.layout.capacity, -1)
+        for into, source in zip(slots.by_slot, before.by_slot, strict=True):
             into[new, : source.shape[1], : source.shape[2]] = source[old]
-        for state, earlier in zip(slots.recurrent, before.recurrent, strict=True):
-            source = earlier[:-1].view(before.count, other.layout.rows, *earlier.shape[1:])
-            into = state[:-1].view(slots.count, self.layout.rows, *state.shape[1:])
-            into[new, : source.shape[1]] = source[old]
 
     def release(self, sentences: Sequence[_Sentence]) -> None:
         """Free the slots of sentences. An unfinished search still runs until another sentence takes the slot."""
@@ -320,7 +306,7 @@ class _Pool:
     def step(self) -> None:
         """Start a decoder step for all slots, without waiting for its results."""
         if self._replay is None:
-            changed = (self.slots.table, *self.slots.recurrent)  # the run before the recording changes them
+            changed = (self.slots.table, *self.slots.recurrent.values())  # the run before the recording changes them
             before = [each.clone() for each in changed]
             self._replay = self.searcher.record(self._step)
             for each, value in zip(changed, before, strict=True):
@@ -343,14 +329,14 @@ class _Pool:
 
     def read(self, slots: Sequence[int]) -> npt.NDArray[np.int32]:
         """Wait for the device, and copy the fields and finished hypotheses of the given slots to the host."""
-        table = self.slots.table[:, : self.layout.sequences]
+        table = self.slots.table[:, : self.layout.columns.sequences]
         chosen = table if len(slots) == self.slots.count == 1 else table[self._sent(np.array(slots))]
         rows: npt.NDArray[np.int32] = chosen.cpu().numpy()
         return rows
 
     def _step(self) -> None:
         logits = self.searcher.run(Purpose.DECODE_STEP, self._inputs)
-        advance(self.slots, logits.flatten(0, 1).contiguous())
+        cuda.search.select(self.slots, logits.flatten(0, 1).contiguous())
         self._host.copy_(self.slots.states, non_blocking=True)
 
     def _sent(self, array: npt.NDArray[Any]) -> Tensor:

@@ -1,28 +1,27 @@
 """Slots of a beam search that runs on the device: one row of numbers for each sentence that is being decoded.
 
-A slot contains the options of a sentence, its live hypotheses, and its finished hypotheses. Step by step, `advance`
-selects the best continuations, exactly as `zoo.generation.beam_search` does. Keys and values of earlier tokens are not
-moved when hypotheses are reordered. Instead, for each hypothesis and position, the slot stores the index of the row
-that computed these keys and values.
+A slot contains the options of a sentence, its live hypotheses, and its finished hypotheses. Step by step,
+`compiler.cuda.search.select` selects the best continuations, exactly as `zoo.generation.beam_search` does. Keys and
+values of earlier tokens are not moved when hypotheses are reordered. Instead, for each hypothesis and position, the
+slot stores the index of the row that computed these keys and values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from compiler import cuda
 from compiler.instruction import SentenceState
-from compiler.operations.attention import HeadColumns
 from compiler.program import BeamOptions
 from specs import BOS
 
@@ -59,12 +58,33 @@ RESULT_HEAD = 6
 the number of tokens, the order, and an unused column."""
 
 
+class Columns(NamedTuple):
+    """First column of each array in a slot."""
+
+    tokens: int
+    """The live hypotheses' last tokens."""
+    totals: int
+    """The live hypotheses' log-probabilities. Rows without a hypothesis contain -inf."""
+    forced: int
+    """The prefix tokens."""
+    penalties: int
+    """The length penalties for 0 to `capacity` + 1 tokens."""
+    results: int
+    """The finished hypotheses."""
+    sequences: int
+    """An array [rows, capacity]: the tokens of live hypotheses, without the prefix."""
+    ancestors: int
+    """An array [rows, capacity]: the cache row with the keys and values for each token."""
+    width: int
+    """Number of columns in a slot."""
+
+
 @dataclass(frozen=True)
 class SlotLayout:
     """Layout of a slot, which is a row of 32-bit integers with the beam search state of one sentence.
 
-    Most properties give the first column of an array in the slot. Log-probabilities are stored as the bits of a
-    float32. Length penalties and scores are stored as float64 in two columns.
+    Log-probabilities are stored as the bits of a float32. Length penalties and scores are stored as float64 in two
+    columns.
     """
 
     rows: int
@@ -79,54 +99,20 @@ class SlotLayout:
     """Largest number of continuations that a step selects."""
 
     @property
-    def tokens(self) -> int:
-        """First column of the live hypotheses' last tokens."""
-        return SCALARS
-
-    @property
-    def totals(self) -> int:
-        """First column of the live hypotheses' log-probabilities. Rows without a hypothesis contain -inf."""
-        return self.tokens + self.rows
-
-    @property
-    def forced(self) -> int:
-        """First column of the prefix tokens."""
-        return self.totals + self.rows
-
-    @property
-    def penalties(self) -> int:
-        """First column of the length penalties for 0 to `capacity` + 1 tokens."""
-        return self.forced + self.capacity
-
-    @property
-    def results(self) -> int:
-        """First column of the finished hypotheses."""
-        return self.penalties + 2 * (self.capacity + 2)
-
-    @property
     def result_width(self) -> int:
         """Number of columns in a finished hypothesis."""
         return RESULT_HEAD + self.capacity
 
-    @property
-    def sequences(self) -> int:
-        """First column of an array [rows, capacity]: the tokens of live hypotheses, without the prefix."""
-        return self.results + self.n_best * self.result_width
-
-    @property
-    def ancestors(self) -> int:
-        """First column of an array [rows, capacity]: the cache row with the keys and values for each token."""
-        return self.sequences + self.rows * self.capacity
-
-    @property
-    def width(self) -> int:
-        """Number of columns in a slot."""
-        return self.ancestors + self.rows * self.capacity
+    @cached_property
+    def columns(self) -> Columns:
+        """The first column of each array in a slot."""
+        finished, live = self.n_best * self.result_width, self.rows * self.capacity
+        widths = (SCALARS, self.rows, self.rows, self.capacity, 2 * (self.capacity + 2), finished, live, live)
+        return Columns(*accumulate(widths))
 
     def arrays(self, slots: Tensor) -> list[Tensor]:
         """Split slots [n, width] into the arrays of the layout. Each array is a view with its own shape."""
-        ends = (0, self.tokens, self.totals, self.forced, self.penalties, self.results, self.sequences, self.ancestors)
-        parts = [slots[:, start:end] for start, end in pairwise((*ends, self.width))]
+        parts = [slots[:, start:end] for start, end in pairwise((0, *self.columns))]
         rows, results = (self.rows, self.capacity), (self.n_best, self.result_width)
         return [*parts[:5], parts[5].view(len(slots), *results), *(part.view(len(slots), *rows) for part in parts[6:])]
 
@@ -145,17 +131,18 @@ class SlotLayout:
             prefixes: The prefix of each sentence.
             penalties: For each sentence, the length penalties for 0, 1, 2, ... tokens, at least up to `max_length` + 1.
         """
-        slots = np.zeros((len(options), self.width), np.int32)
-        slots[:, Field.STATE], slots[:, Field.SOURCE], slots[:, self.tokens] = SentenceState.RUNNING, sources, BOS
+        columns = self.columns
+        slots = np.zeros((len(options), columns.width), np.int32)
+        slots[:, Field.STATE], slots[:, Field.SOURCE], slots[:, columns.tokens] = SentenceState.RUNNING, sources, BOS
         slots[:, Field.SIZE : Field.PREFIX] = options
-        slots[:, self.totals + 1 : self.forced] = np.float32(-np.inf).view(np.int32)
-        tables = slots[:, self.penalties : self.results].view(np.float64)
+        slots[:, columns.totals + 1 : columns.forced] = np.float32(-np.inf).view(np.int32)
+        tables = slots[:, columns.penalties : columns.results].view(np.float64)
         alike: dict[int, list[int]] = {}
         for number, (prefix, values) in enumerate(zip(prefixes, penalties, strict=True)):
             alike.setdefault(id(values), []).append(number)
             if prefix:
                 slots[number, Field.PREFIX] = len(prefix)
-                slots[number, self.forced : self.forced + len(prefix)] = prefix
+                slots[number, columns.forced : columns.forced + len(prefix)] = prefix
         for numbers in alike.values():  # most sentences share one table of penalties
             table = np.array(penalties[numbers[0]])[: tables.shape[1]]
             tables[numbers, : len(table)] = table
@@ -167,51 +154,52 @@ class SlotLayout:
         Args:
             slots: The slots, one per row, with all columns up to and including the results.
         """
-        results = slots[:, self.results : self.sequences].reshape(len(slots), self.n_best, self.result_width)
+        columns = slots[:, self.columns.results : self.columns.sequences]
+        results = columns.reshape(len(slots), self.n_best, self.result_width)
         scores = results[..., :2].copy().view(np.float64)[..., 0].tolist()
         totals = results[..., 2:3].copy().view(np.float32)[..., 0].tolist()
         lengths, orders, all_found = results[..., 3].tolist(), results[..., 4].tolist(), []
-        columns = (results[..., RESULT_HEAD:], lengths, totals, scores, orders, slots[:, Field.KEPT].tolist())
-        for tokens, length, total, score, order, kept in zip(*columns, strict=True):
+        parts = (results[..., RESULT_HEAD:], lengths, totals, scores, orders, slots[:, Field.KEPT].tolist())
+        for tokens, length, total, score, order, kept in zip(*parts, strict=True):
             ranked = sorted(range(kept), key=lambda n: (-score[n], order[n]))
             all_found.append([(tokens[n, : length[n]].tolist(), total[n], score[n]) for n in ranked])
         return all_found
 
 
+@dataclass(frozen=True)
+class BufferSizes:
+    """Sizes of the buffers that a decoder needs, in addition to the slots."""
+
+    caches: Mapping[str, int]
+    """For each self-attention, the number of features in its keys and values."""
+    recurrent: Mapping[str, Sequence[int]]
+    """For each other state, its shape without the hypothesis axis."""
+    memory: int
+    """The number of features in the memory's keys and values, for all layers together."""
+    vocabulary: int
+
+
 class Slots:
     """Buffers of a beam search on a device: the slots, and the decoder's caches and states for all hypotheses."""
 
-    def __init__(
-        self,
-        layout: SlotLayout,
-        count: int,
-        like: Tensor,
-        *,
-        widths: Sequence[int],
-        recurrent: Sequence[Sequence[int]],
-        memory_width: int,
-        vocabulary: int,
-    ) -> None:
+    def __init__(self, layout: SlotLayout, count: int, like: Tensor, sizes: BufferSizes) -> None:
         """Allocate free slots.
 
         Args:
             layout: Layout of a slot.
             count: Number of slots.
             like: A tensor with the device and data type of the features.
-            widths: For each self-attention of the decoder, the number of features in its keys and values.
-            recurrent: For each other state of the decoder, its shape without the hypothesis axis.
-            memory_width: The number of features in the memory's keys and values, for all layers together.
-            vocabulary: Size of the vocabulary.
+            sizes: Sizes of the other buffers.
         """
         self.layout, self.count = layout, count
-        self.table = torch.zeros((count, layout.width), dtype=torch.int32, device=like.device)
+        self.table = torch.zeros((count, layout.columns.width), dtype=torch.int32, device=like.device)
         rows = count * layout.rows
-        self.caches = [like.new_zeros(rows, layout.capacity, width) for width in widths]
-        self.recurrent = [like.new_zeros(rows + 1, *shape) for shape in recurrent]
-        self.memory = like.new_zeros(count, layout.source, memory_width)
+        self.caches = {name: like.new_zeros(rows, layout.capacity, width) for name, width in sizes.caches.items()}
+        self.recurrent = {name: like.new_zeros(rows + 1, *shape) for name, shape in sizes.recurrent.items()}
+        self.memory = like.new_zeros(count, layout.source, sizes.memory)
         self.states = torch.zeros(count, dtype=torch.int32, device=like.device)
         """The states of all slots after the last step."""
-        self.allowed = torch.ones((2, vocabulary), dtype=torch.bool, device=like.device)
+        self.allowed = torch.ones((2, sizes.vocabulary), dtype=torch.bool, device=like.device)
         """Mask of permitted tokens. Row 0 applies to hypotheses below the minimum length, row 1 to all others."""
 
     @cached_property
@@ -222,64 +210,20 @@ class Slots:
     @property
     def bytes(self) -> int:
         """Total size of all buffers, in bytes."""
-        return sum(buffer.nbytes for buffer in (self.table, self.memory, *self.caches, *self.recurrent))
+        buffers = (self.table, self.memory, *self.caches.values(), *self.recurrent.values())
+        return sum(buffer.nbytes for buffer in buffers)
 
+    @property
+    def by_slot(self) -> list[Tensor]:
+        """Caches and states as views. The first axis is the slot, and the second axis is the hypothesis."""
+        states = (state[:-1] for state in self.recurrent.values())
+        return [buffer.unflatten(0, (self.count, -1)) for buffer in (*self.caches.values(), *states)]
 
-def slot_embedding(
-    slots: Slots, table: Float[Tensor, "V d"], scale: float, positions: Float[Tensor, "capacity d"] | None
-) -> Float[Tensor, "rows 1 d"]:
-    """Embed the last token of each hypothesis, and add its positional encoding (sections 3.4 and 3.5)."""
-    return cuda.search.embed(slots, table, scale, positions)
-
-
-def slot_self_attention(
-    features: Float[Tensor, "rows 1 _"],
-    cache: Float[Tensor, "rows capacity _"],
-    slots: Slots,
-    heads: HeadColumns,
-    scale: float,
-) -> Float[Tensor, "rows 1 h·d_v"]:
-    """Return the self-attention of a decoder step, and write the new keys and values to the cache.
-
-    Args:
-        features: Features that contain queries, keys and values. The values follow the keys.
-        cache: Keys and values of earlier positions, indexed by the row that computed them.
-        slots: The slots. For each row and position, they contain the index of the cache row to read.
-        heads: The columns of queries, keys and values.
-        scale: Factor by which Q Kᵀ is multiplied.
-    """
-    return cuda.search.attend_cache(features, cache, slots, heads, scale)
-
-
-def slot_parents(slots: Slots) -> Int[Tensor, " rows"]:
-    """Return the row of the previous step that each hypothesis continues, or `slots.rows` before the first token."""
-    layout, lengths = slots.layout, slots.table[:, Field.LENGTH].long()
-    ancestors = layout.arrays(slots.table)[-1]
-    last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, layout.rows, 1)
-    first = torch.arange(slots.count, device=lengths.device)[:, None] * layout.rows
-    parents = first + ancestors.gather(2, last)[..., 0]
-    return torch.where(lengths[:, None] > 0, parents, slots.rows).flatten()
-
-
-def slot_cross_attention(
-    features: Float[Tensor, "rows 1 _"], slots: Slots, heads: HeadColumns, scale: float
-) -> Float[Tensor, "rows 1 h·d_v"]:
-    """Return the cross-attention of each hypothesis to the memory of its sentence.
-
-    Args:
-        features: Features that contain the queries.
-        slots: The slots, with the memory.
-        heads: The columns of queries in `features`, and of keys and values in the memory.
-        scale: Factor by which Q Kᵀ is multiplied.
-    """
-    return cuda.search.attend_memory(features, slots, heads, scale)
-
-
-def advance(slots: Slots, logits: Float[Tensor, "rows V"]) -> None:
-    """Select the hypotheses of the next step in all slots, and write the state of each slot to `slots.states`.
-
-    Args:
-        slots: The slots.
-        logits: The logits of the next token of each hypothesis.
-    """
-    cuda.search.select(slots, logits)
+    def parents(self) -> Int[Tensor, " rows"]:
+        """Return the row of the previous step that each hypothesis continues, or `rows` before the first token."""
+        lengths = self.table[:, Field.LENGTH].long()
+        ancestors = self.layout.arrays(self.table)[-1]
+        last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, self.layout.rows, 1)
+        first = torch.arange(self.count, device=lengths.device)[:, None] * self.layout.rows
+        parents = first + ancestors.gather(2, last)[..., 0]
+        return torch.where(lengths[:, None] > 0, parents, self.rows).flatten()

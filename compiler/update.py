@@ -21,6 +21,7 @@ from torch import Tensor
 
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
+from compiler.padded_batch import PaddedBatch
 from specs import PAD
 
 Indices = npt.NDArray[np.integer[Any]]
@@ -57,16 +58,12 @@ class PackedRows:
         self.tokens = self.inputs.pop("tokens").view(torch.float32)[0]
         """The number of target tokens in the whole batch, by which gradients are divided."""
 
-    def host(
-        self, sources: Tensor, source_lengths: Tensor, targets: Tensor, target_lengths: Tensor, **scalars: float
-    ) -> Tensor:
+    def host(self, source: PaddedBatch, target: PaddedBatch, **scalars: float) -> Tensor:
         """Return the buffer's contents for a batch, as a CPU tensor. If the device is a GPU, the tensor is pinned.
 
         Args:
-            sources: Padded sources that end with EOS, [batch, source].
-            source_lengths: Lengths of the sources.
-            targets: Padded targets that start with BOS and end with EOS, [batch, target + 1].
-            target_lengths: Lengths of the targets.
+            source: Sources that end with EOS.
+            target: Targets that start with BOS and end with EOS.
             **scalars: The values of `seed`, `rate` and `tokens`.
 
         Raises:
@@ -76,7 +73,7 @@ class PackedRows:
         views["seed"].view(np.int64)[0] = scalars["seed"]
         views["rate"].view(np.float32)[0] = scalars["rate"]
         views["tokens"].view(np.float32)[0] = scalars["tokens"]
-        read, predicted = source_lengths.numpy(), target_lengths.numpy() - 1
+        read, predicted = source.lengths.numpy(), target.lengths.numpy() - 1
         if read.sum() > self.source or predicted.sum() > self.target:
             raise ValueError(
                 f"a batch of {read.sum():,} source and {predicted.sum():,} target tokens does not fit into rows of "
@@ -84,9 +81,9 @@ class PackedRows:
             )
         views["labels"].fill(PAD)
         for name, values, lengths in (
-            ("source", sources.numpy(), read),
-            ("target", targets.numpy()[:, :-1], predicted),
-            ("labels", targets.numpy()[:, 1:], predicted),
+            ("source", source.values.numpy(), read),
+            ("target", target.values.numpy()[:, :-1], predicted),
+            ("labels", target.values.numpy()[:, 1:], predicted),
         ):
             views[name][0, : lengths.sum()] = values[np.arange(values.shape[1]) < lengths[:, None]]
         _locate(views, "source", read, {"source_spans": read, "reader_spans": predicted})

@@ -15,7 +15,7 @@ from torch import nn
 from compiler.backends.backend import Backend, BuildRequest
 from compiler.emission import EmittedCode, emit
 from compiler.emitted import EmittedProgram, Function
-from compiler.graph import Purpose
+from compiler.graph import Graphs, Purpose
 from compiler.passes.pack_rows import Unpackable
 from compiler.search import Searcher
 
@@ -51,10 +51,15 @@ def search_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram
 
 def search_refusal(request: BuildRequest) -> str | None:
     """Return the reason why a beam search cannot run in CUDA graphs on a GPU, or None if it can."""
+    return kernel_refusal(lambda: request.search_graphs)
+
+
+def kernel_refusal(make_graphs: Callable[[], Graphs]) -> str | None:
+    """Return the reason why no graphs of kernels can be made or run, or None if `make_graphs` makes them."""
     if find_spec("triton") is None:
         return "Triton is not installed: run `pip install triton`"
     try:
-        request.search_graphs  # noqa: B018 - computed here, and used by the program
+        make_graphs()
     except Unpackable as refusal:
         return refusal.problem
     return None

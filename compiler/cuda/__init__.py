@@ -1,19 +1,18 @@
-"""Triton kernels for GPUs. Each module is imported when it is first used, because Triton is optional."""
+"""Triton kernels for GPUs, and the functions that run them in training updates and steps of the beam search.
+
+`tests/compiler/kernels_in_pytorch.py` implements most of these functions in plain PyTorch. Each module is imported when
+one of its names is first used, because Triton is optional.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from compiler.lazy import LazyModule
 
 if TYPE_CHECKING:
     from compiler.cuda import attention, losses, norms, products, recurrence, search
 
 __all__ = ["attention", "losses", "norms", "products", "recurrence", "search"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module: ModuleType = import_module(f"compiler.cuda.{name}")
-    return module
+globals().update({name: LazyModule(f"compiler.cuda.{name}") for name in __all__})

@@ -8,11 +8,12 @@ backward pass needs no atomic additions, so its sums are deterministic.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from compiler.operations.attention import HeadColumns
@@ -150,75 +151,69 @@ def _key_gradients(
     _store_rows(kv_gradient, g_stride, offsets, inside, v_columns, d_v, v_column + shared * d_v, v_sums)
 
 
-class PackedAttention(NamedTuple):
-    """Arguments of attention on packed rows. The forward and the backward pass use the same arguments."""
-
-    q: Tensor
-    """Features that contain the queries, [n, ...]."""
-    kv: Tensor
-    """Features that contain the keys and values, [m, ...]. May be the same tensor as `q`."""
-    spans: Tensor
-    """For each query, the index of its first key, and the index after its last key, [2, n]."""
-    readers: Tensor
-    """For each key, the index of the first query that sees it, and the index after the last such query, [2, m]."""
-    heads: HeadColumns
-    scale: float
-    """Factor that scales Q Kᵀ."""
-    causal: bool
-    """Whether a query sees only keys up to its own index."""
-
-    @property
-    def sizes(self) -> tuple[float, ...]:
-        """First columns and widths of the heads, and the attention scale, in the order that the kernels expect."""
-        heads = self.heads
-        return heads.query, heads.key, heads.value, heads.d_k, heads.d_v, self.scale
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The compile-time constants of the kernels."""
-        return {
-            "causal": self.causal,
-            "precision": "ieee" if self.q.dtype == torch.float32 else "tf32",
-            "k_block": max(16, triton.next_power_of_2(self.heads.d_k)),
-            "v_block": max(16, triton.next_power_of_2(self.heads.d_v)),
-            "group": self.heads.count // self.heads.kv_count,
-        }
-
-
-def packed_attention(given: PackedAttention) -> tuple[Tensor, Tensor]:
-    """Return the attention output of all heads [n, h·d_v], and the log-sum-exp of each softmax [h, n]."""
-    q, kv, heads, count = given.q, given.kv, given.heads, len(given.q)
-    out = q.new_empty(count, heads.count * heads.d_v)
-    logs = torch.empty((heads.count, count), dtype=torch.float32, device=q.device)
-    _forward[(triton.cdiv(count, FORWARD["block"]), heads.count)](
-        q, kv, out, logs, given.spans, count, q.stride(0), kv.stride(0), out.stride(0), *given.sizes, **given.options,
-        **FORWARD,
-    )  # fmt: skip
-    return out, logs
-
-
-def packed_attention_backward(
-    gradient: Tensor, given: PackedAttention, out: Tensor, logs: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the gradients of q and kv. If q and kv are the same tensor, return its gradient twice.
+def packed_attention(
+    q: Float[Tensor, "1 n _"],
+    kv: Float[Tensor, "1 m _"],
+    spans: Int[Tensor, "2 n"],
+    readers: Int[Tensor, "2 m"],
+    heads: HeadColumns,
+    scale: float,
+    causal: bool,
+) -> Float[Tensor, "1 n h·d_v"]:
+    """Return softmax(scale · Q Kᵀ) V of all heads, where each query sees the keys of its own sentence (3.2.2).
 
     Args:
-        gradient: The gradient of the result.
-        given: The arguments of `packed_attention`.
-        out: The result of `packed_attention`.
-        logs: The log-sum-exps that `packed_attention` returned.
+        q: Features that contain the queries.
+        kv: Features that contain keys and values. May be the same tensor as `q`.
+        spans: For each query, the index of its first key, and the index after its last key. A query at padding has no
+            keys.
+        readers: For each key, the index of the first query that sees it, and the index after the last such query.
+        heads: The columns of queries, keys and values.
+        scale: Factor of Q Kᵀ.
+        causal: Whether a query sees only keys up to its own index.
     """
-    q, kv, heads = given.q, given.kv, given.heads
-    q_gradient = torch.empty_like(q, memory_format=torch.contiguous_format)
-    kv_gradient = q_gradient if kv is q else torch.empty_like(kv, memory_format=torch.contiguous_format)
-    deltas, options, gradient = torch.empty_like(logs), given.options, gradient.contiguous()
-    strides = q.stride(0), kv.stride(0), out.stride(0)
-    _query_gradients[(triton.cdiv(len(q), QUERIES["block"]), heads.count)](
-        q, kv, out, gradient, logs, deltas, given.spans, q_gradient, len(q), *strides, q_gradient.stride(0),
-        *given.sizes, **options, **QUERIES,
-    )  # fmt: skip
-    _key_gradients[(triton.cdiv(len(kv), KEYS["block"]), heads.kv_count)](
-        q, kv, gradient, logs, deltas, given.readers, kv_gradient, len(q), len(kv), *strides, kv_gradient.stride(0),
-        *given.sizes, **options, **KEYS,
-    )  # fmt: skip
-    return q_gradient, kv_gradient
+    return _PackedAttention.apply(q, None if kv is q else kv, spans, readers, heads, scale, causal)
+
+
+class _PackedAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, kv: Tensor | None, spans: Tensor, readers: Tensor, heads: HeadColumns, scale: float,
+        causal: bool,
+    ) -> Tensor:  # fmt: skip
+        queries, count = q[0], q.shape[1]
+        both = queries if kv is None else kv[0]
+        out = q.new_empty(count, heads.count * heads.d_v)
+        logs = torch.empty((heads.count, count), dtype=torch.float32, device=q.device)  # log-sum-exp of each softmax
+        sizes = heads.query, heads.key, heads.value, heads.d_k, heads.d_v, scale
+        options = {
+            "causal": causal,
+            "precision": "ieee" if q.dtype == torch.float32 else "tf32",
+            "k_block": max(16, triton.next_power_of_2(heads.d_k)),
+            "v_block": max(16, triton.next_power_of_2(heads.d_v)),
+            "group": heads.count // heads.kv_count,
+        }
+        _forward[(triton.cdiv(count, FORWARD["block"]), heads.count)](
+            queries, both, out, logs, spans, count, queries.stride(0), both.stride(0), out.stride(0), *sizes, **options,
+            **FORWARD,
+        )  # fmt: skip
+        ctx.save_for_backward(queries, None if kv is None else both, spans, readers, out, logs)
+        ctx.heads, ctx.sizes, ctx.options = heads, sizes, options
+        return out.unsqueeze(0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        q, kv, spans, readers, out, logs = ctx.saved_tensors
+        both, gradient, deltas = q if kv is None else kv, gradient[0].contiguous(), torch.empty_like(logs)
+        q_gradient = torch.empty_like(q, memory_format=torch.contiguous_format)
+        kv_gradient = q_gradient if kv is None else torch.empty_like(kv, memory_format=torch.contiguous_format)
+        strides = q.stride(0), both.stride(0), out.stride(0)
+        _query_gradients[(triton.cdiv(len(q), QUERIES["block"]), ctx.heads.count)](
+            q, both, out, gradient, logs, deltas, spans, q_gradient, len(q), *strides, q_gradient.stride(0),
+            *ctx.sizes, **ctx.options, **QUERIES,
+        )  # fmt: skip
+        _key_gradients[(triton.cdiv(len(both), KEYS["block"]), ctx.heads.kv_count)](
+            q, both, gradient, logs, deltas, readers, kv_gradient, len(q), len(both), *strides, kv_gradient.stride(0),
+            *ctx.sizes, **ctx.options, **KEYS,
+        )  # fmt: skip
+        return q_gradient.unsqueeze(0), None if kv is None else kv_gradient.unsqueeze(0), None, None, None, None, None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from compiler.operations.probability import SUPPRESSED_LOGIT
 from specs import PAD
@@ -83,23 +86,47 @@ def _cross_entropy(
         tl.store(start + label, own_gradient)
 
 
-def cross_entropy(
-    logits: Tensor, labels: Tensor, classes: int, smoothing: float, wrong_classes: bool, suppresses: bool
-) -> Tensor:
-    """Overwrite logits [n, width] with the gradients of the loss. Return the loss with and without smoothing, [2, n].
+def whole_loss(
+    x: Float[Tensor, "1 n d_model"],
+    table: Float[Tensor, "rows d_model"],
+    labels: Int[Tensor, "1 n"],
+    smoothing: float,
+    wrong_classes: bool,
+    classes: int,
+    bias: Float[Tensor, " rows"] | None = None,
+) -> Float[Tensor, 2]:
+    """Return the same loss as `compiler.runtime.chunked_loss`, with all logits in memory at once.
 
-    Args:
-        logits: The logits. Their rows are contiguous. The columns after the first `classes` are padding.
-        labels: The labels, [n]. If a label is PAD, its loss and gradients are 0.
-        classes: Size of the vocabulary.
-        smoothing: The label smoothing probability.
-        wrong_classes: Whether `smoothing` is spread over the wrong classes only, instead of over all classes.
-        suppresses: Whether some classes may be suppressed. If not, the kernel is faster.
+    The amount of work does not depend on the number of PAD labels, so a CUDA graph can compute the loss. The kernel
+    overwrites the logits with their gradients. Logits and gradients have the data type of x.
     """
-    (count, width), alignment = logits.shape, math.gcd(logits.shape[1], 8)
-    losses = torch.empty((2, count), dtype=torch.float32, device=logits.device)
-    _cross_entropy[(count,)](
-        logits, labels, losses, count, width // alignment, classes, smoothing, SUPPRESSED_LOGIT, PAD, wrong_classes,
-        suppresses, min(BLOCK, triton.next_power_of_2(max(width, 8))), alignment, num_warps=WARPS,
-    )  # fmt: skip
-    return losses
+    return _WholeLoss.apply(x, table, bias, labels, smoothing, wrong_classes, classes)
+
+
+class _WholeLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, wrong_classes: bool,
+        classes: int,
+    ) -> Tensor:  # fmt: skip
+        rows = x.flatten(0, -2)
+        logits = functional.linear(rows, table, bias)  # the columns after the first `classes` are padding
+        (count, width), alignment = logits.shape, math.gcd(logits.shape[1], 8)
+        losses = torch.empty((2, count), dtype=torch.float32, device=logits.device)
+        suppresses = bias is not None  # without suppressed classes, the kernel is faster
+        _cross_entropy[(count,)](
+            logits, labels.flatten(), losses, count, width // alignment, classes, smoothing, SUPPRESSED_LOGIT, PAD,
+            wrong_classes, suppresses, min(BLOCK, triton.next_power_of_2(max(width, 8))), alignment, num_warps=WARPS,
+        )  # fmt: skip
+        ctx.save_for_backward(rows, table, logits)
+        ctx.shape, ctx.bias_type = x.shape, None if bias is None else bias.dtype
+        return losses.sum(1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (rows, table, logits), scale = ctx.saved_tensors, gradient[0]
+        scale = scale.to(rows.dtype)
+        d_x = (logits @ table).mul_(scale).view(ctx.shape)
+        d_table = (logits.T @ rows).mul_(scale)
+        d_bias = None if ctx.bias_type is None else (logits.sum(0, dtype=torch.float32) * gradient[0]).to(ctx.bias_type)
+        return d_x, d_table, d_bias, None, None, None, None

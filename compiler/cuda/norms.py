@@ -1,15 +1,18 @@
-"""Forward and backward kernels for LayerNorm(x + Dropout(y + c)) and dropout, and a backward kernel for ReLU."""
+"""LayerNorm(x + Dropout(y + c)), dropout, and ReLU after a matrix product, with their gradients.
+
+Dropout masks depend only on the seed of the step, the key of the dropout layer, and the index of the element.
+"""
 
 # ruff: noqa: D103 - Triton functions are described by comments
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float, Int
 from torch import Tensor
 
 ELEMENTS, WARPS = 1024, 2
@@ -18,6 +21,9 @@ RELU_BLOCK, RELU_ROWS = (32, 128), 256
 """Rows and columns that a program of the ReLU backward pass processes at a time, and its total number of rows."""
 BACKWARD_PROGRAMS = 1056
 """Maximum number of programs in the backward pass. Each program sums the gradients of gain and bias over its rows."""
+_RESIDUAL_COPY = "_residual_copy"
+"""Attribute of a norm's result that contains a second copy of the result. The next residual connection reads the copy.
+So the norm's backward pass receives two gradients, and adds them in its own kernel."""
 
 
 @triton.jit
@@ -134,76 +140,121 @@ def _dropping(probability: float) -> tuple[int, float]:
     return round(probability * 2**32), 1 / (1 - probability)
 
 
-class Norm(NamedTuple):
-    """Arguments of LayerNorm(x + Dropout(y + c)). The forward and the backward pass use the same arguments."""
+def residual_norm(
+    x: Float[Tensor, "... d"],
+    y: Float[Tensor, "... d"] | None,
+    c: Float[Tensor, " d"] | None,
+    gain: Float[Tensor, " d"],
+    bias: Float[Tensor, " d"],
+    epsilon: float,
+    probability: float = 0.0,
+    seed: Int[Tensor, ""] | None = None,
+    key: int = 0,
+    training: bool = False,
+) -> Float[Tensor, "... d"]:
+    """Return LayerNorm(x + Dropout(y + c)) (3.1, 5.4). y and c are optional.
 
-    x: Tensor
-    y: Tensor | None
-    c: Tensor | None
-    gain: Tensor
-    bias: Tensor
-    epsilon: float
-    probability: float
-    seed: Tensor | None
-    key: int
-
-
-def residual_norm(norm: Norm) -> tuple[Tensor, Tensor, Tensor]:
-    """Return LayerNorm(x + Dropout(y + c)) and, for the backward pass, mean and 1 / standard deviation of each row."""
-    width = norm.x.shape[-1]
-    count, (block_rows, block_width) = norm.x.numel() // width, _blocks(width)
-    out, means, deviations = torch.empty_like(norm.x), *norm.x.new_empty((2, count), dtype=torch.float32)
-    threshold, scale = _dropping(norm.probability)
-    _forward[(triton.cdiv(count, block_rows),)](
-        norm.x, norm.y, norm.c, norm.gain, norm.bias, out, means, deviations, count, width, norm.epsilon,
-        norm.seed, norm.key, threshold, scale, norm.y is not None, norm.c is not None, norm.probability > 0,
-        block_rows, block_width, num_warps=WARPS,
-    )  # fmt: skip
-    return out, means, deviations
-
-
-def residual_norm_backward(
-    gradients: Sequence[Tensor], norm: Norm, means: Tensor, deviations: Tensor
-) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor]:
-    """Return the gradients of x, y, c, gain and bias. If there are two gradients of the result, use their sum."""
-    width, has_y, has_c = norm.x.shape[-1], norm.y is not None, norm.c is not None
-    count, (block_rows, block_width) = norm.x.numel() // width, _blocks(width)
-    programs = min(BACKWARD_PROGRAMS, triton.cdiv(count, block_rows))
-    x_gradient = torch.empty_like(norm.x)
-    y_gradient = torch.empty_like(norm.x) if has_y and norm.probability else x_gradient
-    sums = norm.x.new_empty((2 + has_c, programs, width), dtype=torch.float32)
-    threshold, scale = _dropping(norm.probability)
-    _backward[(programs,)](
-        norm.x, norm.y, norm.c, norm.gain, gradients[0], gradients[-1], means, deviations, x_gradient, y_gradient, sums,
-        count, width, norm.seed, norm.key, threshold, scale, has_y, has_c, len(gradients) > 1, norm.probability > 0,
-        block_rows, block_width,
-        num_warps=WARPS,
-    )  # fmt: skip
-    gain_gradient, bias_gradient, *c_gradient = sums.sum(1)
-    c_gradients = c_gradient[0] if c_gradient else None
-    return x_gradient, y_gradient if has_y else None, c_gradients, gain_gradient, bias_gradient
-
-
-def relu_backward(gradient: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient of a ReLU's input, [n, width], and its sum over the rows, which is the gradient of a bias.
-
-    Args:
-        gradient: The gradient of the result.
-        out: The result of the ReLU.
+    Sums and statistics are computed in float32, whatever the type of x is.
     """
-    count, width = out.shape
-    d, (block_rows, block_width) = torch.empty_like(out), RELU_BLOCK
-    programs = triton.cdiv(count, RELU_ROWS)
-    sums = out.new_empty((programs, width), dtype=torch.float32)
-    _relu_backward[(programs, triton.cdiv(width, block_width))](
-        gradient, out, d, sums, count, width, RELU_ROWS, block_rows, block_width
-    )
-    return d, sums.sum(0)
+    probability = probability if training else 0.0
+    x = getattr(x, _RESIDUAL_COPY, x)
+    out, copy = _ResidualNorm.apply(x, y, c, gain, bias, epsilon, probability, seed, key)
+    setattr(out, _RESIDUAL_COPY, copy)
+    return out
 
 
-def dropout(x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:
-    """Return x after dropout. The backward pass applies the same function to the gradient."""
-    out, (threshold, scale) = torch.empty_like(x), _dropping(probability)
+class _ResidualNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor | None, c: Tensor | None, gain: Tensor, bias: Tensor, epsilon: float,
+        probability: float, seed: Tensor | None, key: int,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        x, y, width = x.contiguous(), None if y is None else y.contiguous(), x.shape[-1]
+        count, (block_rows, block_width) = x.numel() // width, _blocks(width)
+        out, means, deviations = torch.empty_like(x), *x.new_empty((2, count), dtype=torch.float32)
+        dropping = (seed, key, *_dropping(probability))
+        _forward[(triton.cdiv(count, block_rows),)](
+            x, y, c, gain, bias, out, means, deviations, count, width, epsilon, *dropping, y is not None, c is not None,
+            probability > 0, block_rows, block_width, num_warps=WARPS,
+        )  # fmt: skip
+        ctx.save_for_backward(x, y, c, gain, bias, seed, means, deviations)
+        ctx.probability, ctx.key = probability, key
+        ctx.set_materialize_grads(False)
+        return out, out.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *received: Tensor | None) -> tuple[Tensor | None, ...]:
+        (*tensors, seed, means, deviations), drops = ctx.saved_tensors, ctx.probability > 0
+        x, y, c, gain, _ = tensors
+        given, width = [gradient.contiguous() for gradient in received if gradient is not None], x.shape[-1]
+        count, (block_rows, block_width) = x.numel() // width, _blocks(width)
+        programs = min(BACKWARD_PROGRAMS, triton.cdiv(count, block_rows))
+        x_gradient = torch.empty_like(x)
+        y_gradient = torch.empty_like(x) if y is not None and drops else x_gradient
+        sums = x.new_empty((2 + (c is not None), programs, width), dtype=torch.float32)
+        dropping = (seed, ctx.key, *_dropping(ctx.probability))
+        _backward[(programs,)](
+            x, y, c, gain, given[0], given[-1], means, deviations, x_gradient, y_gradient, sums, count, width,
+            *dropping, y is not None, c is not None, len(given) > 1, drops, block_rows, block_width, num_warps=WARPS,
+        )  # fmt: skip
+        gain_gradient, bias_gradient, *c_gradient = sums.sum(1)
+        gradients = (x_gradient, y_gradient, c_gradient[0] if c_gradient else None, gain_gradient, bias_gradient)
+        cast_gradients = (None if t is None else d.to(t.dtype) for d, t in zip(gradients, tensors, strict=True))
+        return *cast_gradients, None, None, None, None
+
+
+def linear_relu(
+    x: Float[Tensor, "... inner"], matrix: Float[Tensor, "inner outer"], bias: Float[Tensor, " outer"]
+) -> Float[Tensor, "... outer"]:
+    """Return max(0, x W + b), the first half of the feed-forward network (3.3)."""
+    return _LinearRelu.apply(x, matrix, bias)
+
+
+class _LinearRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
+        rows = x.flatten(0, -2)
+        out = torch._addmm_activation(bias, rows, matrix)  # cuBLAS adds the bias and applies the ReLU
+        ctx.save_for_backward(rows, matrix, out)
+        return out.view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rows, matrix, out = ctx.saved_tensors
+        (count, width), (block_rows, block_width) = out.shape, RELU_BLOCK
+        d, programs = torch.empty_like(out), triton.cdiv(count, RELU_ROWS)
+        sums = out.new_empty((programs, width), dtype=torch.float32)
+        _relu_backward[(programs, triton.cdiv(width, block_width))](
+            gradient.flatten(0, -2).contiguous(), out, d, sums, count, width, RELU_ROWS, block_rows, block_width
+        )
+        return (d @ matrix.T).view(*gradient.shape[:-1], -1), rows.T @ d, sums.sum(0).to(out.dtype)
+
+
+def seeded_dropout(
+    x: Float[Tensor, ...], probability: float, seed: Int[Tensor, ""], key: int, training: bool
+) -> Float[Tensor, ...]:
+    """Apply dropout to x (5.4) in training. The mask depends only on `seed`, `key` and the index of each element."""
+    return _SeededDropout.apply(x, probability, seed, key) if training else x
+
+
+class _SeededDropout(torch.autograd.Function):
+    """Dropout. The backward pass applies the same function to the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:
+        ctx.save_for_backward(seed)
+        ctx.options = probability, key
+        return _dropped(x, probability, seed, key)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (seed,), (probability, key) = ctx.saved_tensors, ctx.options
+        return _dropped(gradient, probability, seed, key), None, None, None
+
+
+def _dropped(x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:
+    x, (threshold, scale) = x.contiguous(), _dropping(probability)
+    out = torch.empty_like(x)
     _drop[(triton.cdiv(x.numel(), ELEMENTS),)](x, out, x.numel(), seed, key, threshold, scale, ELEMENTS)
     return out
 

@@ -8,15 +8,16 @@ program has read its part of the matrix, it waits for the previous kernel (progr
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from compiler.cuda.norms import Norm
+from compiler.cuda.norms import linear_relu, residual_norm
 
 MAX_ROWS = 4
 """Largest number of rows for which the kernel was measured to be faster than cuBLAS."""
@@ -80,34 +81,57 @@ def _capability(device: torch.device) -> tuple[int, int]:
     return torch.cuda.get_device_capability(device)
 
 
-class Product(NamedTuple):
-    """Arguments of x W + b or, with `relu`, of max(0, x W + b). The bias b may be None."""
-
-    matrix: Tensor
-    bias: Tensor | None
-    relu: bool
-
-
-def product(x: Tensor, given: Product) -> Tensor:
-    """Return x W + b (see `Product`) for rows x [n, 1, inner] and W [inner, outer]. n is at most `MAX_ROWS`."""
-    return _launch(x.contiguous(), None, None, given, min(WIDTH, triton.next_power_of_2(x.shape[-1])), 8)
-
-
-def norm_product(norm: Norm, given: Product) -> tuple[Tensor, Tensor]:
-    """Return z = LayerNorm(x + y + c), and z W + b (see `Product`). Rows have at most `WIDTH` elements."""
-    norm = norm._replace(x=norm.x.contiguous(), y=None if norm.y is None else norm.y.contiguous())
-    normed = torch.empty_like(norm.x)
-    return normed, _launch(norm.x, norm, normed, given, triton.next_power_of_2(norm.x.shape[-1]), 16)
+def step_linear(
+    x: Float[Tensor, "rows 1 inner"],
+    matrix: Float[Tensor, "inner outer"],
+    bias: Float[Tensor, " outer"] | None = None,
+    relu: bool = False,
+) -> Float[Tensor, "rows 1 outer"]:
+    """Return x W, x W + b or max(0, x W + b) in a decoder step. A separate kernel handles inputs with few rows."""
+    if _is_narrow(x):
+        return _launch(8, x.contiguous(), matrix, bias, relu)
+    if relu and bias is not None:
+        return linear_relu(x, matrix, bias)
+    product = functional.linear(x, matrix.T, bias)
+    return functional.relu(product) if relu else product
 
 
-def _launch(x: Tensor, norm: Norm | None, normed: Tensor | None, given: Product, width: int, block: int) -> Tensor:
-    """Run the kernel. Each Triton program computes `block` columns. It reads `width` rows of the matrix at a time."""
-    inner, outer = given.matrix.shape
-    y, c, gain, bias, epsilon = (norm.y, norm.c, norm.gain, norm.bias, norm.epsilon) if norm else (None,) * 4 + (0.0,)
-    out, options = x.new_empty(*x.shape[:-1], outer), early(x)
+def norm_linear(
+    x: Float[Tensor, "rows 1 inner"],
+    y: Float[Tensor, "rows 1 inner"] | None,
+    c: Float[Tensor, " inner"] | None,
+    gain: Float[Tensor, " inner"],
+    norm_bias: Float[Tensor, " inner"],
+    epsilon: float,
+    matrix: Float[Tensor, "inner outer"],
+    bias: Float[Tensor, " outer"] | None = None,
+    relu: bool = False,
+) -> tuple[Float[Tensor, "rows 1 inner"], Float[Tensor, "rows 1 outer"]]:
+    """Return z = LayerNorm(x + y + c), and `step_linear` of z. For a few rows, one kernel computes both."""
+    if _is_narrow(x) and x.shape[-1] <= WIDTH:
+        x, y = x.contiguous(), None if y is None else y.contiguous()
+        normed = torch.empty_like(x)
+        return normed, _launch(16, x, matrix, bias, relu, y, c, gain, norm_bias, normed, epsilon)
+    z = residual_norm(x, y, c, gain, norm_bias, epsilon)
+    return z, step_linear(z, matrix, bias, relu)
+
+
+def _is_narrow(x: Tensor) -> bool:
+    """Return whether to use the kernel for inputs with few rows. In float32, cuBLAS is as fast and more accurate."""
+    return len(x) <= MAX_ROWS and x.dtype != torch.float32
+
+
+def _launch(
+    block: int, x: Tensor, matrix: Tensor, bias: Tensor | None, relu: bool, y: Tensor | None = None,
+    c: Tensor | None = None, gain: Tensor | None = None, norm_bias: Tensor | None = None, normed: Tensor | None = None,
+    epsilon: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """Run the kernel, with a norm if `normed` is given. Each Triton program computes `block` columns."""
+    (inner, outer), options = matrix.shape, early(x)
+    out, width = x.new_empty(*x.shape[:-1], outer), min(WIDTH, triton.next_power_of_2(inner))
     _product[(triton.cdiv(outer, block),)](
-        x, y, c, gain, bias, given.matrix, given.bias, normed, out, len(x), inner, outer, epsilon, norm is not None,
-        y is not None, c is not None, given.bias is not None, given.relu, bool(options),
+        x, y, c, gain, norm_bias, matrix, bias, normed, out, len(x), inner, outer, epsilon, normed is not None,
+        y is not None, c is not None, bias is not None, relu, bool(options),
         triton.next_power_of_2(len(x)), triton.cdiv(inner, width), width, block,
         num_warps=max(1, min(8, width // 128)), **options,
     )  # fmt: skip

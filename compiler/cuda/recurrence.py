@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float, Int
 from torch import Tensor
 
 BLOCK, WARPS = 128, 2
@@ -54,17 +57,33 @@ def _backward(gate, z, spans, out, gradient, gate_gradient, z_gradient, count, w
         carried = forget * total
 
 
-def ssru(gate: Tensor, value: Tensor, spans: Tensor) -> Tensor:
-    """Return the states of an SSRU on packed rows [n, d], given gates and values [n, d] and sentence spans [2, n]."""
-    (count, width), out = value.shape, torch.empty_like(value)
-    _forward[(count, triton.cdiv(width, BLOCK))](gate, value, spans, out, count, width, BLOCK, num_warps=WARPS)
-    return out
+def packed_ssru(
+    gate: Float[Tensor, "1 n d"], value: Float[Tensor, "1 n d"], spans: Int[Tensor, "2 n"]
+) -> Float[Tensor, "1 n d"]:
+    """Return the states of an SSRU (see `compiler.sublayers.ssru`) that starts at 0 in each of the packed sentences.
+
+    Args:
+        gate: The forget gate before the sigmoid.
+        value: The inputs, of which each state is a weighted average.
+        spans: For each token, the index of the first token in its sentence, and the index after the last token.
+    """
+    return _PackedSsru.apply(gate, value, spans)
 
 
-def ssru_backward(gradient: Tensor, gate: Tensor, value: Tensor, spans: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of gate and value, given the result `out` and its gradient, all [n, d]."""
-    (count, width), gradients = value.shape, (torch.empty_like(gate), torch.empty_like(value))
-    _backward[(count, triton.cdiv(width, BLOCK))](
-        gate, value, spans, out, gradient, *gradients, count, width, BLOCK, num_warps=WARPS
-    )
-    return gradients
+class _PackedSsru(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, value: Tensor, spans: Tensor) -> Tensor:
+        gate, value = gate[0].contiguous(), value[0].contiguous()
+        (count, width), out = value.shape, torch.empty_like(value)
+        _forward[(count, triton.cdiv(width, BLOCK))](gate, value, spans, out, count, width, BLOCK, num_warps=WARPS)
+        ctx.save_for_backward(gate, value, spans, out)
+        return out.unsqueeze(0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        gate, value, spans, out = ctx.saved_tensors
+        (count, width), gradients = value.shape, (torch.empty_like(gate), torch.empty_like(value))
+        _backward[(count, triton.cdiv(width, BLOCK))](
+            gate, value, spans, out, gradient[0].contiguous(), *gradients, count, width, BLOCK, num_warps=WARPS
+        )
+        return *(each.unsqueeze(0) for each in gradients), None

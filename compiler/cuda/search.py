@@ -1,7 +1,6 @@
 """Beam search kernels: embedding, attention to caches and to the memory, and the selection of tokens.
 
-The search state of each sentence is in a slot. `compiler.slots` describes slots, and has a PyTorch version of each
-function.
+The search state of each sentence is in a slot. `compiler.slots` describes slots.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import math
 import torch
 import triton
 import triton.language as tl
+from jaxtyping import Float
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
@@ -59,28 +59,13 @@ def _embed(
 
 
 @triton.jit
-def _attend_block(
-    q, read, k_first, v_first, inside, k_columns, v_columns, highest, sums, result,
-    d_k: tl.constexpr, d_v: tl.constexpr,
+def _attend(
+    features, stride, stored, table, width, ancestors, out, query, key, value, scale,
+    is_cache: tl.constexpr, rows: tl.constexpr, capacity: tl.constexpr, heads: tl.constexpr, group: tl.constexpr,
+    d_k: tl.constexpr, d_v: tl.constexpr, stored_width: tl.constexpr, k_block: tl.constexpr, v_block: tl.constexpr,
+    block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
-    """Update a running softmax and the weighted sum of values with a block of keys in the rows at `read`."""
-    k_valid, v_valid = inside[:, None] & (k_columns < d_k)[None, :], inside[:, None] & (v_columns < d_v)[None, :]
-    keys = tl.load(read[:, None] + k_first + k_columns[None, :], k_valid, other=0.0)
-    scores = tl.where(inside, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
-    higher = tl.maximum(highest, tl.max(scores, 0))
-    weights, factor = tl.exp(scores - higher), tl.exp(highest - higher)
-    values = tl.load(read[:, None] + v_first + v_columns[None, :], v_valid, other=0.0)
-    result = result * factor + tl.sum(weights[:, None] * values.to(tl.float32), 0)
-    return higher, sums * factor + tl.sum(weights, 0), result
-
-
-@triton.jit
-def _attend_cache(
-    features, stride, cache, table, width, ancestors, out, query, key, value, scale,
-    rows: tl.constexpr, capacity: tl.constexpr, heads: tl.constexpr, group: tl.constexpr, d_k: tl.constexpr,
-    d_v: tl.constexpr, cache_width: tl.constexpr, k_block: tl.constexpr, v_block: tl.constexpr, block: tl.constexpr,
-    early: tl.constexpr,
-):  # fmt: skip
+    """Attend to the memory, or to the cache after the new keys and values have been added to it."""
     if early:  # the next product may begin to read its matrix
         gdc_launch_dependents()
         gdc_wait()
@@ -89,54 +74,40 @@ def _attend_cache(
     k_columns, v_columns = tl.arange(0, k_block), tl.arange(0, v_block)
     own = features + row.to(tl.int64) * stride
     q = tl.load(own + query + head * d_k + k_columns, k_columns < d_k, other=0.0).to(tl.float32) * scale
-    k = tl.load(own + key + shared * d_k + k_columns, k_columns < d_k, other=0.0)
-    v = tl.load(own + value + shared * d_v + v_columns, v_columns < d_v, other=0.0)
-    position = tl.load(table + slot * width + _LENGTH)
-    place = cache + (row.to(tl.int64) * capacity + position) * cache_width
-    v_first = heads // group * d_k
-    if head % group == 0:
-        tl.store(place + shared * d_k + k_columns, k, k_columns < d_k)
-        tl.store(place + v_first + shared * d_v + v_columns, v, v_columns < d_v)
-    highest = tl.sum(q * k.to(tl.float32), 0)
-    sums = highest * 0.0 + 1.0
-    result = v.to(tl.float32)
-    for first in range(0, position, block):
-        positions = first + tl.arange(0, block)
-        inside = positions < position
-        ancestor = tl.load(table + slot * width + ancestors + row % rows * capacity + positions, inside, other=0)
-        read = cache + ((slot * rows + ancestor).to(tl.int64) * capacity + positions) * cache_width
-        highest, sums, result = _attend_block(
-            q, read, shared * d_k, v_first + shared * d_v, inside, k_columns, v_columns, highest, sums, result, d_k, d_v
-        )
-    tl.store(out + (row.to(tl.int64) * heads + head) * d_v + v_columns, result / sums, v_columns < d_v)
-
-
-@triton.jit
-def _attend_memory(
-    features, stride, memory, table, width, out, query, key, value, scale,
-    rows: tl.constexpr, source: tl.constexpr, heads: tl.constexpr, group: tl.constexpr, d_k: tl.constexpr,
-    d_v: tl.constexpr, memory_width: tl.constexpr, k_block: tl.constexpr, v_block: tl.constexpr, block: tl.constexpr,
-    early: tl.constexpr,
-):  # fmt: skip
-    if early:  # the next product may begin to read its matrix
-        gdc_launch_dependents()
-        gdc_wait()
-    row, head = tl.program_id(0), tl.program_id(1)
-    slot, shared = row // rows, head // group
-    k_columns, v_columns = tl.arange(0, k_block), tl.arange(0, v_block)
-    own = features + row.to(tl.int64) * stride + query + head * d_k
-    q = tl.load(own + k_columns, k_columns < d_k, other=0.0).to(tl.float32) * scale
-    length = tl.load(table + slot * width + _SOURCE)
-    highest = tl.sum(q, 0) * 0.0 - 3.0e38
-    sums, result = highest * 0.0, tl.zeros((v_block,), tl.float32)
+    # The keys and values so far: their number, their first columns, and a running softmax with the sum of the values.
+    if is_cache:
+        length = tl.load(table + slot * width + _LENGTH)
+        k_first, v_first = shared * d_k, heads // group * d_k + shared * d_v
+        k = tl.load(own + key + shared * d_k + k_columns, k_columns < d_k, other=0.0)
+        v = tl.load(own + value + shared * d_v + v_columns, v_columns < d_v, other=0.0)
+        place = stored + (row.to(tl.int64) * capacity + length) * stored_width
+        if head % group == 0:
+            tl.store(place + k_first + k_columns, k, k_columns < d_k)
+            tl.store(place + v_first + v_columns, v, v_columns < d_v)
+        highest = tl.sum(q * k.to(tl.float32), 0)
+        sums = highest * 0.0 + 1.0
+        result = v.to(tl.float32)
+    else:
+        length = tl.load(table + slot * width + _SOURCE)
+        k_first, v_first = key + shared * d_k, value + shared * d_v
+        highest = tl.sum(q, 0) * 0.0 - 3.0e38
+        sums, result = highest * 0.0, tl.zeros((v_block,), tl.float32)
     for first in range(0, length, block):
         positions = first + tl.arange(0, block)
         inside = positions < length
-        read = memory + (slot.to(tl.int64) * source + positions) * memory_width
-        k_first, v_first = key + shared * d_k, value + shared * d_v
-        highest, sums, result = _attend_block(
-            q, read, k_first, v_first, inside, k_columns, v_columns, highest, sums, result, d_k, d_v
-        )
+        if is_cache:
+            ancestor = tl.load(table + slot * width + ancestors + row % rows * capacity + positions, inside, other=0)
+            read = stored + ((slot * rows + ancestor).to(tl.int64) * capacity + positions) * stored_width
+        else:
+            read = stored + (slot.to(tl.int64) * capacity + positions) * stored_width
+        k_valid, v_valid = inside[:, None] & (k_columns < d_k)[None, :], inside[:, None] & (v_columns < d_v)[None, :]
+        keys = tl.load(read[:, None] + k_first + k_columns[None, :], k_valid, other=0.0)
+        scores = tl.where(inside, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
+        higher = tl.maximum(highest, tl.max(scores, 0))
+        weights, factor = tl.exp(scores - higher), tl.exp(highest - higher)
+        values = tl.load(read[:, None] + v_first + v_columns[None, :], v_valid, other=0.0)
+        result = result * factor + tl.sum(weights[:, None] * values.to(tl.float32), 0)
+        sums, highest = sums * factor + tl.sum(weights, 0), higher
     tl.store(
         out + (row.to(tl.int64) * heads + head) * d_v + v_columns, result / tl.maximum(sums, 1e-30), v_columns < d_v
     )
@@ -325,44 +296,74 @@ def _select(
     tl.store(states + number, tl.load(slot + _STATE))
 
 
-def embed(slots: Slots, table: Tensor, scale: float, positions: Tensor | None) -> Tensor:
-    """Return the embedding of each hypothesis's last token (see `compiler.slots.slot_embedding`)."""
+def embed(
+    slots: Slots, table: Float[Tensor, "V d"], scale: float, positions: Float[Tensor, "capacity d"] | None
+) -> Float[Tensor, "rows 1 d"]:
+    """Embed the last token of each hypothesis, and add its positional encoding (sections 3.4 and 3.5)."""
     d, layout, count = table.shape[1], slots.layout, 0 if positions is None else len(positions)
     out = table.new_empty(slots.rows, 1, d)
     _embed[(slots.rows,)](
-        slots.table, layout.width, layout.tokens, table, positions, out, count, d, scale, layout.rows,
+        slots.table, layout.columns.width, layout.columns.tokens, table, positions, out, count, d, scale, layout.rows,
         positions is not None, triton.next_power_of_2(d),
     )  # fmt: skip
     return out
 
 
-def attend_cache(features: Tensor, cache: Tensor, slots: Slots, heads: HeadColumns, scale: float) -> Tensor:
-    """Return the self-attention of a decoder step (see `compiler.slots.slot_self_attention`)."""
-    layout = slots.layout
+def attend_cache(
+    features: Float[Tensor, "rows 1 _"],
+    cache: Float[Tensor, "rows capacity _"],
+    slots: Slots,
+    heads: HeadColumns,
+    scale: float,
+) -> Float[Tensor, "rows 1 h·d_v"]:
+    """Return the self-attention of a decoder step, and write the new keys and values to the cache.
+
+    Args:
+        features: Features that contain queries, keys and values. The values follow the keys.
+        cache: Keys and values of earlier positions, indexed by the row that computed them.
+        slots: The slots. For each row and position, they contain the index of the cache row to read.
+        heads: The columns of queries, keys and values.
+        scale: Factor by which Q Kᵀ is multiplied.
+    """
+    return _attention(features, cache, slots, heads, scale, is_cache=True)
+
+
+def attend_memory(
+    features: Float[Tensor, "rows 1 _"], slots: Slots, heads: HeadColumns, scale: float
+) -> Float[Tensor, "rows 1 h·d_v"]:
+    """Return the cross-attention of each hypothesis to the memory of its sentence.
+
+    Args:
+        features: Features that contain the queries.
+        slots: The slots, with the memory.
+        heads: The columns of queries in `features`, and of keys and values in the memory.
+        scale: Factor by which Q Kᵀ is multiplied.
+    """
+    return _attention(features, slots.memory, slots, heads, scale, is_cache=False)
+
+
+def _attention(
+    features: Tensor, stored: Tensor, slots: Slots, heads: HeadColumns, scale: float, *, is_cache: bool
+) -> Tensor:
+    layout, options = slots.layout, early(features)
     out = features.new_empty(slots.rows, 1, heads.count * heads.d_v)
-    _attend_cache[(slots.rows, heads.count)](
-        features, features.stride(0), cache, slots.table, layout.width, layout.ancestors, out,
-        heads.query, heads.key, heads.value, scale, layout.rows, layout.capacity, *_head_sizes(heads), cache.shape[2],
-        *_blocks(heads), KEYS, bool(early(features)), num_warps=1, **early(features),
+    _attend[(slots.rows, heads.count)](
+        features, features.stride(0), stored, slots.table, layout.columns.width, layout.columns.ancestors, out,
+        heads.query, heads.key, heads.value, scale, is_cache, layout.rows, stored.shape[1], heads.count,
+        heads.count // heads.kv_count, heads.d_k, heads.d_v, stored.shape[2], triton.next_power_of_2(heads.d_k),
+        triton.next_power_of_2(heads.d_v), KEYS, bool(options), num_warps=1, **options,
     )  # fmt: skip
     return out
 
 
-def attend_memory(features: Tensor, slots: Slots, heads: HeadColumns, scale: float) -> Tensor:
-    """Return the cross-attention of a decoder step (see `compiler.slots.slot_cross_attention`)."""
-    layout = slots.layout
-    out = features.new_empty(slots.rows, 1, heads.count * heads.d_v)
-    _attend_memory[(slots.rows, heads.count)](
-        features, features.stride(0), slots.memory, slots.table, layout.width, out, heads.query, heads.key, heads.value,
-        scale, layout.rows, layout.source, *_head_sizes(heads), slots.memory.shape[2], *_blocks(heads), KEYS,
-        bool(early(features)), num_warps=1, **early(features),
-    )  # fmt: skip
-    return out
+def select(slots: Slots, logits: Float[Tensor, "rows V"]) -> None:
+    """Select the hypotheses of the next step in all slots, and write the state of each slot to `slots.states`.
 
-
-def select(slots: Slots, logits: Tensor) -> None:
-    """Select the hypotheses of the next step (see `compiler.slots.advance`)."""
-    layout, vocabulary = slots.layout, logits.shape[-1]
+    Args:
+        slots: The slots.
+        logits: The logits of the next token of each hypothesis.
+    """
+    layout, columns, vocabulary = slots.layout, slots.layout.columns, logits.shape[-1]
     alignment, count, blocks = math.gcd(vocabulary, 8), layout.candidates, triton.cdiv(vocabulary, VOCABULARY_BLOCK)
     each = triton.cdiv(blocks, max(1, min(blocks, PROGRAMS // slots.rows)))
     parts = triton.cdiv(blocks, each)
@@ -370,22 +371,13 @@ def select(slots: Slots, logits: Tensor) -> None:
     values = torch.empty((slots.rows, parts, count), dtype=torch.float32, device=logits.device)
     tokens = torch.empty((slots.rows, parts, count), dtype=torch.int32, device=logits.device)
     _best[(slots.rows, parts)](
-        logits, vocabulary // alignment, slots.table, layout.width, layout.totals, slots.allowed, highest, sums, values,
-        tokens, PAD, BOS, each * VOCABULARY_BLOCK, layout.rows, count, VOCABULARY_BLOCK, alignment,
-        num_warps=1,
+        logits, vocabulary // alignment, slots.table, columns.width, columns.totals, slots.allowed, highest, sums,
+        values, tokens, PAD, BOS, each * VOCABULARY_BLOCK, layout.rows, count, VOCABULARY_BLOCK, alignment, num_warps=1,
     )  # fmt: skip
     _select[(slots.count,)](
-        slots.table, layout.width, slots.states, logits, vocabulary, slots.allowed, highest, sums, values, tokens,
-        parts, layout.tokens, layout.totals, layout.forced, layout.penalties, layout.results, layout.sequences,
-        layout.ancestors, layout.capacity, EOS, layout.rows, triton.next_power_of_2(layout.rows), count,
+        slots.table, columns.width, slots.states, logits, vocabulary, slots.allowed, highest, sums, values, tokens,
+        parts, columns.tokens, columns.totals, columns.forced, columns.penalties, columns.results, columns.sequences,
+        columns.ancestors, layout.capacity, EOS, layout.rows, triton.next_power_of_2(layout.rows), count,
         triton.next_power_of_2(parts), triton.next_power_of_2(parts * count), triton.next_power_of_2(layout.n_best),
         COLUMNS,
     )  # fmt: skip
-
-
-def _head_sizes(heads: HeadColumns) -> tuple[int, int, int, int]:
-    return heads.count, heads.count // heads.kv_count, heads.d_k, heads.d_v
-
-
-def _blocks(heads: HeadColumns) -> tuple[int, int]:
-    return triton.next_power_of_2(heads.d_k), triton.next_power_of_2(heads.d_v)

@@ -1,7 +1,7 @@
 """Operations with fused GPU kernels, for training updates and beam search steps.
 
-An update trains on packed rows (see `compiler.fused`). Its operations draw dropout masks from the seed of the step, and
-`site` distinguishes the dropout operations in one layer. A beam search step works on slots (see `compiler.slots`).
+An update trains on packed rows (see `compiler.update`). Its operations draw dropout masks from the seed of the step,
+and `site` distinguishes the dropout operations in one layer. A beam search step works on slots (see `compiler.slots`).
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
@@ -60,7 +60,7 @@ class PackedAttention(KernelOperation, Operation):
     scale: float
     causal: bool
 
-    code = "fused.packed_attention({all}, {self.heads!r}, {self.scale!r}, {self.causal})"
+    code = "cuda.attention.packed_attention({all}, {self.heads!r}, {self.scale!r}, {self.causal})"
     caption = ("attention", "Multi-head attention")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -77,7 +77,7 @@ class PackedSsru(KernelOperation, Operation):
     Result: the states c at all positions, [batch, n, d].
     """
 
-    code = "fused.packed_ssru({all})"
+    code = "cuda.recurrence.packed_ssru({all})"
     caption = Ssru.caption
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -111,8 +111,9 @@ class ResidualNorm(KernelOperation, LayerNorm):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         values = self.arguments(inputs, parameters)
         if not self.dropout:
-            return f"fused.residual_norm({values})"
-        return f"fused.residual_norm({values}, {self.dropout!r}, {inputs[-1]}, w.dropout_key + {self.site}, w.training)"
+            return f"cuda.norms.residual_norm({values})"
+        dropout = f"{self.dropout!r}, {inputs[-1]}, w.dropout_key + {self.site}, w.training"
+        return f"cuda.norms.residual_norm({values}, {dropout})"
 
 
 class SeededDropout(Dropout):
@@ -120,21 +121,21 @@ class SeededDropout(Dropout):
 
     site: int = 0
 
-    code = "fused.seeded_dropout({0}, {self.dropout!r}, {1}, w.dropout_key + {self.site}, w.training)"
+    code = "cuda.norms.seeded_dropout({0}, {self.dropout!r}, {1}, w.dropout_key + {self.site}, w.training)"
 
 
 class LinearRelu(KernelOperation, Linear):
     """Linear map with ReLU, max(0, x W + b): x [..., i], W [i, o], b [o] -> [..., o] (3.3)."""
 
     activation = ActivationKind.RELU
-    code = "fused.linear_relu({0}, {1}, {2})"
+    code = "cuda.norms.linear_relu({0}, {1}, {2})"
     emit = Operation.emit
 
 
 class PackedPositions(PositionalEncoding):
     """Add sinusoidal encodings (3.5) from a table: x [batch, n, d], positions below n [batch, n] -> [batch, n, d]."""
 
-    code = "{0} + fused.packed_sinusoids({all}, {self.halves}, {self.first})"
+    code = "{0} + functional.embedding({1}, runtime.sinusoids({0}, halves={self.halves}, first={self.first}))"
     emit = Operation.emit
 
 
@@ -147,7 +148,7 @@ class WholeCrossEntropy(ChunkedCrossEntropy):
     caption = ("softmax", "Cross entropy,")
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return super().emit(context, inputs, parameters).replace("runtime.chunked_loss", "fused.whole_loss")
+        return super().emit(context, inputs, parameters).replace("runtime.chunked_loss", "cuda.losses.whole_loss")
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return product(inputs[1].shape) * parameters[0][0]  # the logits, which their gradients overwrite
@@ -173,7 +174,7 @@ class SlotEmbedding(KernelOperation, Operation):
         if self.positions and not learned:
             options = f"{self.positions.halves}, {self.positions.first}"
             positions = f"runtime.sinusoid_table({slots}.layout.capacity, {table}, {options})"
-        return f"slots.slot_embedding({slots}, {table}, {self.scale!r}, {positions})"
+        return f"cuda.search.embed({slots}, {table}, {self.scale!r}, {positions})"
 
 
 class SlotSelfAttention(KernelOperation, Operation):
@@ -185,7 +186,7 @@ class SlotSelfAttention(KernelOperation, Operation):
     heads: HeadColumns
     scale: float
 
-    code = "slots.slot_self_attention({all}, {self.heads!r}, {self.scale!r})"
+    code = "cuda.search.attend_cache({all}, {self.heads!r}, {self.scale!r})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         return ValueType((*inputs[0].shape[:2], Size.of(self.heads.count * self.heads.d_v)))
@@ -197,7 +198,7 @@ class SlotCrossAttention(SlotSelfAttention):
     Inputs: features with queries [rows, 1, ...], and the slots. Result: [rows, 1, h·d_v].
     """
 
-    code = "slots.slot_cross_attention({all}, {self.heads!r}, {self.scale!r})"
+    code = "cuda.search.attend_memory({all}, {self.heads!r}, {self.scale!r})"
 
 
 class StepLinear(KernelOperation, Linear):
@@ -207,7 +208,7 @@ class StepLinear(KernelOperation, Linear):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         matrix, *bias = parameters
-        return f"fused.step_linear({inputs[0]}, {matrix}, {bias[0] if bias else None}, {self.relu})"
+        return f"cuda.products.step_linear({inputs[0]}, {matrix}, {bias[0] if bias else None}, {self.relu})"
 
 
 class NormLinear(KernelOperation, Operation):
@@ -230,7 +231,7 @@ class NormLinear(KernelOperation, Operation):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         matrix, *bias = parameters[self.norm_parameters :]
         values = self.norm.arguments(inputs, parameters[: self.norm_parameters])
-        return f"fused.norm_linear({values}, {matrix}, {bias[0] if bias else None}, {self.product.relu})"
+        return f"cuda.products.norm_linear({values}, {matrix}, {bias[0] if bias else None}, {self.product.relu})"
 
 
 class Part(Slice):
@@ -250,7 +251,7 @@ class SlotParents(KernelOperation, Operation):
 
     rows: Size
 
-    code = "slots.slot_parents({0})"
+    code = "{0}.parents()"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         return ValueType((self.rows,), ValueKind.INTEGER)

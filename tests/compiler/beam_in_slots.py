@@ -13,8 +13,8 @@ from compiler.slots import RESULT_HEAD, Field, Numbers, SlotLayout, Slots
 from specs import BOS, EOS, PAD
 
 
-def advance(slots: Slots, logits: Tensor) -> None:
-    """Select the hypotheses of the next step in all slots, like `compiler.slots.advance`."""
+def select(slots: Slots, logits: Tensor) -> None:
+    """Select the hypotheses of the next step in all slots, like `compiler.cuda.search.select`."""
     layout, allowed = slots.layout, slots.allowed.numpy()
     log_probabilities = logits.float().log_softmax(-1).view(slots.count, layout.rows, -1).numpy()
     for number, slot in enumerate(slots.table.numpy()):
@@ -27,14 +27,14 @@ class _Beam:
     """Step of the beam search in one slot. `compiler.cuda.search` has the same in one kernel."""
 
     def __init__(self, layout: SlotLayout, slot: Numbers) -> None:
-        self.layout, self.slot = layout, slot
-        self.tokens = slot[layout.tokens : layout.totals]
-        self.totals = slot[layout.totals : layout.forced].view(np.float32)
-        self.penalties = slot[layout.penalties : layout.results].view(np.float64)
+        self.layout, self.slot, columns = layout, slot, layout.columns
+        self.tokens = slot[columns.tokens : columns.totals]
+        self.totals = slot[columns.totals : columns.forced].view(np.float32)
+        self.penalties = slot[columns.penalties : columns.results].view(np.float64)
         shape = (layout.rows, layout.capacity)
-        self.sequences = slot[layout.sequences : layout.ancestors].reshape(shape)
-        self.ancestors = slot[layout.ancestors : layout.width].reshape(shape)
-        self.results = slot[layout.results : layout.sequences].reshape(-1, layout.result_width)
+        self.sequences = slot[columns.sequences : columns.ancestors].reshape(shape)
+        self.ancestors = slot[columns.ancestors : columns.width].reshape(shape)
+        self.results = slot[columns.results : columns.sequences].reshape(-1, layout.result_width)
         self.scores = self.results[:, :2].view(np.float64)[:, 0]
 
     def __getattr__(self, name: str) -> Any:
@@ -45,7 +45,7 @@ class _Beam:
         length, written = self.length, self.length - self.prefix
         self.slot[Field.LENGTH] += 1
         if length < self.prefix:
-            token = int(self.slot[self.layout.forced + length])
+            token = int(self.slot[self.layout.columns.forced + length])
             self.tokens[0], self.ancestors[0, length] = token, 0
             self.totals[0] += log_probabilities[0, token]
             return

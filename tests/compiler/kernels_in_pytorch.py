@@ -1,33 +1,39 @@
-"""The functions of `compiler.fused` and `compiler.slots` in plain PyTorch, which tests compare with the kernels."""
+"""The functions of `compiler.cuda` in plain PyTorch, which tests compare with the kernels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from compiler import fused, runtime, slots, sublayers
+from compiler import cuda, runtime, sublayers
 from compiler.operations.attention import HeadColumns
 from compiler.slots import Field, Slots
+from tests.compiler.beam_in_slots import select
 
 _MASK = 0xFFFFFFFF
 
 
 @contextmanager
 def kernels_in_pytorch() -> Iterator[None]:
-    """Let the functions of this module replace those of `compiler.fused` and `compiler.slots`."""
-    updates = (seeded_dropout, residual_norm, linear_relu, packed_attention, packed_ssru, whole_loss)
-    search = (slot_embedding, slot_self_attention, slot_cross_attention)
-    with ExitStack() as stack:
-        for module, functions in ((fused, updates), (slots, search)):
-            for function in functions:
-                stack.enter_context(mock.patch.object(module, function.__name__, function))
-        stack.enter_context(mock.patch.object(fused, "_is_narrow", lambda _: False))  # noqa: PT008 - not a mock
+    """Let the functions of this module replace those of `compiler.cuda`."""
+    modules = {
+        "norms": (seeded_dropout, residual_norm, linear_relu),
+        "attention": (packed_attention,),
+        "recurrence": (packed_ssru,),
+        "losses": (whole_loss,),
+        "products": (step_linear, norm_linear),
+        "search": (embed, attend_cache, attend_memory, select),
+    }
+    replaced = {name: SimpleNamespace(**{f.__name__: f for f in found}) for name, found in modules.items()}
+    with mock.patch.dict(vars(cuda), replaced):
         yield
 
 
@@ -76,6 +82,18 @@ def linear_relu(x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
     return functional.relu(functional.linear(x, matrix.T, bias))
 
 
+def step_linear(x: Tensor, matrix: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
+    product = functional.linear(x, matrix.T, bias)
+    return functional.relu(product) if relu else product
+
+
+def norm_linear(
+    x: Tensor, y: Tensor | None, c: Tensor | None, gain: Tensor, norm_bias: Tensor, epsilon: float, *product: Any
+) -> tuple[Tensor, Tensor]:
+    z = residual_norm(x, y, c, gain, norm_bias, epsilon)
+    return z, step_linear(z, *product)
+
+
 def packed_attention(
     q: Tensor, kv: Tensor, spans: Tensor, readers: Tensor, heads: HeadColumns, scale: float, causal: bool
 ) -> Tensor:
@@ -106,9 +124,9 @@ def whole_loss(
     return runtime.smoothed_loss(logits, labels, smoothing, wrong_classes)
 
 
-def slot_embedding(slots: Slots, table: Tensor, scale: float, positions: Tensor | None) -> Tensor:
+def embed(slots: Slots, table: Tensor, scale: float, positions: Tensor | None) -> Tensor:
     layout = slots.layout
-    x = functional.embedding(slots.table[:, layout.tokens : layout.totals].flatten(), table) * scale
+    x = functional.embedding(slots.table[:, layout.columns.tokens : layout.columns.totals].flatten(), table) * scale
     if positions is not None:
         # A sentence that has ended may be one position after the last.
         position = slots.table[:, Field.LENGTH].long().clamp(max=len(positions) - 1)
@@ -116,7 +134,7 @@ def slot_embedding(slots: Slots, table: Tensor, scale: float, positions: Tensor 
     return x.unsqueeze(1)
 
 
-def slot_self_attention(features: Tensor, cache: Tensor, slots: Slots, heads: HeadColumns, scale: float) -> Tensor:
+def attend_cache(features: Tensor, cache: Tensor, slots: Slots, heads: HeadColumns, scale: float) -> Tensor:
     layout, rows = slots.layout, slots.rows
     positions = slots.table[:, Field.LENGTH].long().repeat_interleave(layout.rows)
     cache[torch.arange(rows), positions] = features[:, 0, heads.key :]
@@ -130,7 +148,7 @@ def slot_self_attention(features: Tensor, cache: Tensor, slots: Slots, heads: He
     return _attend(query, key, value, hidden, heads, scale)
 
 
-def slot_cross_attention(features: Tensor, slots: Slots, heads: HeadColumns, scale: float) -> Tensor:
+def attend_memory(features: Tensor, slots: Slots, heads: HeadColumns, scale: float) -> Tensor:
     repeated = slots.memory.repeat_interleave(slots.layout.rows, 0)
     (query, _), (key, _), (value, _) = heads.parts(features[:, 0], repeated)
     lengths = slots.table[:, Field.SOURCE].repeat_interleave(slots.layout.rows)

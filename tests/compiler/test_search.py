@@ -18,7 +18,6 @@ from compiler.passes.pack_rows import Unpackable
 from compiler.search import Searcher
 from compiler.search_graphs import search_graphs
 from specs import EOS
-from tests.compiler import beam_in_slots
 from tests.compiler.kernels_in_pytorch import kernels_in_pytorch
 from tests.compiler.test_conformance import ARCHITECTURES
 from tests.examples import small
@@ -44,9 +43,8 @@ def sources(count: int, prefix: tuple[int, ...] = (), seed: int = 3) -> list[Sea
 
 
 @pytest.fixture
-def searching(monkeypatch: pytest.MonkeyPatch) -> Iterator[Searching]:
+def searching() -> Iterator[Searching]:
     """A function that returns a program with weights that give no ties, and its search in slots."""
-    monkeypatch.setattr("compiler.search.advance", beam_in_slots.advance)
 
     def run_once_before(function: Callable[[], object]) -> Callable[[], object]:
         """Recorder that runs a function once, as a GPU does before it records a graph."""

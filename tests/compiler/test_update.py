@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from importlib import import_module
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from compiler import EmittedProgram, Purpose, build_module, fused, update_refusal
+from compiler import EmittedProgram, Purpose, build_module, cuda, update_refusal
 from compiler.backends.eager import functions, program
 from compiler.emission import emit
 from compiler.update import GradientProgram, PackedRows
@@ -39,8 +40,7 @@ def batch(seed: int = 1, sentences: int = 7) -> Batch:
 
 
 def fill(rows: PackedRows, given: Batch, seed: int = 5) -> None:
-    sides = given.source.values, given.source.lengths, given.target.values, given.target.lengths
-    rows.buffer.copy_(rows.host(*sides, seed=seed, rate=0.1, tokens=3.0))
+    rows.buffer.copy_(rows.host(given.source, given.target, seed=seed, rate=0.1, tokens=3.0))
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_packed_rows_have_the_loss_and_the_gradients_of_padded_batches(name: str
 
 @pytest.mark.parametrize(("name", "reason"), REFUSED.items())
 def test_models_without_kernels_are_refused(name: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compiler.assemble.find_spec", lambda _: True)
+    monkeypatch.setattr(import_module("compiler.backends.eager"), "find_spec", lambda _: True)
     assert reason in str(update_refusal(small(**ARCHITECTURES[name])))
     assert update_refusal(small()) is None
 
@@ -126,25 +126,26 @@ def test_packed_rows_contain_all_tokens_and_the_spans_of_their_sentences() -> No
         fill(PackedRows(3, 16, "cpu"), given)
 
 
-def test_an_update_on_a_gpu_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this test, each autograd function of `compiler.fused` computes one addition, in place of its kernels."""
-
-    def apply(function: type[torch.autograd.Function], x: Tensor, *others: Any) -> Any:
-        if function is fused._ResidualNorm:
-            return (x + 1,) * 2
-        if function is fused._LinearRelu:
-            return x @ others[0]
-        if function is fused._WholeLoss:
-            return (x @ others[0].T).sum((0, 1))[:2]
-        if function is fused._PackedAttention:
-            return x[..., : others[3].count * others[3].d_v] + 1
-        return x + 1
-
-    monkeypatch.setattr(fused, "_apply", apply)
+def test_an_update_on_a_gpu_waits_for_nothing() -> None:
+    """In this test, each function of `compiler.cuda` computes one operation, in place of its kernels."""
+    kernels: dict[str, dict[str, Callable[..., Tensor]]] = {
+        "norms": {
+            "residual_norm": _add_one,
+            "seeded_dropout": _add_one,
+            "linear_relu": lambda x, matrix, _: x @ matrix,
+        },
+        "attention": {"packed_attention": lambda x, *others: x[..., : others[3].count * others[3].d_v] + 1},
+        "losses": {"whole_loss": lambda x, table, *_: (x @ table.T).sum((0, 1))[:2]},
+    }
     request = requested(small(), (Purpose.TRAIN, Purpose.UPDATE), "cuda:0")
-    with fake_gpu() as gpu, torch.no_grad():
+    modules = {name: SimpleNamespace(**each) for name, each in kernels.items()}
+    with mock.patch.dict(vars(cuda), modules), fake_gpu() as gpu, torch.no_grad():
         made, rows = program(request, functions(emit(request.graphs.values()))).train(), PackedRows(64, 64, DEVICE)
         made.run(Purpose.UPDATE, **rows.inputs)  # makes the table of sinusoids
         with mock.patch.object(gpu, "capturing", True):
             loss = made.run(Purpose.UPDATE, **rows.inputs)["loss"]
         assert (type(loss), loss.device) == (FakeTensor, DEVICE)
+
+
+def _add_one(x: Tensor, *_: object) -> Tensor:
+    return x + 1

@@ -39,7 +39,7 @@ class Batch(Generic[State]):
         totals: Log-probability of each row so far, [sentences, rows]. Before the first step, each sentence has one row.
     """
 
-    @no_grad
+    @no_grad()
     def __init__(
         self, program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
     ) -> None:
@@ -73,7 +73,7 @@ class Batch(Generic[State]):
         """The number of rows (hypotheses) per sentence."""
         return self.totals.shape[1]
 
-    @no_grad
+    @no_grad()
     def step(self, min_rows: int = 0) -> list[SearchHistory]:
         """Decode one more token for every sentence, and return the histories of the sentences that are done.
 
@@ -103,7 +103,7 @@ class Batch(Generic[State]):
     def abandon(self) -> None:
         """Release the batch. This does nothing, because the decoder state is not shared with other batches."""
 
-    @no_grad
+    @no_grad()
     def join(self, other: Batch[State]) -> Batch[State]:
         """Return a batch with the sentences of this batch, followed by the sentences of `other`.
 

@@ -174,7 +174,7 @@ class Recognizer(Translator):
             scores += super().score_tokens(files[chunk], targets[chunk], first=first + start, **options)
         return scores
 
-    @no_grad
+    @no_grad()
     def attention(
         self, text: str, translation: str | None = None, *, source: str | None = None, target: str | None = None
     ) -> Attention:

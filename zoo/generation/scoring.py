@@ -37,7 +37,7 @@ class TokenScores:
         return len(self.token_log_probabilities)
 
 
-@no_grad
+@no_grad()
 def score_targets(
     translator: Translator,
     sources: Sequence[Sequence[int] | Tensor] | None,

@@ -268,7 +268,7 @@ class Translator(TextSearch):
         codes = languages.get("source"), languages.get("target")
         return align(self, source_texts, target_texts, *codes, report or Report())
 
-    @no_grad
+    @no_grad()
     def attention(
         self, text: str, translation: str | None = None, *, source: str | None = None, target: str | None = None
     ) -> Attention:

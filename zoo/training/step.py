@@ -71,8 +71,8 @@ class RecordedUpdate:
         """
         whole = self.parts == self._processes.count == 1
         for number, part in enumerate(batch.split_packed({"source": self.rows.source, "target": self.rows.target})):
-            tokens = batch.size.target_tokens
-            host = self.rows.host(*part.source, *part.target, seed=seed + number, rate=rate, tokens=tokens)
+            scalars = {"seed": seed + number, "rate": rate, "tokens": batch.size.target_tokens}
+            host = self.rows.host(part.source, part.target, **scalars)
             self.rows.buffer.copy_(host, non_blocking=True)
             if whole:
                 self._run(self._whole)
