@@ -217,7 +217,8 @@ class Slots:
     def by_slot(self) -> list[Tensor]:
         """Caches and states as views. The first axis is the slot, and the second axis is the hypothesis."""
         states = (state[:-1] for state in self.recurrent.values())
-        return [buffer.unflatten(0, (self.count, -1)) for buffer in (*self.caches.values(), *states)]
+        buffers = (*self.caches.values(), *states)
+        return [buffer.view(self.count, self.layout.rows, *buffer.shape[1:]) for buffer in buffers]
 
     def parents(self) -> Int[Tensor, " rows"]:
         """Return the row of the previous step that each hypothesis continues, or `rows` before the first token."""
