@@ -26,8 +26,10 @@ class LazyModule(ModuleType):
 
 if TYPE_CHECKING:
     import torch as torch
+
+    from compiler import decoder as decoder
 else:
-    torch = LazyModule("torch")
+    torch, decoder = LazyModule("torch"), LazyModule("compiler.decoder")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from torch import Tensor
 import specs
 from compiler import TRANSLATE, PaddedBatch, Purpose, build, build_module
 from specs import BOS, EOS, Spec, ZooError
-from zoo.data.batches import Batch
+from zoo.data.batches import Batch, BatchSize
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 from zoo.generation.translation import SearchInput
@@ -57,8 +57,10 @@ def examples(count: int, seed: int) -> list[Example]:
 
 
 def batch_of(pairs: Sequence[Example]) -> Batch:
-    targets = [[BOS, *tokens, EOS] for _, tokens in pairs]
-    return Batch.of({"source": PaddedBatch.pad([frames for frames, _ in pairs]), "target": PaddedBatch.pad(targets)})
+    source = PaddedBatch.pad([frames for frames, _ in pairs])
+    target = PaddedBatch.pad([[BOS, *tokens, EOS] for _, tokens in pairs])
+    streams = {"source": source, "target": target}
+    return Batch(streams, BatchSize.of({"source": source.lengths.numpy(), "target": target.lengths.numpy() - 1}))
 
 
 @pytest.mark.integration

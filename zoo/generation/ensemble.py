@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from compiler.lazy import torch
+from compiler.lazy import decoder, torch
 from compiler.padded_batch import PaddedBatch
 from compiler.program import DecoderOnly, TopK, TranslationModel
 from specs import ZooError
@@ -48,10 +48,8 @@ class Ensemble:
         self, state: States, tokens: Int[Tensor, "rows k"], count: int, allowed: Bool[Tensor, "#rows·k V"] | None = None
     ) -> tuple[TopK, States]:
         """Return the `count` most probable next tokens after each of `tokens`, and the new states."""
-        from compiler.decoder import top_k  # this imports torch
-
         log_probabilities, state = self.advance(state, tokens)
-        return top_k(log_probabilities.flatten(0, 1), count, allowed), state
+        return decoder.top_k(log_probabilities.flatten(0, 1), count, allowed), state
 
     def rewind(self, state: States, counts: Int[Tensor, " rows"]) -> States:
         """Return the states as they were before the last `counts` tokens of each row."""

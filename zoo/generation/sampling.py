@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from compiler.lazy import torch
+from compiler.lazy import decoder, torch
 from compiler.program import State
 from compiler.seeds import stream
 from specs import BOS, EOS, PAD
@@ -101,10 +101,8 @@ class Sampling:
             uniform: One random number from [0, 1) per row.
             allowed: Mask of the tokens that may be drawn. None: all tokens except PAD and BOS.
         """
-        from compiler.decoder import top_k  # this imports torch
-
         if self.top_k or self.top_p < 1:
-            values, tokens, _ = top_k(log_probabilities, self.top_k or log_probabilities.shape[1], allowed)
+            values, tokens, _ = decoder.top_k(log_probabilities, self.top_k or log_probabilities.shape[1], allowed)
         else:
             tokens = None
             values = log_probabilities.clone() if allowed is None else log_probabilities.where(allowed, -torch.inf)

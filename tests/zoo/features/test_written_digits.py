@@ -11,7 +11,6 @@ import pytest
 import specs
 from specs import parts
 from tests.refusals import refused
-from zoo.data import corpus
 from zoo.features.image import Image
 from zoo.report import Report
 
@@ -49,7 +48,6 @@ def test_missing_packages_are_reported(monkeypatch: pytest.MonkeyPatch, module: 
     assert "pip install" in error.hint
 
 
-def test_digits_exist_for_some_kinds_of_files_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(corpus._DIGITS) == set(specs.Digits.sources)
-    monkeypatch.setattr(specs.Digits, "sources", ("audio",))
-    refused(r"`corpus.train\[0\]` has audio or images of digits, but the", specs.load, "pictures/digits")
+def test_only_recognition_reads_digits() -> None:
+    problem = r"`corpus.train\[0\]` has audio or images of digits, but the `translation` task"
+    refused(problem, specs.load, "tiny", {"corpus.train": [{"digits": 5}]})
