@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zoo
-from specs import ZooError
 from tests.refusals import refused
 from zoo.generation.alignment import AlignedToken, AlignmentHead, separate_words, word_links
 from zoo.generation.translator import Translator
@@ -106,6 +105,5 @@ def test_a_head_is_the_same_after_writing_and_reading():
 
 
 def test_models_without_alignments_are_refused(translator):
-    with pytest.raises(ZooError, match="ensemble"):
-        Translator.ensemble([translator, translator]).align(["he"], ["er"])
+    refused("ensemble", Translator.ensemble([translator, translator]).align, ["he"], ["er"])
     refused("2 sources", translator.align, ["he", "she"], ["er"])

@@ -11,13 +11,13 @@ import torch
 import specs
 import zoo
 from compiler import build
+from tests.examples import SMALL
 from tests.refusals import refused
 from zoo.generation.attention import Attention
 from zoo.generation.translator import Translator
 from zoo.training.run import Run
 
 TEXT = "the old dog sees a small house"
-SMALL = {"d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
 
 
 @pytest.fixture
@@ -92,7 +92,11 @@ def test_unknown_characters_and_byte_tokens_are_shown_as_text(translator: Transl
 
 
 def test_a_stack_without_attention_has_zero_layers(trained: Callable[..., Run]) -> None:
-    architecture = {**SMALL, "N": 2, "encoder": [{"kind": "feed_forward"}], "decoder": [{"kind": "cross_attention"}]}
+    architecture = {
+        **SMALL["architecture"],
+        "encoder": [{"kind": "feed_forward"}],
+        "decoder": [{"kind": "cross_attention"}],
+    }
     attention = zoo.load(trained(architecture=architecture).folder, device="cpu").attention(TEXT)
     assert (len(attention.encoder), len(attention.decoder), len(attention.cross)) == (0, 0, 2)
     assert attention.by_words().encoder.shape[0] == 0

@@ -46,15 +46,6 @@ def reference_search(program, source, max_length, beam, alpha, n_best, kind, pre
     return sorted(finished, key=lambda hypothesis: -hypothesis.score)[:n_best]
 
 
-def random_cases(count, **choices):
-    """Yield random small searches: a seed, chosen values, sources, maximum lengths, and the random generator."""
-    for seed in range(count):
-        draw = random.Random(seed)
-        chosen = {name: draw.choice(values) for name, values in choices.items()}
-        sources = [tuple(draw.choices(range(4, 9), k=draw.randrange(4))) for _ in range(draw.randrange(1, 6))]
-        yield seed, chosen, sources, [draw.randrange(chosen["max_length"] + 1) for _ in sources], draw
-
-
 def random_sources():
     """Return random sources and their maximum lengths."""
     draw = random.Random(4)
@@ -68,7 +59,12 @@ def test_search_equals_the_reference_including_ties(toy, search, stopping_rule, 
     """Early stopping, batches and sentences that join later change nothing."""
     penalties = [(0.0, "power"), (0.6, "gnmt"), (2.0, "gnmt"), (0.6, "power")]
     choices = {"vocabulary": [4, 5, 7, 30], "max_length": [0, 4, 12], "beam": [1, 2, 4, 6], "min_length": [0, 0, 1, 3]}
-    for seed, chosen, sources, lengths, draw in random_cases(30, **choices, max_batch_tokens=[1, 40, 60, 4096]):
+    choices["max_batch_tokens"] = [1, 40, 60, 4096]
+    for seed in range(30):
+        draw = random.Random(seed)
+        chosen = {name: draw.choice(values) for name, values in choices.items()}
+        sources = [tuple(draw.choices(range(4, 9), k=draw.randrange(4))) for _ in range(draw.randrange(1, 6))]
+        lengths = [draw.randrange(chosen["max_length"] + 1) for _ in sources]
         program, beam = toy(chosen["vocabulary"], seed, levels), chosen["beam"]
         n_best, (alpha, kind) = draw.randrange(1, beam + 1), penalties[seed % 4]
         min_length = chosen["min_length"] if chosen["vocabulary"] > 4 else 0

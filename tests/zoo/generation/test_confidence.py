@@ -81,7 +81,6 @@ def test_a_missing_or_damaged_calibration_is_none(tmp_path):
     folder, valid = ModelFolder(tmp_path), asdict(CALIBRATION)
     assert Calibration.read(folder) is None
     for scores in (
-        {},
         {"dev": {"bleu": 3.0}},
         {"dev": []},
         {"dev": {"confidence": {"intercept": 1.0}}},

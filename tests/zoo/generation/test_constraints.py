@@ -10,10 +10,9 @@ import torch
 
 import compiler
 import specs
-from compiler.backends import BACKENDS
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, UNK
-from tests.refusals import refused
+from tests.zoo.generation.conftest import require_backend
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import BracketConstraint, SuppressedTokens
 from zoo.generation.sampling import Sampling
@@ -116,8 +115,7 @@ TREE_STRATEGIES["suppressed"] = BeamSearch(4, 0.6, 1, SuppressedTokens((UNK,), S
 def program(request, toy, tmp_path_factory):
     if request.param == "toy":
         return toy(SIZE, 1, 100)
-    if problem := BACKENDS[request.param].unavailable_reason():
-        pytest.skip(problem)
+    require_backend(request.param)
     architecture = {"N": 1, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4}
     spec = specs.load("tiny", {"architecture": architecture, "vocabulary": {"size": SIZE}})
     torch.manual_seed(0)
@@ -150,15 +148,6 @@ def test_every_output_is_a_tree_alone_and_in_a_batch(program, search, name):
     scores = program.score(source, target.values).sum(1).tolist()
     totals = [each.log_probability for hypotheses in results for each in hypotheses]
     assert totals == pytest.approx(scores, abs=1e-3)  # the model's own log-probabilities, without renormalisation
-
-
-def test_prefixes_of_trees(program, search):
-    options = {"word_counts": [3, 3], "strategy": BeamSearch(4, 0.3, 1, TREES)}
-    results = search(program, [(4,), (5,)], [12, 12], prefixes=[(4, 9, 6), (9, 6)], **options)
-    assert [each[0].tokens[:2] for each in results] == [(4, 9), (9, 6)]
-    assert all(is_tree(each[0].tokens, 3) for each in results)
-    for wrong in [(7,), (4, 7), (UNK,), (6,), (8,)]:
-        refused("not allowed", search, program, [(4,), (5,)], [12, 12], prefixes=[wrong, wrong], **options)
 
 
 @pytest.mark.parametrize("word_tokens", [(UNK, UNK), (6, 10)])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from specs import EOS, PAD, ZooError
+from specs import EOS, ZooError
 from tests import forks
 from tests.refusals import refused
 from tests.zoo.conftest import run_search
@@ -22,7 +22,7 @@ from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.sampling import Sampling
-from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, group_by_length, pad_sequences
+from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, group_by_length
 
 BEAM = BeamSearch(2, 0.6)
 
@@ -56,8 +56,6 @@ def test_groups_hold_each_sentence_once_and_fit_the_batch():
         for group in groups:
             assert len(group) == 1 or len(group) * max(lengths[index] for index in group) <= max_batch_tokens
     assert [len(group) for group in group_by_length([2] * 10, 4 * MIN_ROW_TOKENS)] == [4, 4, 2]
-    assert group_by_length([], 100) == []
-    assert pad_sequences([[5, 3], [3]], "cpu").tolist() == [[5, 3], [3, PAD]]
 
 
 def test_queued_sentences_replace_finished_ones(toy):
@@ -329,8 +327,7 @@ def test_closing_the_engine_ends_a_request_that_does_not_fit_into_memory(hooked)
         raise torch.OutOfMemoryError
 
     program.hooks = {1: run_out_of_memory}
-    with pytest.raises(ZooError, match="the model is closed"):
-        engine.submit(LONG_TEXTS[:3], BEAM).result(timeout=100)
+    refused("the model is closed", engine.submit(LONG_TEXTS[:3], BEAM).result, timeout=100)
     engine.close()
 
 

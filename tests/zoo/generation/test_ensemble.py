@@ -79,10 +79,3 @@ def test_the_smallest_number_of_positions_limits_the_ensemble(translator_of):
     several = [translator_of(["corpus.max_length=5", field]) for field in fields]
     both = Translator.ensemble([*several, translator_of()])
     refused("needs 7 positions, but the model has 6", both.translate, "abcdef")
-
-
-def test_an_ensemble_is_concurrent_if_all_its_programs_are(toy):
-    one, concurrent = toy(), toy()
-    concurrent.concurrent = True
-    assert not Ensemble([one, concurrent]).concurrent
-    assert Ensemble([concurrent, concurrent]).concurrent

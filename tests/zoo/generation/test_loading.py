@@ -16,9 +16,9 @@ import torch
 
 import compiler
 import zoo
-from compiler.backends import BACKENDS
 from tests.refusals import refused
 from tests.zoo.conftest import RecordingReport
+from tests.zoo.generation.conftest import require_backend
 from zoo.generation import compilation
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
@@ -48,8 +48,7 @@ SLOW = [pytest.param(backend, marks=pytest.mark.slow) for backend in ("inductor"
 
 @pytest.mark.parametrize("backend", ["eager", "native", *SLOW])
 def test_loading_leaves_the_process_as_it_was(trained: Callable[..., Run], backend: str) -> None:
-    if problem := BACKENDS[backend].unavailable_reason():
-        pytest.skip(problem)
+    require_backend(backend)
     run, threads = trained(), torch.get_num_threads()
     torch.set_num_threads(3)
     torch.backends.mkldnn.matmul.fp32_precision = "ieee"

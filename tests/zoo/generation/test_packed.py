@@ -16,17 +16,16 @@ import pytest
 
 import zoo
 from compiler.artefact import Artefact
-from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
 from tests.paths import ROOT
 from tests.refusals import refused
+from tests.zoo.generation.conftest import require_backend
 from zoo.files import storage
 from zoo.generation import compilation, loading
 from zoo.generation.ahead_of_time import compile_model
 from zoo.generation.compilation import PackedProgram
 from zoo.models.weights import Weights
 from zoo.publishing.publish import publish
-from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
 pytestmark = pytest.mark.integration
@@ -35,8 +34,7 @@ TEXTS = ["the old dog sees a small house", "we read", "", "she knows"]
 
 @pytest.fixture
 def name(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> str:
-    if problem := BACKENDS["native"].unavailable_reason():
-        pytest.skip(problem)
+    require_backend("native")
     monkeypatch.setattr("zoo.generation.compilation.may_have_gpu", lambda: False)
     return publish(trained().folder).name
 
@@ -191,10 +189,3 @@ def test_an_edited_source_file_packs_a_model_again(tmp_path: Path, monkeypatch: 
         os.utime(file, (time, time))
         versions.add(compilation._code_version.__wrapped__())
     assert len(versions) == 3
-
-
-def test_the_vocabulary_is_read_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Mock(wraps=Vocabulary.load)
-    monkeypatch.setattr(Vocabulary, "load", read)
-    opened(name)
-    assert read.call_count == 1

@@ -12,6 +12,7 @@ import torch
 import specs
 from compiler import TRANSLATE, Purpose, build
 from specs import UNK, ZooError
+from tests.examples import SMALL
 from tests.refusals import refused
 from zoo.data import builtin
 from zoo.data.corpus import tree_example
@@ -23,7 +24,6 @@ from zoo.text.trees.tree import Tree, read_tree, simplify, tokenize_words
 from zoo.text.vocabulary import Vocabulary
 
 PAIRS = [tree_example(str(simplify(read_tree(pair.tree)))) for pair in builtin.sentences("dev", 60)]
-SMALL = {"d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
 SENTENCES = ["the dog ( IOP ) sleeps .", "Sleep !", "no", "a b c d e f g h i j k l m", "-LRB- x -RRB-"]
 
 MakeParser = Callable[..., Parser]
@@ -32,7 +32,7 @@ MakeParser = Callable[..., Parser]
 @pytest.fixture(scope="module")
 def parser() -> MakeParser:
     def make(**more: Any) -> Parser:
-        fields: dict[str, Any] = {"architecture": SMALL, "vocabulary.size": 90, "compilation.backend": "eager"}
+        fields: dict[str, Any] = {**SMALL, "vocabulary": {"size": 90}}
         spec = specs.load("parsing/tiny", {**fields, "decoding.beam": 3, "decoding.extra_length": 20, **more})
         vocabulary = Vocabulary.learn(lambda: iter(PAIRS), spec.vocabulary, task=spec.task)
         torch.manual_seed(1)

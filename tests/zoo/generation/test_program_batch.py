@@ -14,11 +14,11 @@ import torch
 
 import compiler
 import specs
-from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TreeLimits, TreeRules
 from specs import BOS, EOS, UNK
+from tests.zoo.generation.conftest import require_backend
 from zoo.generation import batch as module
 from zoo.generation.batch import Batch, ProgramBatch, start_batch
 from zoo.generation.beam_search import BeamSearch
@@ -41,8 +41,7 @@ def _single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def native_program(folder: Path, architecture: dict[str, Any], **options: Any) -> NativeProgram:
     """Return a model with large random weights, in which the tokens 5 and 6, and 7 and 8, have equal embeddings."""
-    if problem := BACKENDS["native"].unavailable_reason():
-        pytest.skip(problem)
+    require_backend("native")
     sizes = {"d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4, **architecture}
     spec = specs.load("tiny", {"architecture": sizes, "vocabulary": {"size": SIZE}})
     torch.manual_seed(0)

@@ -17,9 +17,9 @@ from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS
 from tests.examples import changed, small
 from tests.refusals import refused
+from tests.zoo.generation.conftest import require_backend
 from zoo.data.builtin import sentences
 from zoo.generation.beam_search import BeamSearch
-from zoo.generation.ensemble import Ensemble
 from zoo.generation.sampling import Sampling
 from zoo.generation.translator import Translator
 from zoo.text.vocabulary import Vocabulary
@@ -31,8 +31,7 @@ SIZES: dict[str, Any] = {"d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4}
 @pytest.fixture(scope="module", params=[("post", "eager"), ("pre", "eager"), ("post", "native")], ids="-".join)
 def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     norm, backend = request.param
-    if problem := BACKENDS[backend].unavailable_reason():
-        pytest.skip(problem)
+    require_backend(backend)
     architecture = {**SIZES, "N": 2, "norm": {"placement": norm}}
     spec = specs.load("tiny", {"architecture": architecture, "vocabulary.size": 60})
     torch.manual_seed(0)
@@ -43,25 +42,6 @@ def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 def sources() -> list[tuple[int, ...]]:
     draw = random.Random(2)
     return [tuple(draw.choices(range(4, 60), k=draw.randrange(1, 9))) for _ in range(14)]
-
-
-@pytest.mark.parametrize("in_ensemble", [False, True])
-def test_tokens_can_be_read_together_and_taken_back(program: Any, sources: Any, in_ensemble: bool) -> None:
-    """After a draft, each row takes back the tokens that it would not choose, and reads others."""
-    decoder, draw = Ensemble([program, program]) if in_ensemble else program, random.Random(4)
-    source = PaddedBatch.pad([(*tokens, EOS) for tokens in sources])
-    read = torch.tensor([[BOS, *draw.choices(range(4, 60), k=5)] for _ in sources])
-    state, steps = decoder.encode(source), []
-    for tokens in read.split(1, 1):
-        best, state = decoder.top_k(state, tokens, 1)
-        steps.append(best.tokens)
-    expected = torch.cat(steps, 1)
-    best, state = decoder.top_k(decoder.encode(source), read, 1)
-    assert best.tokens.view(read.shape).tolist() == expected.tolist()
-    counts = torch.tensor([draw.randrange(1, 6) for _ in sources])
-    places = 6 - counts[:, None]
-    best, _ = decoder.top_k(decoder.rewind(state, counts), read.gather(1, places), 1)
-    assert best.tokens.tolist() == expected.gather(1, places).tolist()
 
 
 STRATEGIES = {"beam": BeamSearch(4, 0.6, 4), "sample": Sampling(3, 0.6, 1.3, 20, 0.95, 1)}
@@ -83,8 +63,7 @@ def test_scores_equal_those_of_a_full_forward_pass(program: Any, sources: Any, s
 @pytest.mark.parametrize("backend", ["eager", "native"])
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_nan_weights_translate_nothing(search: Any, tmp_path_factory: Any, backend: str, precision: str) -> None:
-    if problem := BACKENDS[backend].unavailable_reason():
-        pytest.skip(problem)
+    require_backend(backend)
     spec = specs.load("tiny", {"architecture": {**SIZES, "N": 1}, "vocabulary.size": 60})
     folder = tmp_path_factory.getbasetemp()
     clean = compiler.build(spec, compiler.TRANSLATE, backend="eager").weights()
@@ -113,8 +92,7 @@ def test_translations_depend_neither_on_the_backend_nor_on_other_texts(
     tokens: Vocabulary, backend: str, tmp_path: Path
 ) -> None:
     """Random weights give the search the hardest decisions."""
-    if problem := BACKENDS[backend].unavailable_reason():
-        pytest.skip(problem)
+    require_backend(backend)
     spec = changed(small(d_model=32, d_ff=64, h=4, d_k=8, d_v=8), "decoding", extra_length=5)
     texts = [pair.source for pair in sentences("test", 20)]
     weights = compiler.build(spec, backend=REFERENCE_BACKEND).weights()

@@ -112,7 +112,6 @@ def test_a_model_with_copy_symbols_takes_long_spans_prefixes_and_no_pairs(copyis
     assert translator.translate(text) == text
     text = "we 48 books. you 63 books."
     assert translator.translate(text, prefixes="we 48", protect=False) == text
-    assert translator.score([], []) == []
 
 
 def test_a_model_without_copy_symbols_writes_characters_of_the_private_use_area(copyist):
@@ -254,12 +253,6 @@ def test_a_cancelled_call_cancels_its_current_search(while_starting):
     searches[0].set_result([])
     assert future.cancel()
     assert [search.cancelled() for search in searches] == [False, True]
-
-
-def test_uncertain_sentences_are_marked(copyist):
-    for damage, uncertain in ((copy, ()), (lambda text: (), ("we read.", "you sleep."))):
-        ((best,),) = copyist(damage).hypotheses(["we read. you sleep."])
-        assert best.uncertain == uncertain
 
 
 # the constraint

@@ -40,23 +40,6 @@ def test_tokens_have_the_right_frequencies(toy, search):
         assert sum((counts[token] - 4000 * p) ** 2 / (4000 * p) for token, p in expected.items()) < 20.5, case
 
 
-@pytest.mark.parametrize("case", [(1.0, 0, 1.0), (0.7, 5, 1.0), (1.3, 0, 0.6), (1.0, 4, 0.9)])
-def test_drawing_inverts_the_cumulative_distribution(case):
-    draw = random.Random(0)
-    rows = torch.tensor([[-draw.random() * 6 for _ in range(12)] for _ in range(30)])
-    by_token = case[1:] == (0, 1.0)  # otherwise tokens are ordered by probability
-    for step in range(20):
-        uniform = step / 20 + 0.013
-        tokens = sampling(1, *case).draw(rows, torch.full((30,), uniform, dtype=torch.float64)).tolist()
-        for row, token in zip(rows.tolist(), tokens, strict=True):
-            probabilities, cumulative = distribution(row, *case), 0.0
-            for each in sorted(probabilities) if by_token else probabilities:
-                cumulative += probabilities[each]
-                if uniform < cumulative:
-                    break
-            assert token == each
-
-
 @pytest.mark.parametrize("top", [(0, 1.0), (5, 1.0), (0, 0.999)])
 def test_the_extreme_random_numbers_draw_valid_tokens(top):
     row = torch.tensor([[0.0, -2.0, 0.0, -1.0, -30.0, -torch.inf]])
@@ -97,9 +80,3 @@ def test_a_sample_is_independent_of_all_others(toy, search):
     assert [each[0] for each in samples(sampling(1))] == [each[0] for each in three]
     assert samples(sampling(3, seed=2)) != three
     assert all(each.tokens[: len(p)] == p for p, group in zip(prefixes, three, strict=True) for each in group)
-
-
-def test_rows_of_samples_are_not_rearranged(toy, search):
-    program = toy(9, 1, 100)
-    search(program, [(4,)], [8], sampling(3))
-    assert program.selected == [[0]]

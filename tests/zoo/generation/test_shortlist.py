@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
 from compiler.decoder import top_k
 from specs import EOS, ZooError
 from tests.refusals import refused
+from tests.zoo.generation.conftest import require_backend
 from tests.zoo.generation.test_program_batch import SIZE, native_program
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
@@ -117,8 +117,7 @@ def test_the_search_finds_what_the_slow_twin_finds(program: NativeProgram, strat
 @pytest.fixture
 def model(trained: Callable[..., Run], kernels: Any) -> Callable[..., Translator]:
     """Return a function that opens a run of a small random model. By default, it has a shortlist of all tokens."""
-    if problem := BACKENDS["native"].unavailable_reason():
-        pytest.skip(problem)
+    require_backend("native")
 
     def make(backend: str = "native", has_shortlist: bool = True, **decoding: object) -> Translator:
         run = trained(decoding={"extra_length": 3, **decoding})
@@ -142,15 +141,13 @@ def test_the_spec_or_the_caller_turns_the_shortlist_on(model: Callable[..., Tran
 
 WITHOUT_SHORTLIST = [
     ({"backend": "eager"}, "the `eager` backend does not support a shortlist", "native.*--no-shortlist"),
-    ({"backend": "inductor"}, "the `inductor` backend does not support a shortlist", "native.*--no-shortlist"),
     ({"has_shortlist": False}, "has no shortlist", "zoo shortlist RUN"),
 ]
 
 
 @pytest.mark.parametrize(("options", "problem", "hint"), WITHOUT_SHORTLIST)
 def test_a_model_or_backend_without_shortlist_is_named(model: Any, options: Any, problem: str, hint: str) -> None:
-    with pytest.raises(ZooError, match=rf"(?s){problem}.*hint: .*{hint}"):
-        model(**options).translate(TEXTS, shortlist=True)
+    refused(rf"(?s){problem}.*hint: .*{hint}", model(**options).translate, TEXTS, shortlist=True)
 
 
 def test_an_ensemble_refuses(model: Callable[..., Translator]) -> None:

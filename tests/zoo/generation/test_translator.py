@@ -13,7 +13,6 @@ from specs import ZooError
 from tests.examples import examples, small
 from tests.refusals import refused
 from zoo.generation.sampling import Sampling
-from zoo.generation.scoring import TokenScores
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
@@ -165,7 +164,6 @@ def test_scores_are_sums_over_tokens_with_eos(translator, letters):
     assert translator.score(sources, targets) == [score.log_probability for score in scores]
     assert translator.score("ab", "ba") == scores[0].log_probability
     assert translator.score([], []) == []
-    assert TokenScores((-1.0, -2.5)).log_probability == -3.5
 
 
 WRONG_CALLS = [
@@ -177,8 +175,6 @@ WRONG_CALLS = [
     (lambda one: one.score("ab", ["ab"]), "a list of"),
     (lambda one: one.score(["ab"], "ab"), "a list of"),
     (lambda one: one.score("a", "a", max_batch_tokens=True), "`max_batch_tokens` is `true`; it should be"),
-    (lambda one: one.translate("", n_best=4), "`n_best` is"),
-    (lambda one: one.translate("", max_batch_tokens=0), "`max_batch_tokens` is"),
     (lambda one: one.translate("", top_k=3), "`top_k` has no effect"),
     (lambda one: one.translate("ab", beams=4), "`beams` is not a generation option"),
 ]
