@@ -40,6 +40,7 @@ TEXT = [
     "heute lesen wir zwei Bücher über ein Haus",
     "ein kleiner Hund liest ein Buch im alten Haus",
 ]
+SENTENCES = [("the old dog reads", "ein Hund liest"), ("a house", "der alte Hund sieht ein Haus")]
 D_MODEL, D_FF, HEADS = 8, 16, 2
 MARIAN_OPTIONS: dict[str, Any] = {"type": "transformer", "version": "v1.12.0 of a test", "dec-cell": "gru"}
 MARIAN_OPTIONS |= {"dim-emb": D_MODEL, "transformer-heads": HEADS, "transformer-dim-ffn": D_FF}

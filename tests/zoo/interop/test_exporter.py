@@ -21,6 +21,7 @@ from compiler.assemble import prepare_build
 from compiler.backends import BACKENDS
 from specs import BOS, EOS, PAD, UNK, ZooError
 from tests.compiler.test_conformance import SUBLAYERS
+from tests.conftest import Trained
 from tests.examples import changed, examples, small
 from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
@@ -36,7 +37,6 @@ from zoo.report import Report
 from zoo.text.copying import copy_symbols
 from zoo.text.languages import LanguagePair
 from zoo.text.vocabulary import Vocabulary
-from zoo.training.run import Run
 
 pytestmark = pytest.mark.integration
 EVEN = {"d_model": 16, "h": 2, "d_k": 8, "d_v": 8}
@@ -51,10 +51,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 RMS = {"kind": "rms_norm", "placement": "pre"}
 SELF, CROSS, FFN = ({"kind": kind} for kind in ("self_attention", "cross_attention", "feed_forward"))
 OWN_NORM = {"encoder": [{**SELF, "norm": RMS}, FFN]}
-SSRU = {"decoder": [{"kind": "ssru"}, CROSS, FFN]}
 Fields = dict[str, Any]
 Publish = Callable[..., Path]
-Trained = Callable[..., Run]
 
 
 @pytest.fixture(scope="module")
@@ -268,7 +266,6 @@ def test_onnx_models_compute_the_same(published: Publish, tmp_path: Path) -> Non
     [
         ("hf-marian", "`architecture.norm.placement: pre` would become `post`", {"norm": {"placement": "pre"}}),
         ("hf-marian", "`architecture.d_k: 6` would become `8`", {"d_k": 6, "d_v": 4}),
-        ("ctranslate2", "cannot export this model to CTranslate2: its decoder layers consist of ssru", SSRU),
         ("ctranslate2", "encoder/layer_0/self_attention/layer_norm/beta", OWN_NORM),
     ],
 )

@@ -106,7 +106,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "post-norm": {},
     "pre-norm": {"encoder_normalize_before": True, "decoder_normalize_before": True},
     "learned positions": {"encoder_learned_pos": True, "decoder_learned_pos": True},
-    "tied": {"share_all_embeddings": True},
     "tied target, gelu": {"share_decoder_input_output_embed": True, "activation_fn": "gelu"},
     "tied, unscaled": {"share_all_embeddings": True, "no_scale_embedding": True},
     "different depths, swish": {"encoder_layers": 3, "decoder_layers": 1, "activation_fn": "swish"},

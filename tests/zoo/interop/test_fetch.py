@@ -13,7 +13,7 @@ from tests.public_models import FOLDER, WORDS, add_card, checkpoint, pack
 from tests.refusals import refused
 from zoo.files import download, storage
 from zoo.interop import fetch as fetch_module
-from zoo.models import catalogue, find, local_store
+from zoo.models import find, local_store
 from zoo.models.folder import ModelFolder
 from zoo.publishing.publish import publish
 from zoo.publishing.removal import plan_model_removal
@@ -107,12 +107,10 @@ def test_a_full_disk_loses_nothing(archive, web, report, monkeypatch):
 def test_the_error_says_where_to_put_a_file_that_cannot_be_downloaded(archive, web, report, monkeypatch):
     path, content, url = download.path_of(web.url), archive.read_bytes(), "http://127.0.0.1:9/a.tar.bz2"
     archive.unlink()
-    raised = refused("404", find.model, "wmt99", report)
-    assert f"if you save the file as `{path}`, `zoo pull wmt99` uses it" in raised.hint
+    refused(rf"404.*\s+hint: .*save the file as `{path}`, `zoo pull wmt99` uses it", find.model, "wmt99", report)
     add_card("elsewhere", url)
-    raised = refused("could not be downloaded", find.model, "elsewhere", report)
-    assert f"{download.path_of(url)}" in raised.hint
-    assert "`zoo pull elsewhere`" in raised.hint
+    hint = rf"could not be downloaded.*\s+hint: .*{download.path_of(url)}.*`zoo pull elsewhere`"
+    refused(hint, find.model, "elsewhere", report)
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     requests = len(web.asked)
     raised = refused(f"`{web.url}` has not been downloaded", find.model, "wmt99", report)
@@ -188,13 +186,11 @@ def test_a_function_that_downloads_nothing_names_the_command(archive, web):
 
 
 def test_a_similar_name_is_suggested(archive, report):
-    raised = refused("wmt98", find.model, "wmt98", report)
-    assert "did you mean `wmt99`?" in raised.hint
+    refused(r"wmt98.*\s+hint: .*did you mean `wmt99`\?", find.model, "wmt98", report)
 
 
 def test_a_spec_never_stands_for_a_model_of_others(archive, web, report):
-    raised = refused("there is no trained model of `tiny`", find.of_spec, "tiny", report)
-    assert "--model" in raised.hint
+    refused(r"there is no trained model of `tiny`.*\s+hint: .*--model", find.of_spec, "tiny", report)
     assert not web.asked
 
 
@@ -232,9 +228,3 @@ def test_offline_a_repository_can_be_put_by_hand(hub, report, monkeypatch):
     by_hand.parent.mkdir(parents=True, exist_ok=True)
     hub.rename(by_hand)
     assert find.model("marian", report).name == "marian"
-
-
-def test_names_of_the_catalogue_are_valid():
-    names = catalogue.names()
-    assert len(set(names)) == len(names)
-    assert all(catalogue.find(name).name == name for name in names[:: max(1, len(names) // 50)])

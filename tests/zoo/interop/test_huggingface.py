@@ -25,7 +25,6 @@ from zoo.interop.importer import ImportOptions, find_format, import_model, read_
 from zoo.models import local_store
 from zoo.report import Report
 
-SENTENCES = [("the old dog reads", "ein Hund liest"), ("a house", "der alte Hund sieht ein Haus")]
 POSITIONS = "model.encoder.embed_positions.weight"
 
 
@@ -40,7 +39,7 @@ def read(folder: Any, positions: PositionConvention | None = None) -> ImportedMo
 
 def require_same(imported: ImportedModel, folder: Any, log_probabilities: Callable[..., torch.Tensor]) -> None:
     """Compare log-probabilities with those that a function computes from the IDs of both sides."""
-    for source, target in SENTENCES:
+    for source, target in tiny.SENTENCES:
         expected = log_probabilities(*folder.foreign_ids(source, target))
         np.testing.assert_allclose(tiny.log_probabilities(imported, source, target), expected, atol=2e-5)
 

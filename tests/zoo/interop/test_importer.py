@@ -16,8 +16,6 @@ from tests.zoo.interop import conftest as tiny
 from zoo.interop import importer
 from zoo.report import Report
 
-LONG = " ".join(["the old dog"] * 20)
-
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -50,8 +48,7 @@ def test_imported_model_translates_and_is_trained_on(zoo: Zoo, model: Path) -> N
     assert "corpus.train" in zoo("train", spec, "training.start_from=mine", "--run", "on").refusal
     training = "{start_from: mine, steps: 2, checkpoint_steps: 1, average: 1, dev_score: null}"
     settings = ["name=on", f"training={training}", "corpus.train=[{grammar: 20}]"]
-    done = zoo("train", spec, *settings, "--run", "on")
-    assert done.status == 0, done.err
+    assert zoo("train", spec, *settings, "--run", "on").printed == ""
     assert np.isfinite(json.loads(Path("on/log.jsonl").read_text().splitlines()[-1])["loss"])
 
 
@@ -70,10 +67,7 @@ def test_user_errors_have_hints(zoo: Zoo, model: Path) -> None:
         (["model.npz", "--bpe", "vocab.spm"], "its SentencePiece model splits raw text\n\nhint: omit these options"),
         (["nothing", "--languages", "en", "German"], "error: `--languages en German` must be two language codes\n\n"),
         (["model.npz", "--format", "ctranslate2"], "error: `model.npz` is a file, but a model in ctranslate2 format"),
-        (["model.npz", "--format", "hf-marian"], "error: `model.npz` is a file, but a model in hf-marian format"),
-        (["nothing", "--format", "ctranslate2"], "error: `nothing` does not exist\n\nhint: "),
         (["https://example.org/x.npz"], "error: `https://example.org/x.npz` is a URL"),
-        (["hf:alone"], "error: `hf:alone` is not a valid Hugging Face model name\n\nhint: "),
     ):
         refusal = zoo("import", *arguments).refusal
         assert message in refusal

@@ -24,7 +24,6 @@ from zoo.interop.importer import find_format, read_foreign
 from zoo.interop.marian.importer import MarianImport
 from zoo.report import Report
 
-SENTENCES = [("the old dog reads", "ein Hund liest"), ("a house", "der alte Hund sieht ein Haus")]
 PRE_NORM = {"transformer-preprocess": "n", "transformer-postprocess": "da", "transformer-postprocess-top": "n"}
 STUDENT = {"transformer-decoder-autoreg": "rnn", "dec-cell": "ssru", "transformer-ffn-activation": "relu"}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -68,7 +67,7 @@ def model(tmp_path: Path) -> Model:
 def test_imported_model_computes_the_same(tmp_path: Path, options: dict[str, Any]) -> None:
     model = Model(tmp_path, **options)
     imported, marian = read(model.path), tiny.marian_reference(model.weights, model.options)
-    for source, target in SENTENCES:
+    for source, target in tiny.SENTENCES:
         source_ids, target_ids = ([*model.processor.encode(text), 0] for text in (source, target))
         expected = marian.log_probabilities(source_ids, target_ids)
         np.testing.assert_allclose(tiny.log_probabilities(imported, source, target), expected, atol=2e-5)
@@ -142,7 +141,7 @@ def test_token_list_with_two_sentencepiece_models(tmp_path: Path) -> None:
 
 def test_unsupported_options_are_rejected_by_name(model: Model) -> None:
     named = {"type": "s2s", "right-left": True, "transformer-decoder-autoreg": "average-attention", "dim-emb": "wide"}
-    named |= {"transformer-ffn-activation": "gelu", "transformer-decoder-dim-ffn": 99}
+    named |= {"transformer-ffn-activation": "gelu", "transformer-decoder-dim-ffn": 99, "transformer-heads": 0}
     for options, message in (
         *tiny.rejections(**named),
         ({"transformer-decoder-autoreg": "rnn", "dec-cell": "gru"}, "`dec-cell: gru`"),

@@ -168,8 +168,7 @@ def test_texts_become_the_same_tokens(family: str, folders: dict[str, Path], tmp
         tag = PAIRS[family][0][1]
         assert tag in tokenizer.convert_ids_to_tokens(tokenizer(f"a{tag} b").input_ids)
         for text in (tag, f"a{tag} b"):
-            error = refused(f"the text contains `{tag}`", model.vocabulary.encode, text)
-            assert "`--to`" in str(error.hint)
+            refused(rf"the text contains `{tag}`.*\s+hint: .*`--to`", model.vocabulary.encode, text)
         tokenizer.save_pretrained(tmp_path)  # without the SentencePiece model
         copy_network(folders[family], tmp_path)
         assert not (tmp_path / "sentencepiece.bpe.model").exists()
@@ -189,8 +188,7 @@ def test_languages_must_be_those_of_the_model(folders: dict[str, Path]) -> None:
         ({"source": "eng_Latn"}, "translates into 5 languages, and the target language is not"),
         ({"target": "deu_Latn"}, "the language of the text is not"),
     ):
-        error = refused(message, translator.translate, "the old dog", **options)
-        assert "deu_Latn" in str(error.hint)
+        refused(rf"{message}.*\s+hint: .*deu_Latn", translator.translate, "the old dog", **options)
     refused("the model does not support the language `en`", read, folders["nllb"], ("en", "deu_Latn"))
     assert read(folders["nllb"], ("fra_Latn", "deu_Latn")).spec.default_direction == ("fra_Latn", "deu_Latn")
     assert read(folders["nllb"]).spec.default_direction == ("ace_Arab", "deu_Latn")
@@ -214,9 +212,6 @@ def test_languages_and_search_of_the_settings_are_imported(write: Write) -> None
     ("family", "file", "settings", "message"),
     [
         ("mbart", "generation_config", {"decoder_start_token_id": 90}, r"`decoder_start_token_id: 90` is not `</s>`"),
-        ("mbart", "config", {"normalize_before": False}, "`normalize_before: false`"),
-        ("nllb", "config", {"eos_token_id": 5}, "`eos_token_id: 5`"),
-        ("nllb", "config", {"vocab_size": 30}, "settings require"),
         ("mbart", "config", {"max_position_embeddings": 10**6}, "embed_positions.* settings require"),
         ("nllb", "tokenizer_config", {"legacy_behaviour": True}, "`legacy_behaviour: true`"),
         ("nllb", "tokenizer_config", {"tokenizer_class": "MBartTokenizer"}, "`MBartTokenizer`, but zoo reads only"),

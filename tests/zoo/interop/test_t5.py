@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from specs import BOS, Architecture, Languages
 from tests.refusals import refused
@@ -134,8 +133,7 @@ def test_madlads_special_tokens_and_tables_are_read(write: Write) -> None:
     assert model.spec.architecture.tied_embeddings == "embeddings"
     encode, strings = model.vocabulary.encode, model.vocabulary.token_strings
     for text in ("a <s> b", "<2de> the dog", "the<2fr> dog"):
-        error = refused(r"the text contains `<(s|2de|2fr)>`, a special token", encode, text)
-        assert "`--to`" in str(error.hint)
+        refused(r"the text contains `<(s|2de|2fr)>`, a special token.*\s+hint: .*`--to`", encode, text)
     assert strings(encode("<2translate> a"))[-2] == "<2translate>"
 
 
@@ -241,27 +239,3 @@ def test_networks_that_t5_cannot_express_are_rejected_by_name(write: Write) -> N
         fields = {**spec.model_dump(mode="json", exclude_none=True)["architecture"], **changes}
         changed = spec.model_copy(update={"architecture": Architecture.model_validate(fields)})
         refused(message, T5().written_architecture, changed)
-
-
-class _Nested(T5):
-    """A family whose tensors differ from those of T5 in their names only."""
-
-    name = "hf-nested"
-    model_types = ("nested",)
-    tables: ClassVar = {key: name if key == "output" else f"model.{name}" for key, name in T5.tables.items()}
-    layout = replace(T5.layout, stack="model.{side}.")
-
-
-@pytest.mark.parametrize("name", ["first T5", "v1.1"])
-def test_a_family_with_other_names_of_tensors_needs_only_their_names(name: str, write: Write, tmp_path: Path) -> None:
-    folder = write(**CONFIGS[name])
-    expected = read(folder)
-    file, config = folder / "model.safetensors", folder / "config.json"
-    renamed = {key if key.startswith("lm_head") else f"model.{key}": x for key, x in load_file(file).items()}
-    save_file(renamed, file, metadata={"format": "pt"})
-    config.write_text(json.dumps({**json.loads(config.read_text()), "model_type": "nested"}))
-    model = _Nested().read(folder, ImportRequest("mine"))
-    assert model.spec == expected.spec
-    assert all(torch.equal(tensor, model.tensors[key]) for key, tensor in expected.tensors.items())
-    tiny.export(model, _Nested(), tmp_path)
-    assert load_file(tmp_path / "model.safetensors").keys() == renamed.keys()

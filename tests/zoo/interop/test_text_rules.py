@@ -18,9 +18,8 @@ from tests.zoo.interop.test_fairseq import Model
 from zoo.interop import text_rules
 from zoo.interop.fairseq import FairseqImport
 from zoo.interop.formats import ImportedModel, ImportRequest
-from zoo.interop.importer import ImportOptions, find_format, import_model, read_foreign
+from zoo.interop.importer import find_format, read_foreign
 from zoo.interop.text_rules import FoundRules, ModelText, TextOptions, find_rules
-from zoo.report import Report
 from zoo.text.rules import TextRules
 
 CODES = "#version: 0.2\nc c</w>\n"
@@ -132,18 +131,11 @@ def test_other_tokenizers_and_missing_codes_are_refused(tmp_path: Path) -> None:
     assert any("pyonmttok" in note for note in read(folder).notes)
 
 
-def test_models_with_other_tokenizers_take_no_options(tmp_path: Path, home: Path) -> None:
-    def write(name: str, size: int) -> Path:
-        """Write a model with a vocabulary file."""
-        decoder = {"models": ["model.npz"], "vocabs": [name] * 2}
-        return tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, tiny.marian_weights(tiny.MARIAN_OPTIONS, size), decoder)
-
-    size = tiny.write_sentencepiece(tmp_path / "v.spm").get_piece_size()
+def test_marians_lists_of_subwords_take_options(tmp_path: Path) -> None:
     (tmp_path / "v.yml").write_text(yaml.safe_dump({"</s>": 0, "<unk>": 1, "d@@": 2, "og": 3, "cat": 4}))
     (tmp_path / "codes").write_text("#version: 0.2\no g</w>\nc a\nca t</w>\n")
-    with pytest.raises(ZooError, match="its SentencePiece model splits raw text"):
-        import_model(str(write("v.spm", size)), ImportOptions("mine", text=MOSES), Report())
-    model = write("v.yml", 5)
+    weights, decoder = tiny.marian_weights(tiny.MARIAN_OPTIONS, 5), {"models": ["model.npz"], "vocabs": ["v.yml"] * 2}
+    model = tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, weights, decoder)
     request = ImportRequest("mine", ("en", "de"), text=TextOptions("moses", tmp_path / "codes"))
     imported = read_foreign(find_format(model), model, request)
     assert imported.vocabulary.source.tokenize("cat  dog") == ["▁cat", "▁d@@", "▁og"]
