@@ -20,6 +20,13 @@ from zoo.training.step import TrainStep
 from zoo.training.train import _train, train
 from zoo.training.trainer import Trainer
 
+World = Callable[..., Spec]
+"""Type of the fixture `world`."""
+Make = Callable[..., Trainer]
+"""Type of the fixture `trainer`."""
+Patch = pytest.MonkeyPatch
+"""Type of the fixture `monkeypatch`."""
+
 
 def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Report | None = None) -> None:
     """Train as `train` does, but without averaging and scoring at the end."""

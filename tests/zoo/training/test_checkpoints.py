@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ import pytest
 import safetensors.torch
 import torch
 
-from specs import Spec, ZooError
+from specs import ZooError
 from tests.refusals import refused
 from tests.unreadable import unreadable
+from tests.zoo.training.conftest import Make, World
 from zoo.report import Report
 from zoo.training import checkpoints
 from zoo.training.checkpoints import TrainingProgress, TrainingState, gather_state, list_checkpoints
@@ -25,8 +25,6 @@ from zoo.training.train import train
 from zoo.training.trainer import Trainer
 
 pytestmark = pytest.mark.integration
-Make = Callable[..., Trainer]
-World = Callable[..., Spec]
 CHANGING = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree"}
 WHOLE, REFUSED, KILLED = 0, 3, 9
 _save_file = safetensors.torch.save_file
@@ -124,12 +122,6 @@ def test_unreadable_checkpoint_is_kept_and_only_damaged_ones_are_refused(finishe
     for checkpoint in list_checkpoints(finished_run):
         (checkpoint.folder / "weights.safetensors").write_bytes(b"")
     assert "--fresh" in str(refused("cannot resume from any checkpoint", train, world("training.steps=28")).hint)
-
-
-def test_checkpoints_are_sorted_by_step(tmp_path: Path) -> None:
-    for step in (9_999_998, 10_000_000, 9_999_999, 4):
-        (tmp_path / "checkpoints" / f"{step:07d}").mkdir(parents=True)
-    assert [c.step for c in list_checkpoints(Run(tmp_path))] == [4, 9_999_998, 9_999_999, 10_000_000]
 
 
 def test_only_the_newest_two_checkpoints_keep_the_optimiser(finished_run: Run) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import specs
-from compiler import Purpose, build_module, runtime
+from compiler import build_module, runtime
 from compiler.operations.probability import CtcLoss
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, Spec
@@ -86,9 +86,3 @@ def test_models_that_read_text_or_translate_are_refused() -> None:
     needed = "`training.ctc_weight` needs a model that recognises"
     for name, problem in (("tiny", needed), ("speech/everyday-ende", "and does not translate")):
         refused(problem, specs.load, name, {"training": {"ctc_weight": 0.3}})
-
-
-def test_only_training_computes_the_loss() -> None:
-    graphs = build_module(recognizer(1.0), [Purpose.TRAIN, Purpose.SCORE]).graphs
-    train, score = ({type(node.operation) for node in graphs[each].nodes} for each in (Purpose.TRAIN, Purpose.SCORE))
-    assert (CtcLoss in train, CtcLoss in score) == (True, False)

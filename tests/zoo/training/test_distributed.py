@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from safetensors.torch import load_file
 from specs import Spec
 from tests.forks import Fork
 from tests.refusals import refused
+from tests.zoo.training.conftest import Patch, World
 from tests.zoo.training.test_train import assert_same_weights
 from zoo.data.batches import BatchSize
 from zoo.planning.memory_estimate import training_bytes, update_bytes
@@ -30,8 +30,6 @@ from zoo.training.distributed import Processes, needs_sharding
 from zoo.training.run import Run
 from zoo.training.train import train
 
-World = Callable[..., Spec]
-Patch = pytest.MonkeyPatch
 PROGRAM = "from zoo.entry_point import main; main()"
 SMALL_DEVICES = f"from zoo.system import memory as d; d.available_memory = lambda device: 150_000; {PROGRAM}"
 """The same program on devices of which two can hold weights, gradients and moments, but not one."""

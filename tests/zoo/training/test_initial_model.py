@@ -13,9 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 import specs
-from specs import Spec
 from tests.refusals import refused
-from tests.zoo.training.conftest import train_steps
+from tests.zoo.training.conftest import World, train_steps
 from zoo.models.loading import Model
 from zoo.models.weights import Weights
 from zoo.report import Report
@@ -26,7 +25,6 @@ from zoo.training.initial_model import prepare_corpus
 from zoo.training.run import Run
 from zoo.training.trainer import Trainer
 
-World = Callable[..., Spec]
 OTHER_TEXT = "corpus.train=[{grammar: 200}]"
 KEYS = ["training.start_from=runs/tiny", OTHER_TEXT, "architecture.dropout=0.3"]
 

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +17,13 @@ import torch
 
 import zoo
 from compiler.host import ONEDNN, matrix_libraries
-from specs import Spec, ZooError
+from specs import ZooError
 from tests.refusals import refused
+from tests.zoo.training.conftest import World
 from zoo.training.run import Run, RunIdentity
 from zoo.training.step import TrainStep
 from zoo.training.train import train
 
-World = Callable[..., Spec]
 IDENTITY = RunIdentity("0123456789abcdef", 30, "eager", 2, 1)
 HOLDER = "import sys; from pathlib import Path; from zoo.training.run import Run\n"
 HOLDER += "with Run(Path('runs/tiny')).locked(): print('locked', flush=True); sys.stdin.read()"

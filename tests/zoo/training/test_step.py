@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
@@ -14,15 +12,12 @@ from torch import Tensor
 
 import specs
 from tests.refusals import refused
+from tests.zoo.training.conftest import Make, Patch
 from zoo.data.batches import Batch
-from zoo.generation import compilation
-from zoo.training import trainer as trainers
 from zoo.training.step import TrainStep, learning_rate
 from zoo.training.trainer import Trainer
 
 pytestmark = pytest.mark.integration
-Make = Callable[..., Trainer]
-Patch = pytest.MonkeyPatch
 COMPUTE_PART = TrainStep._part
 
 
@@ -145,15 +140,3 @@ def test_step_that_exhausts_the_memory_is_split(trainer: Make, words: Any, monke
     max_rows, errors = 1, [RuntimeError("shapes differ")] * 2
     with pytest.raises(RuntimeError, match="shapes differ"):
         split.step(1, batch)
-
-
-def test_only_the_first_step_reports_compilation(trainer: Make, monkeypatch: Patch) -> None:
-    reported, one = list[str](), trainer()
-    monkeypatch.setattr(trainers, "message_if_slow", lambda report, text: reported.append(text) or nullcontext())
-    first, second, third = inputs_of(one, 3)
-    one.step(1, first)
-    assert reported == []  # the backend eager compiles nothing
-    one._compiles = True
-    one.step(2, second)
-    one.step(3, third)
-    assert reported == [compilation.LAZY_MESSAGE]

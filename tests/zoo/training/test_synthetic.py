@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -21,9 +20,9 @@ import pytest
 import specs
 import zoo
 from specs import Spec
-from tests.conftest import PAIRS, SMALL
+from tests.conftest import PAIRS, SMALL, Trained
 from tests.refusals import refused
-from tests.zoo.training.conftest import train_steps
+from tests.zoo.training.conftest import Patch, train_steps
 from zoo.evaluation.text_metrics import text_metric
 from zoo.files import storage
 from zoo.generation.loading import open_model
@@ -36,8 +35,6 @@ from zoo.training.initial_model import prepare_corpus
 from zoo.training.run import Run
 from zoo.training.synthetic import write_missing
 
-Trained = Callable[..., Run]
-Patch = pytest.MonkeyPatch
 TEXT = ["the old dog sees a house", "", "we  read two\tbooks", "do you see the cat?", "she knows him", "no"]
 LONG = "the dog " * 60
 FILES = {"source": "pairs.en", "target": "pairs.de"}

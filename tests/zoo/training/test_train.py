@@ -24,10 +24,10 @@ import torch
 from safetensors.torch import load_file
 
 import specs
-from specs import Spec, ZooError
+from specs import ZooError
 from tests.examples import examples, write_pairs
 from tests.refusals import refused
-from tests.zoo.training.conftest import files_of, train_steps
+from tests.zoo.training.conftest import Patch, World, files_of, train_steps
 from zoo.data.batches import Batch
 from zoo.data.prefetch import run_in_thread
 from zoo.data.prepare import prepare
@@ -45,8 +45,6 @@ from zoo.training.step import StepResult
 from zoo.training.train import _stop_requested, train
 
 pytestmark = pytest.mark.integration
-World = Callable[..., Spec]
-Patch = pytest.MonkeyPatch
 OWN_PAIRS = "corpus.train=[{grammar: 300}, {source: pairs.en, target: pairs.de}]"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 import signal
@@ -12,13 +11,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
 from tests.paths import ROOT
 from tests.refusals import refused
-from zoo.training.run import Run
 from zoo.training.sweeps.comparison import compare
 from zoo.training.sweeps.trials import Trial, default_folder, make_rows, make_trials, train_all
 from zoo.training.train import train
@@ -133,13 +130,6 @@ def test_trial_that_another_process_trains_waits_for_its_end(tmp_path: Path, rep
 def test_stop_during_the_start_of_a_process_stops_it(tmp_path: Path, report: Any) -> None:
     stub = StubTrial("import time\ntime.sleep(600)\n", lambda: os.kill(os.getpid(), signal.SIGTERM))
     assert (train_stubs(stub, report=report), stub.finished) == (False, False)
-
-
-def test_lock_that_cannot_be_tested_is_no_problem(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, *_ = trials()
-    first.run.folder.mkdir(parents=True)
-    monkeypatch.setattr(Run, "locked", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
-    assert first.lock_problem is None
 
 
 def test_default_folder_is_named_after_that_of_the_specs(own_specs: Path) -> None:
