@@ -47,10 +47,10 @@ def examples(pairs: Iterable[Sequence[str]]) -> list[dict[str, str]]:
     return [{"source": source, "target": target} for source, target in pairs]
 
 
-def write_pairs(pairs: Iterable[Sequence[str]], folder: Path = Path()) -> None:
-    """Write the sources and the targets of pairs to the files `pairs.en` and `pairs.de`."""
+def write_pairs(pairs: Iterable[Sequence[str]], folder: Path = Path(), name: str = "pairs") -> None:
+    """Write the sources and the targets of pairs to the files `NAME.en` and `NAME.de`."""
     for lines, language in zip(zip(*pairs, strict=True), ("en", "de"), strict=True):
-        (folder / f"pairs.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def rows(sources: Iterable[Sequence[int]], targets: Iterable[Sequence[int]]) -> Examples:

@@ -101,13 +101,6 @@ def test_limits_are_inclusive_and_count_tokens():
     assert within_limits((), (), CleaningCounts(kept=3), 1, 1.0) == ([], CleaningCounts(kept=3))
 
 
-def test_counts_are_formatted_in_one_line():
-    assert str(CleaningCounts(read=2000, kept=2000)) == "2,000 pairs read, 2,000 kept; dropped: none"
-    counts = CleaningCounts(read=10, empty=1, duplicate=2, held_out=1, long=3, ratio=1, kept=2, control=4)
-    dropped = "1 with an empty side, 2 duplicates, 1 held out, 3 too long, 1 with very different lengths"
-    assert str(counts) == f"10 pairs read (spaces replaced control characters in 4), 2 kept; dropped: {dropped}"
-
-
 @pytest.mark.parametrize(
     ("pair", "expected"),
     [

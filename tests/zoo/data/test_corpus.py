@@ -177,13 +177,6 @@ def test_missing_parts_are_found_without_downloading():
     assert missing_part(specs.load("base")) == f"its corpus is missing: {archive} has not been downloaded"
 
 
-def test_names_of_corpora():
-    names = [corpus_name(specs.load(name).corpus) for name in ("tiny", "multi30k-ende", "base", "parsing/wsj")]
-    archives = "training-parallel-europarl-v7.tgz and 2 more"
-    assert names == ["the built-in corpus (40,000)", "multi30k", archives, "wsj"]
-    assert corpus_name(specs.load("tiny", {"corpus": FILES}).corpus) == "a.en"
-
-
 def test_pairs_of_the_builtin_corpus_are_sentences_with_translations_or_trees():
     known = list(builtin.sentences("dev", 200))
     trees = [tree_example(str(simplify(read_tree(pair.tree)))) for pair in known]

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from zoo.data.prefetch import prefetch, run_in_thread
+from zoo.data.prefetch import prefetch
 
 
 @pytest.fixture
@@ -13,10 +13,6 @@ def prefetch_threads():
     """Return a function that counts the threads since the start of the test."""
     before = threading.enumerate()
     return lambda: sum(thread.name.startswith("prefetch") for thread in threading.enumerate() if thread not in before)
-
-
-def test_items_come_in_order_and_the_thread_ends(prefetch_threads):
-    assert (list(prefetch(iter(range(50)))), prefetch_threads()) == (list(range(50)), 0)
 
 
 def test_the_number_of_prefetched_items_is_bounded(prefetch_threads):
@@ -47,12 +43,3 @@ def test_an_error_is_raised_after_the_items_before_it(prefetch_threads):
     with pytest.raises(ValueError, match="broken"):
         next(prefetched)
     assert prefetch_threads() == 0
-
-
-def test_run_in_thread_returns_results_and_errors():
-    start = threading.Event()
-    future = run_in_thread(lambda: 7 if start.wait(60) else 0)
-    start.set()
-    assert future.result() == future.result() == 7
-    with pytest.raises(KeyError, match="missing"):
-        run_in_thread(lambda: {}["missing"]).result()

@@ -16,7 +16,7 @@ import pytest
 
 import specs
 from specs import UNK, ZooError
-from tests.examples import examples
+from tests.examples import examples, write_pairs
 from tests.refusals import refused
 from tests.unreadable import unreadable
 from zoo.data import prepare as prepare_module
@@ -46,12 +46,6 @@ def sentences(count, seed=0):
     return pairs
 
 
-def write(folder, name, pairs):
-    folder.mkdir(parents=True, exist_ok=True)
-    for lines, language in zip(zip(*pairs, strict=True), ("en", "de"), strict=True):
-        (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
 def part(name):
     return {"source": f"{name}.en", "target": f"{name}.de"}
 
@@ -63,9 +57,11 @@ HELD_OUT = {"corpus__test": [{"held_out": 7}]}
 
 @pytest.fixture
 def folder(tmp_path):
-    write(tmp_path / "corpus", "train", TRAIN)
-    write(tmp_path / "corpus", "dev", DEV)
-    return tmp_path / "corpus"
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    write_pairs(TRAIN, folder, "train")
+    write_pairs(DEV, folder, "dev")
+    return folder
 
 
 def spec_of(folder, **changes):
@@ -139,14 +135,14 @@ def test_other_text_or_settings_give_another_folder(folder):
     changes += [{"corpus__max_length": 50}, {"corpus__max_ratio": 3.0}, {"corpus__deduplicate": True}]
     changes += [{"corpus__test": [part("dev")]}, {"corpus__dev": [{"held_out": 5}]}]
     folders = {prepared_of(folder, **change).folder for change in changes}
-    write(folder, "dev", DEV[:-1])
+    write_pairs(DEV[:-1], folder, "dev")
     assert len(folders | {prepared_of(folder).folder}) == len(changes) + 1
 
 
 def test_only_train_is_cleaned(folder, report):
     bad = [("", "leer"), ("a\x00dog", "ein\tHund"), TRAIN[0], ("dog " * 60, "Hund"), ("dog", "Hund " * 9)]
-    write(folder, "train", TRAIN + bad)
-    write(folder, "dev", bad)
+    write_pairs(TRAIN + bad, folder, "train")
+    write_pairs(bad, folder, "dev")
     prepared = prepared_of(folder, report, corpus__deduplicate=True, corpus__max_length=50, corpus__max_ratio=4.0)
     assert prepared.counts == CleaningCounts(405, empty=1, duplicate=1, long=1, ratio=1, kept=401, control=1)
     assert text(prepared, "train") == [*TRAIN, ("a dog", "ein Hund")]
@@ -156,7 +152,7 @@ def test_only_train_is_cleaned(folder, report):
 
 
 def test_held_out_pairs_are_not_in_train(folder):
-    write(folder, "train", TRAIN + [(source, f"{target} wieder") for source, target in TRAIN])
+    write_pairs(TRAIN + [(source, f"{target} wieder") for source, target in TRAIN], folder, "train")
     prepared = prepared_of(folder, corpus__dev=[part("dev"), {"held_out": 30}], corpus__test=[{"held_out": 40}])
     dev, test = (list(zip(*prepared.texts(split).values(), strict=True)) for split in ("dev", "test"))
     assert (dev[:20], len(dev), len(test)) == (DEV, 50, 40)
@@ -167,9 +163,9 @@ def test_held_out_pairs_are_not_in_train(folder):
 
 
 def test_a_corpus_without_enough_usable_pairs_is_rejected(folder):
-    write(folder, "train", [("", "x"), ("y", "")])
+    write_pairs([("", "x"), ("y", "")], folder, "train")
     refused(r"nothing to train on: 2 pairs read, 0 kept; dropped: 2 with an empty side", prepared_of, folder)
-    write(folder, "train", TRAIN)
+    write_pairs(TRAIN, folder, "train")
     error = refused(r"nothing to train on: .* 400 too long", prepared_of, folder, corpus__max_length=1)
     assert "corpus.max_length" in error.hint
     refused(r"`vocabulary\.size` is 30,000", prepared_of, folder, vocabulary__size=30_000)
@@ -254,7 +250,7 @@ def test_preparing_twice_gives_the_same_files(folder, monkeypatch, tmp_path):
 def test_text_that_changes_while_it_is_read_is_rejected(folder, monkeypatch):
     learn, longer = Vocabulary.learn, [("a new line.", "eine neue Zeile."), *TRAIN]
     with monkeypatch.context() as patch:
-        patch.setattr(Vocabulary, "learn", lambda *options: write(folder, "train", longer) or learn(*options))
+        patch.setattr(Vocabulary, "learn", lambda *options: write_pairs(longer, folder, "train") or learn(*options))
         refused("changed while they were read", prepared_of, folder, **HELD_OUT)
     assert (tree(), len(prepared_of(folder).store("train"))) == ([], 401)
 
@@ -378,7 +374,7 @@ def test_swapped_files_give_a_warning_even_if_the_corpus_is_prepared_already(fol
 
 
 def test_a_dev_set_within_the_training_text_gives_a_warning(folder, report):
-    write(folder, "inside", [*TRAIN[:5], *DEV])
+    write_pairs([*TRAIN[:5], *DEV], folder, "inside")
     prepared_of(folder, report, corpus__dev=[part("inside")])
     (warning,) = report.warnings
     assert warning == "5 of 25 pairs of `corpus.dev` are also in `corpus.train`, so the scores will be too high"

@@ -4,7 +4,6 @@ import tracemalloc
 from contextlib import suppress
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,16 +34,6 @@ def test_stores_return_what_was_written(tmp_path_factory, chunks, size):
         assert [store.row(name, index).tolist() for index in range(len(store))] == written
         assert [row.tolist() for row in store.rows(name, order)] == [written[index] for index in order]
         assert store.lengths[name].tolist() == [len(row) for row in written]
-
-
-def test_stores_are_read_only(tmp_path):
-    store = write(tmp_path / "store", [([[4, 5]], [[6]])])
-    with pytest.raises(IndexError):
-        store.row("source", 1)
-    with pytest.raises(ValueError, match="read-only"):
-        store.lengths["source"][0] = 7
-    store.row("source", 0)[0] = 9
-    assert store.row("source", 0).tolist() == [4, 5]
 
 
 def test_memory_does_not_grow_with_the_number_of_tokens(tmp_path):

@@ -1,15 +1,13 @@
 """Training batches, with and without subword regularisation."""
 
-from concurrent.futures import Future
 from itertools import islice, takewhile
 
 import numpy as np
 import pytest
 
 import specs
-from specs import UNK, ZooError
+from specs import UNK
 from tests.examples import examples, rows
-from tests.refusals import refused
 from zoo.data import training_set
 from zoo.data.batches import BatchSize, Examples, epoch_batches
 from zoo.data.builtin import sentences
@@ -100,16 +98,6 @@ def test_a_pool_can_begin_at_any_batch(store, sampled):
     indices = [index for batch in islice(sampled.epoch_batches(0), 4, None) for index in batch]
     pairs = [pair for batch, _ in rest for pair in original(batch)]
     assert sorted(pairs) == sorted(original(Examples.from_store(store, indices)))
-
-
-def test_the_result_of_the_verification_is_raised(store):
-    TrainingSet(SPEC, store).verify()
-    verified = Future()
-    data = TrainingSet(SPEC, store, verified=verified)
-    data.verify(wait=False)  # the verification has not finished
-    verified.set_exception(ZooError("`00001.source.values` is damaged"))
-    for wait in (False, True):
-        refused("damaged", data.verify, wait=wait)
 
 
 @pytest.fixture(scope="module", params=["bpe", "unigram"])
