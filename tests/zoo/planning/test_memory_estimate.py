@@ -13,6 +13,7 @@ import torch
 import specs
 import zoo
 from specs import Spec, ZooError
+from tests.refusals import refused
 from zoo.generation.ahead_of_time import compile_spec
 from zoo.planning.memory_estimate import (
     max_sentences,
@@ -44,8 +45,7 @@ def test_error_says_how_much_is_needed_and_available(huge: Spec, use: Callable[[
 
 def test_training_is_refused_before_anything_is_written(huge: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoo.training.train.require_space", lambda *given: None)
-    with pytest.raises(ZooError, match="training `transformer-tiny-ende` needs"):
-        train(huge, device="cpu")
+    refused("training `transformer-tiny-ende` needs", train, huge, device="cpu")
     assert not Path("runs").exists()
 
 
@@ -55,8 +55,7 @@ def test_several_processes_share_the_state(small: Callable[..., Spec], monkeypat
     monkeypatch.setattr(memory, "available_memory", lambda device: 2 * weights)
     require_memory_to_translate(spec, "cpu")
     require_memory_to_train(spec, "cpu", processes=2)
-    with pytest.raises(ZooError, match=r"needs .*\s+hint: .*torchrun"):
-        require_memory_to_train(spec, "cpu")
+    refused(r"needs .*\s+hint: .*torchrun", require_memory_to_train, spec, "cpu")
 
 
 SIZES = {"N": {"encoder": 8, "decoder": 3}, "d_model": 256, "d_ff": 1024, "h": 4, "d_k": 64, "d_v": 64}
@@ -83,5 +82,4 @@ def test_more_hypotheses_allow_fewer_sentences(monkeypatch: pytest.MonkeyPatch) 
     assert sentences[0] * 16 > 4096, "usual settings are not limited"
     assert 16 * sentences[-1] * 1024 * 37_000 <= 4_000_000_000
     monkeypatch.setattr(memory, "available_memory", lambda device: 100_000_000)
-    with pytest.raises(ZooError, match="decoding one sentence with 1,024 hypotheses needs 606 MB"):
-        max_sentences(spec, 1024, cpu)
+    refused("decoding one sentence with 1,024 hypotheses needs 606 MB", max_sentences, spec, 1024, cpu)

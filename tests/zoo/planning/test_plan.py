@@ -78,16 +78,6 @@ def test_flops_of_a_translation_equal_those_that_torch_counts(small: Callable[..
     assert plans.plan(spec, length).passes[-1].after.flops == counter.get_total_flops()
 
 
-def test_disabled_pass_is_neither_listed_nor_in_the_code(small: Callable[..., Spec]) -> None:
-    spec = specs.load("tiny", {"compilation": {"disabled_passes": ["fuse_projections"]}})
-    assert "fuse_projections" not in [effect.name for effect in plans.plan(spec).passes]
-    assert "query_key_value" not in plans.code(spec)
-    code = plans.code(small())
-    assert "query_key_value" in code
-    compile(code, "small.py", "exec")
-    assert all(f"def {purpose}(" in code for purpose in (compiler.Purpose.TRAIN, *compiler.TRANSLATE))
-
-
 def test_cache_bytes_equal_the_tensors_of_the_state(small: Callable[..., Spec]) -> None:
     spec, length = small(), 16  # the initial capacity of a planned cache
     state = translate(spec, length)
