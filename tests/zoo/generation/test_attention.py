@@ -92,11 +92,8 @@ def test_unknown_characters_and_byte_tokens_are_shown_as_text(translator: Transl
 
 
 def test_a_stack_without_attention_has_zero_layers(trained: Callable[..., Run]) -> None:
-    architecture = {
-        **SMALL["architecture"],
-        "encoder": [{"kind": "feed_forward"}],
-        "decoder": [{"kind": "cross_attention"}],
-    }
+    layers = {"encoder": [{"kind": "feed_forward"}], "decoder": [{"kind": "cross_attention"}]}
+    architecture = {**SMALL["architecture"], **layers}
     attention = zoo.load(trained(architecture=architecture).folder, device="cpu").attention(TEXT)
     assert (len(attention.encoder), len(attention.decoder), len(attention.cross)) == (0, 0, 2)
     assert attention.by_words().encoder.shape[0] == 0

@@ -109,8 +109,8 @@ def test_the_error_says_where_to_put_a_file_that_cannot_be_downloaded(archive, w
     archive.unlink()
     refused(rf"404.*\s+hint: .*save the file as `{path}`, `zoo pull wmt99` uses it", find.model, "wmt99", report)
     add_card("elsewhere", url)
-    hint = rf"could not be downloaded.*\s+hint: .*{download.path_of(url)}.*`zoo pull elsewhere`"
-    refused(hint, find.model, "elsewhere", report)
+    message = rf"could not be downloaded.*\s+hint: .*{download.path_of(url)}.*`zoo pull elsewhere`"
+    refused(message, find.model, "elsewhere", report)
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     requests = len(web.asked)
     raised = refused(f"`{web.url}` has not been downloaded", find.model, "wmt99", report)

@@ -1,4 +1,4 @@
-"""Tables read the tensors and the settings that they write."""
+"""Tables of tensors: missing biases, and tensors without a row."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from pathlib import Path
 import torch
 
 from tests.refusals import refused
-from zoo.interop.tables import (
-    TensorRow,
-    read_tensors,
-    written_tensors,
-)
+from zoo.interop.tables import TensorRow, read_tensors, written_tensors
 from zoo.interop.tensors import ForeignTensors
 
 
