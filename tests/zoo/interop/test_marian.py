@@ -217,9 +217,9 @@ def test_translations_of_trained_models_are_marians(name: str, key: str, backend
     program = build_with_message(
         imported.spec, TRANSLATE, Report(), weights=imported.tensors, device="cpu", backend=backend
     )
-    translator = Translator(program, imported.vocabulary, imported.spec)
+    translator, sources = Translator(program, imported.vocabulary, imported.spec), [item["source"] for item in outputs]
     for search, (beam, alpha) in SEARCHES.items():
-        hypotheses = translator.hypotheses([item["source"] for item in outputs], beam=beam, alpha=alpha, n_best=beam)
+        hypotheses = translator.hypotheses(sources, beam=beam, alpha=alpha, n_best=beam, split=False)
         for item, (best, *_) in zip(outputs, hypotheses, strict=True):
             (text, total, score), *_ = item[key][search]
             assert best.text == text
