@@ -16,6 +16,7 @@ import pytest
 import specs
 from specs import Spec, ZooError
 from specs.parts import Masks
+from tests.mutations import mutated
 from tests.refusals import refused
 from zoo.data.prepare import prepare
 from zoo.features.audio import SAMPLE_RATE, Audio, mel_filters, read_blocks, read_samples
@@ -166,20 +167,6 @@ def test_a_recording_of_ten_hours_is_refused_but_its_blocks_can_be_read(tmp_path
     refused("is longer than 3,600 seconds", audio().encode, file)
     assert 0 < len(next(read_blocks(file))) <= 30 * SAMPLE_RATE
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 700_000
-
-
-def mutated(content: bytes, draw: random.Random) -> bytes:
-    """Return a file with a random defect: cut, with changed bytes, or with changed bytes in its header."""
-    changed, kind = bytearray(content), draw.randrange(4)
-    if kind == 0:
-        return bytes(changed[: draw.randrange(len(changed))])
-    for _ in range(draw.randint(1, 8)):
-        place = draw.randrange(len(changed) if kind == 1 else 64)
-        changed[place] = draw.choice([0, 1, 127, 128, 255, draw.randrange(256)])
-    if kind == 3:
-        start = draw.randrange(len(changed))
-        changed[start:start] = changed[start : start + draw.randrange(200)]
-    return bytes(changed)
 
 
 @pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 600), marks=pytest.mark.slow)], ids=str)

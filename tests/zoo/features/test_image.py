@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from specs import ZooError, parts
+from tests.mutations import mutated
 from tests.refusals import refused
 from zoo.features import image
 from zoo.features.image import MAX_PIXELS
@@ -125,19 +126,8 @@ def test_a_picture_with_too_many_bytes_is_refused(tmp_path: Path) -> None:
         assert refused("is larger than 20 MB", COLUMNS.encode, source).hint == "scale the picture down"
 
 
-def mutated(content: bytes, draw: random.Random) -> bytes:
-    """Return a file with a few changed, removed, repeated or swapped bytes, and with correct checksums if it is PNG."""
-    data = bytearray(content)
-    for _ in range(draw.randint(1, 6)):
-        start = draw.randrange(len(data))
-        end = min(len(data), start + draw.choice((1, 1, 4, 64)))
-        data[start:end] = draw.choice((b"", draw.randbytes(end - start), data[start:end] * 2, b"\xff" * (end - start)))
-    if draw.random() < 0.1:
-        del data[draw.randrange(len(data)) :]
-    return _with_checksums(bytes(data)) if draw.random() < 0.7 else bytes(data)
-
-
-def _with_checksums(data: bytes) -> bytes:
+def with_checksums(data: bytes) -> bytes:
+    """Return a file with correct checksums if it is PNG."""
     if not data.startswith(b"\x89PNG\r\n\x1a\n"):
         return data
     parts, place = [data[:8]], 8
@@ -157,7 +147,8 @@ def test_mutated_pictures_are_read_or_refused(tmp_path: Path, pixels: np.ndarray
     path, outcomes = tmp_path / "mutant", set()
     for seed in seeds:
         draw = random.Random(seed)
-        path.write_bytes(mutated(draw.choice(originals).getvalue(), draw))
+        mutant = mutated(draw.choice(originals).getvalue(), draw)
+        path.write_bytes(with_checksums(mutant) if draw.random() < 0.7 else mutant)
         try:
             patches = COLUMNS.encode(path)
         except ZooError:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
 from tests.examples import examples
+from tests.mutations import mutated
 from tests.refusals import refused
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary, learning_examples
@@ -197,11 +198,8 @@ def test_damaged_models_are_rejected_or_usable(shared, tmp_path):
         (tmp_path / "vocabulary.model").write_bytes(broken)
         assert refused(r"vocabulary\.model` is damaged", Vocabulary.load, tmp_path).exit_code == 1
     for _ in range(300):
-        damaged = bytearray(whole)
-        for _ in range(draw.choice([1, 1, 3])):
-            damaged[draw.randrange(len(damaged))] = draw.randrange(256)
         try:
-            vocabulary = Vocabulary(Tokenizer(bytes(damaged)))
+            vocabulary = Vocabulary(Tokenizer(mutated(whole, draw)))
         except ZooError:
             rejected += 1
             continue
