@@ -458,8 +458,3 @@ class HtmlPage(HTMLParser):
             for (name, present), text in zip(self.elements, self.texts, strict=True)
             if name == tag and attributes.items() <= present.items()
         ]
-
-
-@pytest.fixture
-def html_page() -> type[HtmlPage]:
-    return HtmlPage

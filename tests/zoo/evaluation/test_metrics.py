@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import specs
 from specs import Spec
-from zoo.evaluation.metrics import DEV_TITLES, METRICS, Metric, get_metric, metrics_for
+from zoo.evaluation.metrics import METRICS, Metric, get_metric, metrics_for
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 
 MEMBERS = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
@@ -96,9 +96,3 @@ def test_a_model_without_transcripts_has_no_error_rates(name: str, first: str) -
     if first != "wer":
         with pytest.raises(specs.ZooError, match="`wer`, which is not a score of the `recognition` task from en to de"):
             specs.load(name, {"training.dev_score": "wer"})
-
-
-def test_names_and_titles_are_unique() -> None:
-    assert len({metric.name for metric in METRICS}) == len({metric.title for metric in METRICS}) == len(METRICS)
-    assert len({get_metric(name).signature for name in ("bleu", "paper_bleu", "chrf", "ter")}) == 4
-    assert DEV_TITLES["dev_paper_bleu"] == "dev paper's BLEU"

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 import specs
 from specs import Spec, ZooError
+from tests.conftest import Trained
 from tests.refusals import refused
 from tests.zoo.models.test_find import store
 from zoo.files import manifest
@@ -24,9 +25,6 @@ from zoo.models.folder import ModelFolder
 from zoo.models.loading import read_model
 from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
-from zoo.training.run import Run
-
-Trained = Callable[..., Run]
 
 
 @pytest.fixture

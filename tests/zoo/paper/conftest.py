@@ -11,15 +11,16 @@ import pytest
 
 import specs
 
+MakeRun = Callable[..., Path]
+"""Type of the fixture `make_run`."""
 SMALL = {"architecture": {"N": 1, "d_model": 32, "d_ff": 64, "h": 2, "d_k": 16, "d_v": 16}}
 LINE = {"source_tokens_per_second": 100.0, "target_tokens_per_second": 80.0, "utilisation": 0.5}
-
 
 LOG = ({"step": 10, "seconds": 4.0, **LINE}, {"step": 30, "seconds": 12.0, **LINE})
 
 
 @pytest.fixture
-def make_run() -> Callable[..., Path]:
+def make_run() -> MakeRun:
     """Makes the folder of a run under `runs/`, with a spec, scores by set, and the lines of a log."""
 
     def make(

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from inspect import isfunction
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
+from tests.zoo.paper.conftest import MakeRun
 from zoo.data.cleaning import CleaningCounts
 from zoo.paper import runs
 from zoo.paper.claims import (
@@ -27,7 +22,6 @@ from zoo.paper.claims import (
 from zoo.paper.runs import read_measurements
 from zoo.report import Report
 
-MakeRun = Callable[..., Path]
 BLEU = ("score", "dev", "paper_bleu", "bleu")
 Numbers = tuple[float, ...]
 PERPLEXITY = ("score", "dev", "perplexity")
@@ -76,25 +70,6 @@ def test_numbers_of_other_systems_are_cited() -> None:
         found = check(CLAIMS[f"table4.{key}"], read_measurements(None, Report()))
         assert (found.status is Status.CITED) is ("spec" not in row)
     assert found.because == "a number of another system, which the paper cites"
-
-
-def test_each_function_belongs_to_a_claim() -> None:
-    """A function that no claim uses is dead code."""
-    derived = {claim.derive[0] for claim in CLAIMS.values() if claim.derive}
-    for name in {key.partition(".")[0] for key in derived}:
-        functions = own_functions(import_module(f"zoo.paper.{name}"), "tuple[")
-        assert {f"{name}.{key}" for key in functions} == {key for key in derived if key.startswith(f"{name}.")}
-    measured = {claim.measure[0] for claim in CLAIMS.values() if claim.measure}
-    assert own_functions(runs, "CheckedClaim") == measured
-
-
-def own_functions(module: ModuleType, returned: str) -> set[str]:
-    """Return the names of a module's public functions whose return type begins with these characters."""
-    found = vars(module).items()
-    own = {name: each for name, each in found if isfunction(each) and each.__module__ == module.__name__}
-    return {
-        name for name, each in own.items() if name[0] != "_" and each.__annotations__["return"].startswith(returned)
-    }
 
 
 def test_derived_number_is_compared_with_each_printed_one_and_a_sentence_holds_or_not() -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.zoo.conftest import HtmlPage
+from tests.zoo.paper.conftest import MakeRun
 from zoo.paper.claims import check_claims
 from zoo.paper.page import all_plots, paper_page
 from zoo.paper.runs import read_measurements
@@ -17,7 +16,7 @@ from zoo.report import Report
 pytestmark = pytest.mark.integration
 
 
-def test_page_is_valid_and_self_contained(make_run: Callable[..., Path], html_page: Callable[..., Any]) -> None:
+def test_page_is_valid_and_self_contained(make_run: MakeRun) -> None:
     """Names of runs are escaped, and the plots of our runs show what Table 3 says."""
     for number, score in enumerate((20.0, 22.0)):
         scores = {"dev": {"bleu": 90.0, "paper_bleu": score, "perplexity": 7.5}}
@@ -26,7 +25,7 @@ def test_page_is_valid_and_self_contained(make_run: Callable[..., Path], html_pa
     measurements = read_measurements(None, Report())
     checked = check_claims(measurements)
     source = paper_page(checked, measurements)
-    tags = html_page(source).elements
+    tags = HtmlPage(source).elements
     ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert {attributes["href"] for tag, attributes in tags if tag == "a"} <= {f"#{id}" for id in ids}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import pytest
 import specs
 from compiler import Purpose, cost, lower
 from tests.refusals import refused
+from tests.zoo.paper.conftest import MakeRun
 from zoo.paper.runs import RunResults, read_measurements
 from zoo.report import Report
-
-MakeRun = Callable[..., Path]
 
 
 def read_runs() -> tuple[RunResults, ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 import specs
 from compiler import Purpose, lower
+from tests.zoo.paper.conftest import MakeRun
 from zoo.paper import derived, table1
 from zoo.paper.claims import CLAIMS, ROWS, CheckedClaim, Printed, Status, check, check_claims, power_of_ten, summary
 from zoo.paper.runs import LayerTiming, read_measurements
@@ -17,7 +16,6 @@ from zoo.paper.tables import TABLES, of_part
 from zoo.report import Report
 
 pytestmark = pytest.mark.integration
-MakeRun = Callable[..., Path]
 Checked = dict[str, CheckedClaim]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -13,16 +12,15 @@ import pytest
 import specs
 import zoo
 from specs import ZooError
+from tests.conftest import Trained
 from tests.refusals import refused
+from tests.zoo.publishing.conftest import Stored
 from zoo.files import storage
 from zoo.models.folder import ModelFolder
 from zoo.publishing import publish, reference_results
 from zoo.publishing.publish import verify
 from zoo.report import Report
 from zoo.training.run import Run, RunIdentity
-
-Trained = Callable[..., Run]
-Stored = Callable[..., Path]
 
 
 def hashes(folder: Path) -> dict[str, str]:

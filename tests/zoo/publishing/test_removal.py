@@ -6,12 +6,12 @@ import gc
 import os
 import shutil
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import specs
+from tests.conftest import Trained
 from tests.examples import SMALL
 from tests.refusals import refused
 from tests.zoo.files.test_atomic import dead_process
@@ -24,9 +24,6 @@ from zoo.files.storage import folder_bytes
 from zoo.models import find
 from zoo.publishing.removal import plan_cleanup
 from zoo.report import Report
-from zoo.training.run import Run
-
-Trained = Callable[..., Run]
 
 
 def fill(folder: Path, name: str, count: int = 5000) -> Path:

@@ -11,14 +11,13 @@ from unittest import mock
 import pytest
 
 from tests.refusals import refused
+from tests.zoo.publishing.conftest import NAME
 from zoo.files import manifest, storage
 from zoo.models import find, local_store
 from zoo.models.local_store import read_origin
 from zoo.publishing import inventory, publish
 from zoo.publishing.removal import plan_model_removal
 from zoo.report import Report
-
-NAME = "transformer-tiny-ende"
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from unittest import mock
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.conftest import Trained
 from tests.refusals import refused
 from zoo.files import manifest
 from zoo.generation.loading import open_model
@@ -19,9 +20,7 @@ from zoo.models import weights
 from zoo.models.weights import Weights
 from zoo.publishing.publish import verify
 from zoo.text import tokenizer
-from zoo.training.run import Run
 
-Trained = Callable[..., Run]
 FILES = ["README.md", "facts.json", "manifest.json", "proof.safetensors", "scores.json"]
 FILES += ["spec.yaml", "vocabulary.model", "weights.safetensors"]
 OPENED = ["spec.yaml", "vocabulary.model", "weights.safetensors"]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.zoo.serving.test_page import CHROMIUM, needs_chromium, serious
 from zoo.visualization.attention import View, attention_page
 from zoo.visualization.curves_page import CurveMetric, RunCurves, curves_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian's package chromium)")
 pytestmark = [pytest.mark.integration, needs_chromium]
 LOCAL = ("file:", "data:")
 AXIS = tuple((float(step), float(step), 1.0 / step) for step in range(1, 6))
@@ -42,8 +39,7 @@ def test_pages_have_no_errors_and_are_accessible(make_attention: Callable[..., A
                 page.on("request", lambda each, found=found: each.url.startswith(LOCAL) or found.append(each.url))
                 page.goto((tmp_path / f"{name}.html").as_uri())
                 if audited:
-                    violations = axe.Axe().run(page).response["violations"]
-                    found += [each["id"] for each in violations if each["impact"] in ("serious", "critical")]
+                    found += serious(page)
                 context.close()
         browser.close()
     assert not any(problems.values()), problems

@@ -6,10 +6,10 @@ import json
 import re
 from base64 import b64encode
 from hashlib import sha256
-from typing import Any
 
 import pytest
 
+from tests.zoo.conftest import HtmlPage
 from zoo.visualization.page import COLOURS, colour_sheet, escape_text, json_element, page, series_colour
 
 HOSTILE = "</script><script>alert(1)</script>&amp;\"'\x00\u202e\ud800é"
@@ -25,18 +25,18 @@ def contrast(first: str, second: str) -> float:
     return (max(luminances) + 0.05) / (min(luminances) + 0.05)
 
 
-def test_text_is_escaped(html_page: Any) -> None:
-    parsed = html_page(page(HOSTILE, f"<h1>{escape_text(HOSTILE)}</h1>", json_element("all", {"words": HOSTILE})))
+def test_text_is_escaped() -> None:
+    parsed = HtmlPage(page(HOSTILE, f"<h1>{escape_text(HOSTILE)}</h1>", json_element("all", {"words": HOSTILE})))
     ((_, script),) = parsed.find("script")
     shown = HOSTILE.replace("\x00", "\ufffd").replace("\u202e", "\ufffd").replace("\ud800", "\ufffd")
     assert parsed.find("title")[0][1] == parsed.find("h1")[0][1] == shown
     assert json.loads(script) == {"words": HOSTILE}
 
 
-def test_page_allows_only_its_own_script(html_page: Any) -> None:
+def test_page_allows_only_its_own_script() -> None:
     script = "document.title = 'é < é'"
     source = page("A page", "<h1>A page</h1>", script=script)
-    parsed = html_page(source)
+    parsed = HtmlPage(source)
     policy = parsed.find("meta", **{"http-equiv": "Content-Security-Policy"})[0][0]["content"]
     assert [text for _, text in parsed.find("script")] == [script]
     assert f"script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" in policy
