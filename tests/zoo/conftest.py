@@ -22,6 +22,7 @@ import torch
 import specs
 from compiler.decoder import top_k
 from specs import EOS, PAD, UNK, Spec
+from tests.zoo.models.registries.processes import SUMMARY
 from zoo.files import manifest
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
@@ -401,9 +402,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 @pytest.fixture(scope="session")
 def summary() -> Summary:
     """Return the list entry of a bundle."""
-    fields = {"source": "en", "target": "de", "metric": "bleu", "dev": 12.5, "test": None, "zoo": "0.1.0"}
-    published = "2026-01-01T00:00:00+00:00"
-    return Summary(task="translation", parameters=7, description="A model.", published=published, **fields)
+    return SUMMARY
 
 
 LABELS, TAGS = ("S", "NP", "VP", "PP", "ADVP", "TOP", "X"), ("NN", "DT", ",", "-LRB-", "XX", "NP")

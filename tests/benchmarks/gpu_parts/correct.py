@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import subprocess
@@ -18,9 +19,10 @@ from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
 from compiler.initialization import initial_weights
 from specs import EOS, Spec
-from tests.benchmarks.gpu_parts.setting import ROOT, Figures, Setting, subprocess_environment
+from tests.benchmarks.gpu_parts.setting import Figures, Setting
 from tests.compiler.kernels_in_pytorch import kernels_in_pytorch
 from tests.examples import changed, rows
+from tests.paths import ROOT
 from tests.zoo.training.conftest import train_steps
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
@@ -172,7 +174,8 @@ def _tests(setting: Setting) -> Figures:
     """Run the tests of the suite that need a GPU, and report their counts and the names of those that fail."""
     # pytest-benchmark, if it is installed, warns beside pytest-xdist, and our tests turn warnings into errors.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", *TESTS]
-    environment = subprocess_environment(ZOO_TEST_GPU="1")
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "ZOO_TEST_GPU": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     lines = done.stdout.strip().splitlines() or [""]
     counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|skipped|error)", lines[-1])}

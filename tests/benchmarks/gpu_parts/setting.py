@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +11,8 @@ import torch
 
 import specs
 from specs import Spec
+from zoo.system.processors import repeat
 
-ROOT = Path(__file__).parents[3]
 Figures = dict[str, Any]
 """Results that can be written as JSON: numbers, text, lists."""
 
@@ -26,12 +24,6 @@ TOY: dict[str, Any] = {
     "training": {"source_tokens": 400, "target_tokens": 400, "checkpoint_steps": 2, "average": 2, "steps": 4},
     "decoding": {"extra_length": 2},
 }
-
-
-def subprocess_environment(**variables: str) -> dict[str, str]:
-    """Return the environment for a subprocess: ours, with the repository first in PYTHONPATH, and `variables`."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables}
 
 
 class Absent(Exception):
@@ -60,14 +52,13 @@ class Setting:
 
     def seconds(self, work: Callable[[], object], rounds: int = 3) -> float:
         """Return the time of the fastest round in seconds. The first round is not timed. Wait for the device."""
-        best = float("inf")
-        for number in range(rounds + 1):
-            begun = time.perf_counter()
+
+        def run() -> None:
             work()
             if self.cuda:
                 torch.cuda.synchronize(self.device)
-            best = min(best, time.perf_counter() - begun) if number else best
-        return best
+
+        return min(repeat(run, 0.0, rounds=rounds + 1)[1:])
 
 
 Part = Callable[[Setting], Iterator[tuple[str, Figures]]]

@@ -17,13 +17,11 @@ from tests.hostile.documents import CUE, WORD
 from tests.mutations import mutated
 from tests.refusals import refused
 from tests.zoo.documents.test_markup import letters
+from tests.zoo.documents.test_open_document import document as odt
 from tests.zoo.documents.translators import Shuffle, archive, translate, unpack
 from zoo.documents import document
 from zoo.documents.document import FORMATS
 
-OPEN_DOCUMENT = "<office:text {}>{{}}</office:text>".format(
-    " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "text", "draw"))
-)
 TEXTS = {
     ".txt": "one two\r\n\r\n  three\tfour \nfive",
     ".md": "---\ntitle: one\n---\n# one *two* three\n\n> one\n> two [three](u_v) `x y`\n\n1. one \\* &amp; two\n\n"
@@ -35,10 +33,14 @@ TEXTS = {
     ".docx": '<w:p><w:pPr><w:b/></w:pPr><w:r><w:t xml:space="preserve">one </w:t></w:r><w:proofErr/><w:r><w:rPr><w:b/>'
     "</w:rPr><w:t>two</w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t> three</w:t><w:tab/><w:t>f&amp;g</w:t></w:r></w:p>"
     "<w:p><w:r><w:drawing>x</w:drawing></w:r></w:p><w:p><w:hyperlink><w:r><w:t>one</w:t></w:r></w:hyperlink></w:p>",
-    ".odt": "<text:h>one</text:h><text:p>one <text:span>two</text:span><text:s/>three &lt; x<draw:frame><text:p>y"
-    "</text:p></draw:frame></text:p><text:p/>",
+    ".odt": "<t:h>one</t:h><t:p>one <t:span>two</t:span><t:s/>three &lt; x<draw:frame><t:p>y</t:p></draw:frame></t:p>"
+    "<t:p/>",
 }
-PARTS = {".docx": ("word/document.xml", WORD), ".odt": ("content.xml", OPEN_DOCUMENT), ".epub": ("a/b.xhtml", "{}")}
+PARTS = {
+    ".docx": ("word/document.xml", WORD),
+    ".odt": ("content.xml", odt("{}")),
+    ".epub": ("a/b.xhtml", "{}"),
+}
 
 
 def archive_of(suffix: str, text: str) -> bytes:

@@ -18,7 +18,6 @@ def roles(*, is_html: bool = True, outline: bool = True, **names: str) -> Format
 
 @pytest.mark.parametrize(("text", "segments"), [
     # Unknown elements and ruby belong to the sentence. Known blocks divide.
-    ("one <my-tag>two</my-tag> three", ["one two three"]),
     ("one <blink>two</blink> <x:y>three</x:y>", ["one two three"]),
     ("one <picture><source srcset=a><img src=b></picture> two", ["one two"]),
     ("<ruby>one<rp>(</rp><rt>two</rt><rp>)</rp></ruby> three", ["one three"]),
@@ -101,7 +100,6 @@ def test_pages_of_books_follow_the_rules_of_xml(text: str, segments: list[str]) 
     ("one two <code>x", "TWO ONE <code>x"),
     ("the user-<code>ID</code> now", "NOW <code>ID</code> - USER THE"),
     ("the <code>ID</code>'s end", "END S ' <code>ID</code> THE"),
-    ("area<sup>2</sup> two", "TWO AREA<sup>2</sup>"),
     ("one two.<a href='#r'>\u21a9\ufe0e</a>", ". TWO ONE<a href='#r'>\u21a9\ufe0e</a>"),
     ("one two.&#160;<a href='#r'>&#8617;</a>", ". TWO ONE\u00a0<a href='#r'>&#8617;</a>"),
     ("one <a>→</a> two", "TWO ONE <a>→</a>"),
@@ -119,12 +117,9 @@ def test_pages_of_books_follow_the_rules_of_xml(text: str, segments: list[str]) 
     ("one <a rel='<b>' / x>two</a>", "<a rel='<b>' / x>TWO</a> ONE"),
     # Contents with a sign between them are copied as one.
     ("one <kbd>a</kbd>+<kbd>b</kbd> two", "TWO <kbd>a</kbd>+<kbd>b</kbd> ONE"),
-    ("one <code>a</code>/<code>b</code>, two", "TWO , <code>a</code>/<code>b</code> ONE"),
     ("one <code>a</code> + <code>b</code>", "<code>b</code> + <code>a</code> ONE"),
     # Attributes with text.
     ('<img alt="one two">', '<img alt="TWO ONE">'),
-    ("<img alt='one two'>", '<img alt="TWO ONE">'),
-    ("<img alt=one>", '<img alt="ONE">'),
     ('<p TITLE = "one two">three four</p>', '<p TITLE = "TWO ONE">FOUR THREE</p>'),
     ('<input placeholder="one two" value="three">', '<input placeholder="TWO ONE" value="three">'),
     ('<input type="Submit" value="one two"/>', '<input type="Submit" value="TWO ONE"/>'),

@@ -167,14 +167,6 @@ def test_all_text_stays_inside_of_runs(seed: int) -> None:
         assert "~" not in outside, (text, result)
 
 
-def test_the_language_is_set_if_it_is_given() -> None:
-    form = (View(lambda text: [Fragment(Kind.LANGUAGE, text[:2]), *parse(text[2:])], str),)
-    file = TextFile("en one", form)
-    assert file.render(["one"], [[]]) == "en one"
-    assert file.render(["one"], [[]], "de") == "de one"
-    assert file.render(["eins"], [[]], "de") == "de eins"
-
-
 def test_deep_elements_are_refused() -> None:
     refused("inline elements", TextFile, "<a>" * (MAX_DEPTH + 1) + "one" + "</a>" * (MAX_DEPTH + 1), FORMAT)
     refused("elements", TextFile, "<a>" * (MAX_DEPTH + 1) + "One~Two" + "</a>" * (MAX_DEPTH + 1), FORMAT)

@@ -2,13 +2,11 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-from tests.paths import ROOT
 from tests.refusals import refused
+from tests.zoo.models.registries.test_kills import start
 from zoo.files import manifest, storage
 from zoo.models import find, local_store
 from zoo.models import pull as pull_module
@@ -103,17 +101,14 @@ def start_download(registry, content):
 def test_a_broken_download_is_resumed(publish, web, monkeypatch):
     registry = publish(1)
     monkeypatch.setenv("ZOO_REGISTRIES", web.address)
-    web.breaks = [10_000, 1, 5_000]
-    assert seed_of(pull_by("model")) == 1
-    assert [wanted for path, wanted in web.asked if "blobs" in path and wanted] != []
     weights = blob(registry)
     for offset in (0, 1, 29_999):
-        shutil.rmtree(storage.models())
         web.asked.clear()
         start_download(registry, weights.read_bytes()[:offset])
         assert seed_of(pull_by("model")) == 1
         ranges = [wanted for path, wanted in web.asked if weights.name in path]
         assert ranges == [f"bytes={offset}-" if offset else None]
+        shutil.rmtree(storage.models())
 
 
 def test_a_partial_download_with_wrong_content_is_started_again(publish, report):
@@ -257,17 +252,12 @@ def test_a_full_disk_and_a_data_folder_that_is_a_file_are_errors(publish, home):
     assert "ZOO_HOME" in refused("pulls` cannot be written", pull_by, "model").hint
 
 
-PULL = "from zoo.models.find import published_model; from zoo.report import PlainReport; "
-PULL += "print(published_model('model', PlainReport()))"
-
-
 @pytest.mark.integration
 def test_concurrent_processes_share_one_download(publish, web, monkeypatch):
     registry = publish(1, size=3_000_000)
     monkeypatch.setenv("ZOO_REGISTRIES", web.address)
-    command = [sys.executable, "-c", PULL]
-    processes = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert {process.communicate()[0].strip() for process in processes} == {str(storage.models() / "model")}
+    processes = [start("pull", "model") for _ in range(2)]
+    assert {process.communicate()[0] for process in processes} == {f"started\n{storage.models() / 'model'}\n"}
     fetched = [path for path, _ in web.asked if "blobs" in path]
     assert len(fetched) == len(set(fetched)) == len(registry.newest("model").files)
 

@@ -10,9 +10,9 @@ import specs
 from compiler import Purpose, lower
 from tests.zoo.paper.conftest import MakeRun
 from zoo.paper import derived, table1
-from zoo.paper.claims import CLAIMS, ROWS, CheckedClaim, Printed, Status, check, check_claims, power_of_ten, summary
+from zoo.paper.claims import CLAIMS, ROWS, CheckedClaim, Printed, Status, check, check_claims, power_of_ten
 from zoo.paper.runs import LayerTiming, read_measurements
-from zoo.paper.tables import TABLES, of_part
+from zoo.paper.tables import TABLES
 from zoo.report import Report
 
 pytestmark = pytest.mark.integration
@@ -175,8 +175,3 @@ def test_own_runs_have_a_cost_and_own_parsers_an_f1(make_run: MakeRun) -> None:
     assert "(50%)" in costs.rows[0][6]
     _, parsers = TABLES["table4"](checked, measurements)
     assert [row[:3] for row in parsers.rows] == [("runs/trees", "-", "88.12")]
-
-
-def test_each_claim_is_in_a_table_and_counted(checked: Checked) -> None:
-    assert sum(summary(checked.values()).values()) == len(of_part("claims", checked)) == len(checked)
-    assert {each.claim.key.partition(".")[0] for each in of_part("table2", checked)} == {"table2"}

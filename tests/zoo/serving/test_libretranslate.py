@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.zoo.serving.conftest import PAIR, TEXT, check_refused
 from zoo.serving.settings import hash_key
 
@@ -12,36 +10,31 @@ GERMAN = "der alte Hund sieht heute ein kleines Haus"
 FRENCH = "Le vieux chien voit une petite maison."
 
 
-@pytest.fixture
-def expected(translator):
-    return translator.translate(TEXT)
-
-
 def test_a_request_is_json_a_form_or_a_query(client, expected):
     multipart = {name: (None, value) for name, value in GIVEN.items()}
     for options in ({"json": GIVEN}, {"data": GIVEN}, {"params": GIVEN}, {"files": multipart}):
         answer = client.post("/translate", **options)
-        assert (answer.status_code, answer.json()) == (200, {"translatedText": expected})
+        assert (answer.status_code, answer.json()) == (200, {"translatedText": expected[0]})
     mixed = {"q": TEXT, "target": "de", "format": "text"}
     for key in ({}, {"apiKey": ""}, {"api_key": "x"}, {"key": "x"}):  # as the clients in npm name and send it
         answer = client.post("/translate", params={"source": "en"}, json={**mixed, **key})
-        assert answer.json() == {"translatedText": expected}
+        assert answer.json() == {"translatedText": expected[0]}
 
 
 def test_a_list_gives_a_list(client, expected):
     one = client.post("/translate", json={**GIVEN, "q": [TEXT]})
-    assert one.json() == {"translatedText": [expected]}
+    assert one.json() == {"translatedText": [expected[0]]}
     repeated = client.post("/translate", data={**GIVEN, "q": [TEXT, TEXT]})
-    assert repeated.json() == {"translatedText": [expected, expected]}
+    assert repeated.json() == {"translatedText": [expected[0]] * 2}
 
 
 def test_the_detected_language_is_part_of_the_answer_only_for_auto(client, expected):
     one = client.post("/translate", json={"q": TEXT, "source": "auto", "target": "de"}).json()
-    assert one["translatedText"] == expected
+    assert one["translatedText"] == expected[0]
     assert one["detectedLanguage"]["language"] == "en"
     assert 50 < one["detectedLanguage"]["confidence"] <= 100
     several = client.post("/translate", json={"q": [TEXT, GERMAN], "source": "AUTO", "target": "DE"}).json()
-    assert several["translatedText"] == [expected, GERMAN]
+    assert several["translatedText"] == [expected[0], GERMAN]
     assert [each["language"] for each in several["detectedLanguage"]] == ["en", "de"]
 
 
@@ -79,7 +72,7 @@ def test_a_wrong_key_gets_403(client_of, expected):
         check_refused(client.post("/translate", params={**GIVEN, **key}), 403)
     assert client.post("/detect", json={"q": TEXT}).status_code == 403
     for name in ("api_key", "apiKey"):
-        assert client.post("/translate", json={**GIVEN, name: "secret"}).json() == {"translatedText": expected}
+        assert client.post("/translate", json={**GIVEN, name: "secret"}).json() == {"translatedText": expected[0]}
     assert client.get("/languages").status_code == 200
 
 
@@ -111,5 +104,5 @@ def test_other_bodies_are_refused(client):
 
 
 def test_an_address_that_ends_with_a_slash_is_understood(client, expected):
-    assert client.post(f"{client.base_url}//translate", json=GIVEN).json() == {"translatedText": expected}
+    assert client.post(f"{client.base_url}//translate", json=GIVEN).json() == {"translatedText": expected[0]}
     assert client.get(f"{client.base_url}///languages").status_code == 200

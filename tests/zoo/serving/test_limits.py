@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import struct
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -150,14 +151,18 @@ def test_a_client_that_leaves_cancels_its_work(url_of, blocked, monkeypatch, cap
     assert sum("disconnected" in record.getMessage() for record in caplog.records) == (not stream)
 
 
-def test_a_client_that_leaves_while_it_sends_is_forgotten(url_of):
-    url = url_of()
-    with connect(url) as client:
-        client.sendall(raw_request(len(RAW), RAW[:5]))
+def test_clients_that_are_killed_or_leave_are_forgotten(url_of):
+    url, whole = url_of(), raw_request(len(RAW), RAW)
+    for number in range(40):
+        with connect(url) as client:
+            client.sendall(whole if number % 2 else whole[: number * len(whole) // 40])
+            if number % 4:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, as if killed
     with connect(url) as client:
         client.sendall(b"nonsense\r\n\r\n")
         client.recv(10_000)
     wait_until(lambda: metric(url, "zoo_open_requests") == 1)  # the request for the metrics
+    assert metric(url, "zoo_queued_texts") == 0
     assert send(url).status_code == 200
 
 

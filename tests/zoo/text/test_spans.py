@@ -15,39 +15,6 @@ from zoo.text.span_patterns import patterns_of
 from zoo.text.spans import compare, find_names, find_spans, needs_translation
 
 
-@pytest.mark.parametrize(("text", "spans"), [
-    ("It costs $12.50 or 10,000 €.", ["$12.50", "10,000 €"]),
-    ("50% of 3 kg at -5 °C, 20 miles", ["50%", "3 kg", "-5 °C", "20 miles"]),
-    ("the 3rd of May in the 1990s, 1-24 hours", ["3rd", "1990s", "1-24"]),
-    ("on 3/4/2024, 2024-04-03 or 03.04.24.", ["3/4/2024", "2024-04-03", "03.04.24"]),
-    ("at 9:15 p.m., 9 o'clock and 21:15", ["9:15 p.m.", "9 o'clock", "21:15"]),
-    ("call 555-1234 or +49 30 1234567", ["555-1234", "+49 30 1234567"]),
-    ("192.168.100.200 with v1.2 or 3.11.2", ["192.168.100.200", "v1.2", "3.11.2"]),
-    ("see https://example.org/a?b=1&c=2, or www.example.org.", ["https://example.org/a?b=1&c=2", "www.example.org"]),
-    ("ask b.ob_1@mail.example.org.", ["b.ob_1@mail.example.org"]),
-    ("open /home/a/b.txt, C:\\a\\b.doc or src/a-b.py.", ["/home/a/b.txt", "C:\\a\\b.doc", "src/a-b.py"]),
-    ("%s, %d, %1$s, %(name)s or cat.jpg", ["%s", "%d", "%1$s", "%(name)s", "cat.jpg"]),
-    ("{0}, {name}, {{ name }}, ${x}", ["{0}", "{name}", "{{ name }}", "${x}"]),
-    ("😊👍🏽 or 👨‍👩‍👧, 🇩🇪 and 1️⃣", ["😊👍🏽", "👨‍👩‍👧", "🇩🇪", "1️⃣"]),
-    ("next → or ↩︎", ["→", "↩︎"]),
-    ("#Berlin with @anna_b, #12345 and #1", ["#Berlin", "@anna_b", "#12345", "1"]),
-    ("use ls -l or - x-y", ["-l"]),
-    ("on A4 with H2O", ["A4", "H2O"]),
-    ("COVID-19 in 3D at 221B, X7-99B, an 5-year-old", ["COVID-19", "3D", "221B", "X7-99B", "5"]),
-    ("24/7, 1/2 cup, 2–4 kg, 3:2, ½", ["24/7", "1/2", "2–4 kg", "3:2", "½"]),
-    ("from 9-17 o'clock, 10-9-8", ["9", "17 o'clock", "10", "9", "8"]),
-    ("see example.com/a or a.b-c.org.", ["example.com/a", "a.b-c.org"]),
-    ("the max_value", ["max_value"]),
-    ("Name: ____ [ ] yes [x] no, a__ x____ [y]", ["____", "[ ]", "[x]"]),
-    ("to IBAN DE89 3704, BIC COBADEFFXXX.", ["DE89", "3704", "COBADEFFXXX"]),
-    ("€1.2 billion for 20 m², 16 GB and 5 m/s", ["€1.2 billion", "20 m²", "16 GB", "5 m/s"]),
-])  # fmt: skip
-def test_english_spans_are_recognised(text, spans):
-    found = [span.text for span in find_spans(text, "en")]
-    assert found == spans
-    assert all(text[span.start : span.end] == span.text for span in find_spans(text, "en"))
-
-
 @pytest.mark.parametrize("text", [
     "he/she and/or I", "so on... yes.", "a-b_c, d:e; f(g)", "100", "what?!", "„So“ – a", "Mr.Smith", "R&D @ #", "5x",
 ])  # fmt: skip
@@ -57,6 +24,31 @@ def test_other_text_is_not_recognised(text):
 
 
 @pytest.mark.parametrize(("language", "text", "spans"), [
+    ("en", "It costs $12.50 or 10,000 €.", ["$12.50", "10,000 €"]),
+    ("en", "50% of 3 kg at -5 °C, 20 miles", ["50%", "3 kg", "-5 °C", "20 miles"]),
+    ("en", "the 3rd of May in the 1990s, 1-24 hours", ["3rd", "1990s", "1-24"]),
+    ("en", "on 3/4/2024, 2024-04-03 or 03.04.24.", ["3/4/2024", "2024-04-03", "03.04.24"]),
+    ("en", "at 9:15 p.m., 9 o'clock and 21:15", ["9:15 p.m.", "9 o'clock", "21:15"]),
+    ("en", "call 555-1234 or +49 30 1234567", ["555-1234", "+49 30 1234567"]),
+    ("en", "192.168.100.200 with v1.2 or 3.11.2", ["192.168.100.200", "v1.2", "3.11.2"]),
+    ("en", "see https://example.org/a?b=1&c=2, or www.a.org.", ["https://example.org/a?b=1&c=2", "www.a.org"]),
+    ("en", "ask b.ob_1@mail.example.org.", ["b.ob_1@mail.example.org"]),
+    ("en", "open /home/a/b.txt, C:\\a\\b.doc or src/a-b.py.", ["/home/a/b.txt", "C:\\a\\b.doc", "src/a-b.py"]),
+    ("en", "%s, %d, %1$s, %(name)s or cat.jpg", ["%s", "%d", "%1$s", "%(name)s", "cat.jpg"]),
+    ("en", "{0}, {name}, {{ name }}, ${x}", ["{0}", "{name}", "{{ name }}", "${x}"]),
+    ("en", "😊👍🏽 or 👨‍👩‍👧, 🇩🇪 and 1️⃣", ["😊👍🏽", "👨‍👩‍👧", "🇩🇪", "1️⃣"]),
+    ("en", "next → or ↩︎", ["→", "↩︎"]),
+    ("en", "#Berlin with @anna_b, #12345 and #1", ["#Berlin", "@anna_b", "#12345", "1"]),
+    ("en", "use ls -l or - x-y", ["-l"]),
+    ("en", "on A4 with H2O", ["A4", "H2O"]),
+    ("en", "COVID-19 in 3D at 221B, X7-99B, an 5-year-old", ["COVID-19", "3D", "221B", "X7-99B", "5"]),
+    ("en", "24/7, 1/2 cup, 2–4 kg, 3:2, ½", ["24/7", "1/2", "2–4 kg", "3:2", "½"]),
+    ("en", "from 9-17 o'clock, 10-9-8", ["9", "17 o'clock", "10", "9", "8"]),
+    ("en", "see example.com/a or a.b-c.org.", ["example.com/a", "a.b-c.org"]),
+    ("en", "the max_value", ["max_value"]),
+    ("en", "Name: ____ [ ] yes [x] no, a__ x____ [y]", ["____", "[ ]", "[x]"]),
+    ("en", "to IBAN DE89 3704, BIC COBADEFFXXX.", ["DE89", "3704", "COBADEFFXXX"]),
+    ("en", "€1.2 billion for 20 m², 16 GB and 5 m/s", ["€1.2 billion", "20 m²", "16 GB", "5 m/s"]),
     ("fr", "1 234,56 € ou 12 % à 14 h 30, 3e et 1er", ["1 234,56 €", "12 %", "14 h 30", "3e", "1er"]),
     ("fr", "de 8 heures du matin à 21 heures, 3 heures par jour", ["8 heures du matin", "21 heures", "3"]),
     ("fr", "2 l'eau, 3 livres, au moins 5, moins 5 degrés", ["2", "3", "5", "moins 5 degrés"]),
@@ -69,7 +61,8 @@ def test_other_text_is_not_recognised(text):
     ("de", "Groß-/Kleinschreibung der 1990er", ["1990er"]),
 ])  # fmt: skip
 def test_spans_of_each_language_are_recognised(language, text, spans):
-    assert [span.text for span in find_spans(text, language)] == spans
+    found = find_spans(text, language)
+    assert [span.text for span in found] == [text[span.start : span.end] for span in found] == spans
 
 
 LANGUAGES = ("en", "de", "fr", "es")
@@ -212,7 +205,9 @@ def test_other_numbers_are_not_phone_numbers(text):
     ("es", "de", "05/06/2024", "05.06.2024"), ("en", "de", "31/12/2024", "31.12.2024"),
     ("en", "fr", "12/31/2024", "31/12/2024"), ("en", "de", "EUR 500", "500 €"), ("de", "en", "USD 500", "$500"),
     ("de", "fr", "1,5 Mio. €", "1,5 million d'euros"), ("en", "de", "$2.3bn", "2,3 Milliarden $"),
-    ("fr", "de", "1,5 M€", "1,5 Millionen €"), ("en", "de", "5 m", "5 m"),
+    ("fr", "de", "1,5 M€", "1,5 Millionen €"), ("en", "de", "5 m", "5 m"), ("en", "de", "1990s", "1990er"),
+    ("en", "de", "1," + "000" * 2000, "1," + "000" * 2000), ("en", "de", "3rd", "3."), ("en", "de", "{0}", "{0}"),
+    ("en", "de", "3/4/2024", "3/4/2024"), ("en", "de", "007", "007"), ("en", "de", "9:15 p.m.", "21:15 Uhr"),
 ])  # fmt: skip
 def test_spans_are_spelled_in_another_language(source, target, text, spelling):
     (span,) = find_spans(text, source, target)
@@ -226,7 +221,7 @@ def test_spans_are_spelled_in_another_language(source, target, text, spelling):
     ("de", "fr", "Version 16.0.4266"), ("de", "fr", "Kapitel 2.10.2024"), ("en", "de", "12/31/24"),
     ("en", "de", "blog/31/12/2024"), ("de", "fr", "10./11.05.2024"), ("de", "fr", "Nr. A 12.10.1000.2"),
     ("de", "fr", "1.2 Einleitung"), ("en", "de", "1,25"), ("de", "fr", "Siehe Punkt 3.2."), ("de", "fr", "PHP 8.1.27"),
-    ("en", "fr", "5/15/30 GB"),
+    ("en", "fr", "5/15/30 GB"), ("en", "de", "version 3.2"), ("en", "de", "5-10"),
 ])  # fmt: skip
 def test_what_may_not_be_a_date_stays(source, target, text):
     assert find_spans(text, source, target)[-1].spellings[0] in text
@@ -305,7 +300,6 @@ def test_translations_agree_up_to_the_notation(source, target):
     ("$5", "5 Euro", ["$5"], []),
     ("10,000", "10,000", ["10,000"], ["10,000"]),
     ("at 9 p.m.", "um 9 Uhr", ["9 p.m."], ["9 Uhr"]),
-    ("at 9:15 p.m.", "um 9:15", ["9:15 p.m."], ["9:15"]),
     ("-5 °C", "5 °C", ["-5 °C"], ["5 °C"]),
     ("call 555-1234", "ruf 555-123", ["555-1234"], ["555-123"]),
     ("a dog and 14 cats", "ein Hund und 14 Katzen, 15 Vögel", [], ["15"]),
@@ -330,7 +324,6 @@ def test_translations_agree_up_to_the_notation(source, target):
     ("en-es: $5", "5 euros", ["$5"], []),
     ("fr-en: 14 h 30", "at 3:30", ["14 h 30"], ["3:30"]),
     ("en-it: The party begins at 9:30.", "Il party comincia alle nove.", ["9:30"], []),
-    ("es-fr: 30 gatos", "20 chats", ["30"], ["20"]),
     ("de-en: 20 Hunde", "twenty dogs", ["20"], []),
     ("es-fr: 3 de mayo", "3 juin", ["mayo"], []),
     ("fr-de: 1,5 km", "15 km", ["1,5 km"], ["15 km"]),
@@ -340,19 +333,6 @@ def test_changed_spans_are_found(source, target, missing, added):
     differences = compare(source, target, *(languages or "en-de").split("-"))
     assert [span.text for span in differences.missing] == missing
     assert [span.text for span in differences.added] == added
-
-
-@pytest.mark.parametrize(("text", "spellings"), [
-    ("$12.50", ["12,50 $"]), ("10,000 €", ["10.000 €"]), ("1,234.50", ["1.234,50"]), ("3rd", ["3."]),
-    ("1990s", ["1990er"]), ("9:15 p.m.", ["21:15 Uhr"]), ("1," + "000" * 2000, ["1," + "000" * 2000]),
-    ("3/4/2024", ["3/4/2024"]), ("{0}", ["{0}"]), ("version 3.2", ["3.2"]), ("007", ["007"]),
-    ("0.5", ["0,5"]), ("-5 degrees", ["-5 Grad"]), ("0.5 percent", ["0,5 Prozent"]),
-    ("€1.2 billion", ["1,2 Milliarden €"]), ("5-10", ["5-10"]), ("100-meter", ["100-Meter"]),
-])  # fmt: skip
-def test_spans_are_spelled_as_in_the_target_language(text, spellings):
-    (span,) = find_spans(text, "en", "de")
-    assert list(span.spellings) == spellings
-    assert all(compare(text, spelling, "en", "de")[:2] == ([], []) for spelling in spellings[:1])
 
 
 def test_weekdays_are_spelled_in_the_target_language():

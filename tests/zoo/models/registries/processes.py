@@ -29,7 +29,7 @@ def publish(address: str, folder: str, name: str) -> None:
 def pull(name: str) -> None:
     """Pull a model from the configured registries. Print a line at the start, for the parent process."""
     print("started", flush=True)
-    print(find.pull_model(name, Report()), flush=True)
+    print(*find.pull_model(name, Report()), flush=True)
 
 
 if __name__ == "__main__":
