@@ -30,7 +30,7 @@ from zoo.generation.scoring import TokenScores
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.models.registries.revision import Summary
-from zoo.report import Report
+from zoo.report import Progress, Report
 from zoo.text.trees.tree import Tree, leaf, node, with_root
 
 
@@ -186,18 +186,26 @@ def translator_of(toy, letters):
     return make
 
 
-class RecordingReport(Report):
-    """Report that records messages and warnings: separately, or all in `said`."""
+class RecordingReport(Report, Progress):
+    """Report that records messages and warnings, separately or all in `said`, and the steps of each progress."""
 
     def __init__(self, *, together: bool = False) -> None:
         self.said: list[str] = []
         self.warnings = self.said if together else []
+        self.progresses: list[list[Any]] = []
 
     def info(self, text: str) -> None:
         self.said.append(text)
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
+
+    def progress(self, *given: object) -> Progress:
+        self.progresses.append([*given])
+        return self
+
+    def advance(self, n: int = 1, **_: object) -> None:
+        self.progresses[-1].append(n)
 
 
 @pytest.fixture

@@ -5,62 +5,39 @@ from __future__ import annotations
 import html
 import random
 import re
-from collections import Counter
-from html.parser import HTMLParser
+from collections import Counter, defaultdict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.zoo.conftest import HtmlPage
 from tests.zoo.documents.translators import Shuffle, render
 from zoo.documents.document import TextFile
 from zoo.documents.fragments import Format
 from zoo.documents.html import FORMAT, XHTML_FORMAT
 
 BLOCKS, INLINE = ("p", "div", "li", "h1", "td", "legend"), ("b", "i", "a", "span", "em", "x-y", "nobr", "ruby")
-VOID = ("br", "img", "wbr", "hr", "meta")
 UNITS = (
     *("<br>", "<img src='a.png'>", "<img alt='one two'>", "<!-- c -->", "<code>f(x)</code>", "<hr>", "<x/>"),
     *('<keep translate="no">one <b>two</b></keep>', "<meta itemprop='a'>", "<code>ls</code>", '<keep translate="no"/>'),
 )
 
 
-class Outline(HTMLParser):
-    """The texts of a page, its attributes with text, and its elements, whose tags must match."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.texts: list[str] = []
-        self.elements: list[tuple[str, str | None]] = []
-        self.titles: dict[str, set[str]] = {}
-        """Sorted letters of each title by the class of the element, which is a part of all start tags."""
-        self.feed(text)
-        self.close()
-        assert not self.open, self.open
-
-    def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
-        for name in ("title", "alt"):
-            if name in given:
-                self.titles.setdefault(given.get("class", tag), set()).add("".join(letters(given[name])))
-        if tag not in VOID:
-            self.open.append(tag)
-            self.elements.append((tag, given.get("id")))
-
-    def handle_startendtag(self, tag, attrs):
-        pass
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "code" not in self.open and "keep" not in self.open:
-            self.texts.append(data)
-
-
 def letters(text: str) -> list[str]:
     return sorted(filter(str.isalpha, text.upper()))
+
+
+def outline(text: str) -> tuple[list[tuple[str, str | None]], dict[str | None, set[str]], list[str]]:
+    """Return the elements with their identities, the letters of titles by the class of the element, and all letters.
+
+    The class of an element is a part of all its start tags, which must match the end tags.
+    """
+    page, titles = HtmlPage(f"<main>{text}</main>"), defaultdict(set)
+    for tag, attributes in page.elements:
+        for name in attributes.keys() & {"title", "alt"}:
+            titles[attributes.get("class", tag)].add("".join(letters(attributes[name])))
+    return [(tag, attributes.get("id")) for tag, attributes in page.elements], titles, letters(page.texts[0])
 
 
 def random_tree(draw: random.Random, depth: int = 0, *, inline: bool = False) -> str:
@@ -90,15 +67,14 @@ def test_random_trees_keep_their_text_elements_and_balance(form: Format, seed: i
     draw = random.Random(seed)
     text = random_tree(draw)
     assert render(text, form) == text
-    before = Outline(text)
+    elements, *others = outline(text)
     for model in (Shuffle(), Shuffle(draw.randrange(10**9))):
         result = render(text, form, model)
-        after = Outline(result)
-        identified = Counter(element for element in after.elements if element[1] is not None)
-        assert identified == Counter(element for element in before.elements if element[1] is not None)
-        assert {name for name, _ in after.elements} == {name for name, _ in before.elements}
-        assert letters("".join(after.texts)) == letters("".join(before.texts))
-        assert after.titles == before.titles
+        found, *found_others = outline(result)
+        assert found_others == others
+        assert {name for name, _ in found} == {name for name, _ in elements}
+        counts = [Counter(each for each in every if each[1] is not None) for every in (found, elements)]
+        assert counts[0] == counts[1]
         for unit in UNITS:
             assert result.count(unit) == text.count(unit) or "alt" in unit
 

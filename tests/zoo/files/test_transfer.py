@@ -15,7 +15,7 @@ from specs import ZooError
 from tests.refusals import refused
 from zoo.files import transfer as transfer_module
 from zoo.files.transfer import ForbiddenError, NotFoundError, discard, transfer
-from zoo.report import Progress, Report
+from zoo.report import Report
 
 CONTENT = random.Random(1).randbytes(20_000)
 OTHER = random.Random(2).randbytes(20_000)
@@ -153,20 +153,12 @@ def test_no_server_and_a_full_disk_are_errors(web, partial, monkeypatch):
     refused(r"`file\.tgz` needs 20 kB", fetch, web, partial)
 
 
-def test_progress_starts_at_the_resumed_byte(web, partial):
-    class Recorder(Report, Progress):
-        def progress(self, *given):
-            calls.append([*given])
-            return self
-
-        def advance(self, n=1, **_):
-            calls[-1].append(n)
-
-    web.content, web.breaks, calls = CONTENT, [7_000], []
-    fetch(web, partial, Recorder())
-    assert [call[:3] for call in calls] == [["downloading file.tgz", 20_000, "bytes"]] * 2
-    assert [sum(call[3:]) for call in calls] == [7_000, 20_000]
-    assert calls[1][3] == 7_000
+def test_progress_starts_at_the_resumed_byte(web, partial, report):
+    web.content, web.breaks = CONTENT, [7_000]
+    fetch(web, partial, report)
+    assert [call[:3] for call in report.progresses] == [["downloading file.tgz", 20_000, "bytes"]] * 2
+    assert [sum(call[3:]) for call in report.progresses] == [7_000, 20_000]
+    assert report.progresses[1][3] == 7_000
 
 
 @pytest.mark.parametrize("length", [True, False])

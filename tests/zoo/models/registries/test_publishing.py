@@ -11,7 +11,7 @@ from zoo.files import manifest
 from zoo.files.manifest import sha256
 from zoo.models.registries.file_stores import FolderStore
 from zoo.models.registries.registry import INDEX, Registry, open_registry
-from zoo.report import Progress, Report
+from zoo.report import Report
 
 
 def indexed(registry):
@@ -19,18 +19,11 @@ def indexed(registry):
     return [f"{entry['name']}@{entry['revision']}" for entry in models]
 
 
-def test_a_published_bundle_is_found_and_downloads_are_resumed(registry, bundle, summary, tmp_path):
-    class Counter(Report, Progress):
-        def progress(self, label, total, unit):
-            self.total, self.sent = total, 0
-            return self
-
-        def advance(self, n=1, **figures):
-            self.sent += n
-
-    folder, report = bundle(1), Counter()
+def test_a_published_bundle_is_found_and_downloads_are_resumed(registry, bundle, summary, tmp_path, report):
+    folder = bundle(1)
     revision = registry.publish("model", folder, summary, report)
-    assert report.total == report.sent == revision.bytes
+    ((_, total, _, *sent),) = report.progresses
+    assert total == sum(sent) == revision.bytes
     assert (revision.name, revision.revision, revision.summary) == ("model", 1, summary)
     assert revision.digest == sha256(folder / manifest.NAME)
     assert registry.newest("model") == revision
