@@ -79,14 +79,6 @@ def test_random_trees_keep_their_text_elements_and_balance(form: Format, seed: i
             assert result.count(unit) == text.count(unit) or "alt" in unit
 
 
-@pytest.mark.parametrize(
-    "text", ["<p", "<a href='", "</b>one", "<b>one", "&", "&#xffffffff;", "<![CDATA[one]]>", "<!", ""]
-)
-def test_malformed_html_is_kept(text: str) -> None:
-    assert render(text, FORMAT) == text
-    render(text, FORMAT, Shuffle())
-
-
 def test_text_of_the_translation_never_becomes_markup() -> None:
     result = TextFile("<p>one <b>two</b></p>").render(["<script>alert(1)</script>"], [[]])
     assert "<script>" not in result

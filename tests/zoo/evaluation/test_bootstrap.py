@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from importlib import import_module
 
 import numpy as np
@@ -40,7 +39,6 @@ def test_perplexity_is_per_token_of_the_sample() -> None:
     drawn = np.array([[1.0, 1.0], [2.0, 0.0], [0.0, 2.0]])
     found = log_perplexity_by_sample(drawn, [-3.0, -8.0], [2, 4])
     assert found == pytest.approx([11 / 6, 3 / 2, 2.0])
-    assert math.exp(found[1]) == pytest.approx(math.exp(6 / 4))
 
 
 @pytest.mark.parametrize("name", ["bleu", "chrf", "ter", "wer", "cer"])

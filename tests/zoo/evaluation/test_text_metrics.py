@@ -33,11 +33,9 @@ def test_the_signature_names_the_options():
     assert "case:lc" in lowered.signature()
 
 
-def test_13a_separates_words_and_punctuation(capfd):
-    assert score("bleu", ["Das ist ein Haus."], ["Das ist ein Haus ."]) == pytest.approx(100)
-    assert score("bleu", ["Das ist ein Haus."], ["Das ist ein Haus ."], tokenize="none") < 60
+def test_text_that_looks_tokenised_gives_no_warning(capfd):
     assert score("bleu", ["so ist es also ."] * 200, ["so ist es also ."] * 200) == pytest.approx(100)
-    assert capfd.readouterr() == ("", ""), "text that looks tokenised gives no warning"
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("name", TEXT_METRICS)

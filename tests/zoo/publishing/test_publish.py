@@ -13,6 +13,7 @@ import specs
 import zoo
 from specs import ZooError
 from tests.conftest import Trained
+from tests.examples import SMALL
 from tests.refusals import refused
 from tests.zoo.publishing.conftest import Stored
 from zoo.files import storage
@@ -99,8 +100,7 @@ def test_a_model_that_fails_its_verification_is_not_published(trained: Trained, 
 
 def test_a_run_is_published_without_its_corpus_and_without_scores(trained: Trained) -> None:
     """With learned positions, the references have no more tokens than there are positions."""
-    architecture = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
-    learned = {**architecture, "positions": {"kind": "learned", "rows": 14}}
+    learned = {**SMALL["architecture"], "positions": {"kind": "learned", "rows": 14}}
     run = trained(architecture=learned, corpus={"max_length": 12, "train": [{"grammar": 9}]})
     for file in (*Path().glob("pairs.*"), run.scores):
         file.unlink()
