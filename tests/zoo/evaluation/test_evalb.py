@@ -55,12 +55,6 @@ def test_a_bracket_matches_by_span_and_label():
     assert (counts(row), row.recall, row.precision) == ((2, 4, 2, 0), 50, 100)
 
 
-def test_labels_can_be_ignored():
-    test = GOLD.replace("VP", "PP").replace("(S", "(X")
-    assert counts(one(test)) == (2, 4, 4, 0)
-    assert counts(one(test, parameters=replace(COLLINS, labelled=False))) == (4, 4, 4, 0)
-
-
 @pytest.mark.parametrize(("test", "gold", "matched"), [(3, 1, 1), (1, 3, 1), (2, 3, 2)])
 def test_brackets_of_equal_span_match_once_each(test, gold, matched):
     def nested(times):

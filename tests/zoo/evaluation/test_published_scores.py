@@ -41,14 +41,6 @@ def test_one_system_by_three_tokenisations():
     assert lengths == [64_177, 64_248]
 
 
-def test_the_length_of_newstest2014():
-    lines, whole = read_lines(file("newstest2014.de")), moses("newstest2014.de")
-    assert len(lines) == 3_003
-    assert text_metric("bleu").metric.corpus_score(lines, [lines]).ref_len == 62_688
-    assert sum(len(line.split()) for line in whole) == 63_078
-    assert sum(len(moses_tokenizer("de")(line).split()) for line in lines) == 64_496
-
-
 def test_the_better_of_two_systems_of_2017_is_found():
     names = ("wmt17.uedin-nmt.de", "wmt17.LMU-nmt-reranked.de", "wmt17.ref.de")
     found = {each.metric: each for each in compare_files(*map(file, names), language="de")}

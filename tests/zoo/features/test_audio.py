@@ -142,10 +142,6 @@ def test_files_that_are_no_sounds_are_refused_by_name(tmp_path: Path, content: A
     assert error.hint
 
 
-def test_a_missing_file_is_reported(tmp_path: Path) -> None:
-    refused(r"none\.wav` is missing", audio().encode, tmp_path / "none.wav")
-
-
 def test_unusual_sounds_are_read(tmp_path: Path) -> None:
     def encode(name: str, *sound: Any) -> np.ndarray:
         soundfile.write(tmp_path / name, *sound)

@@ -40,12 +40,6 @@ def test_the_source_language_is_optional_and_characters_are_billed(client, expec
         assert answer == {"detected_source_language": "EN", "text": expected[0], "billed_characters": len(TEXTS[0])}
 
 
-def test_the_quota_of_a_key_ends(client):
-    assert post(client, text="x" * 150).status_code == 200
-    check_refused(post(client, text="x" * 150), 456, key="message")
-    assert client.get("/v2/usage", headers=KEY).json() == {"character_count": 150, "character_limit": 200}
-
-
 def test_languages_are_listed_and_glossaries_are_not(client, client_of):
     assert client.get("/v2/languages", headers=KEY).json() == [{"language": "EN", "name": "English"}]
     (target,) = client.get("/v2/languages", headers=KEY, params={"type": "target"}).json()

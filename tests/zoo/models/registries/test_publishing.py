@@ -108,13 +108,6 @@ def test_a_store_that_overwrites_files_is_refused(tmp_path, bundle, summary):
     assert not (tmp_path / "registry" / "models").exists()
 
 
-def test_registries_that_cannot_be_written_are_refused(bundle, summary, tmp_path):
-    (tmp_path / "file").touch()
-    problems = {"http://localhost/x": "it is read-only", f"{tmp_path}/file": "it is a file"}
-    for address, problem in {**problems, "s3://bucket/models": "ZOO_OFFLINE is set"}.items():
-        refused(problem, open_registry(address).publish, "model", bundle(1), summary, Report())
-
-
 @pytest.mark.integration
 def test_a_missing_bucket_is_an_error(bucket, bundle, summary):
     registry = open_registry("s3://no-such-bucket/x")
