@@ -11,6 +11,7 @@ import specs
 from specs import Spec
 from tests.conftest import missing
 from tests.examples import examples
+from tests.zoo.text.test_languages import recognizer
 from zoo.publishing.card import card, escape
 from zoo.publishing.provenance import CorpusProvenance, Provenance, TrainingProvenance
 from zoo.text.vocabulary import Vocabulary
@@ -133,12 +134,7 @@ def test_a_multilingual_model_has_a_score_for_each_direction_and_a_target_langua
 @pytest.mark.parametrize("words", ["speech audio transcribe", "pictures image translate"])
 def test_the_card_of_a_recognizer_is_about_files_and_all_its_languages(tokens: Vocabulary, words: str) -> None:
     folder, kind, verb = words.split()
-    codes = ["en", "de", "fr"]
-    train = [{"source": "a.lst", "target": "a.en", "target_language": code} for code in codes]
-    corpus = {"source": "en", "target": "en", "train": train, "dev": [], "test": []}
-    languages = {"codes": codes, "source_token": None, "target_token": "target"}
-    overrides = {"languages": languages, "corpus": corpus, "training.ctc_weight": None}
-    spec = specs.load(f"{folder}/digits", overrides)
+    spec = recognizer(f"{folder}/digits", *(("en", target) for target in ("en", "de", "fr")))
     text = card(spec, tokens, {}, Provenance(training=TrainingProvenance(seed=1)), longest_source=1234)
     expected = (
         f"It reads {kind} files in `en`, and writes their text in `en`, `de` or `fr`.",

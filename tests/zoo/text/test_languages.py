@@ -38,14 +38,14 @@ CODES = ["eng_Latn", "deu_Latn", "fra_Latn"]
 NLLB = {"codes": CODES, "token": "{}", "source_token": "source", "target_token": "target"}
 
 
-def hearing(*directions):
-    """Return a spec of a model that reads English and German audio, with a part for each direction."""
+def recognizer(recipe, *directions):
+    """Return a spec of a model that reads audio or images, with a part for each direction."""
     files = {"source": "a.lst", "target": "a.txt"}
     parts = [{**files, "source_language": source, "target_language": target} for source, target in directions]
     codes = list(dict.fromkeys(code for pair in directions for code in pair))
     languages = {"codes": codes, "source_token": None, "target_token": "target"}
     corpus = {"source": "en", "target": "en", "train": parts, "dev": [], "test": []}
-    return specs.load("speech/digits", {"languages": languages, "corpus": corpus, "training.ctc_weight": None})
+    return specs.load(recipe, {"languages": languages, "corpus": corpus, "training.ctc_weight": None})
 
 
 def imported(**languages):
@@ -235,7 +235,7 @@ def test_codes_with_scripts_and_countries_have_the_rules_of_their_language() -> 
     (("de", None), ("de", "de")), (("en", None), ("en", "en")), (("en", "fr"), ("en", "fr")),
 ])  # fmt: skip
 def test_a_recognizer_completes_the_languages_from_those_that_it_has_learned(given, expected, report):
-    spec = hearing(("en", "en"), ("de", "de"), ("de", "fr"), ("en", "fr"))
+    spec = recognizer("speech/digits", ("en", "en"), ("de", "de"), ("de", "fr"), ("en", "fr"))
     assert choose_direction(spec, *given, report) == expected
     assert not report.warnings
     assert choose_direction(spec, "fr", "de", report) == ("fr", "de")

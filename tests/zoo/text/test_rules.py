@@ -67,10 +67,7 @@ def test_texts_are_split_and_joined() -> None:
 
 
 def test_an_error_of_sacremoses_in_czech_is_avoided() -> None:
-    words = ["a'", "-", "li", "b"]
-    with pytest.raises(TypeError):
-        sacremoses.MosesDetokenizer("cs").detokenize(words)
-    assert TextRules(tokenizer="moses", language="cs").join(words) == "a' - li b"
+    assert TextRules(tokenizer="moses", language="cs").join(["a'", "-", "li", "b"]) == "a' - li b"
 
 
 def test_true_cases() -> None:
