@@ -15,12 +15,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
-else:
-    from compiler.lazy import torch
+from compiler.lazy import torch
 
 
 def cores() -> int:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from compiler.lazy import torch
+
 if TYPE_CHECKING:
-    import torch
     from jaxtyping import Int
     from torch import Tensor
-else:
-    from compiler.lazy import torch
 
 
 class PaddedBatch(NamedTuple):

@@ -15,15 +15,13 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
+from compiler.lazy import torch
 from compiler.size import Size
 from specs import ZooError
 from specs.errors import nearest
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
-else:
-    from compiler.lazy import torch
 
 
 class Initializer(StrEnum):

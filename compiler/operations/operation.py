@@ -9,15 +9,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, cast, dataclass_transform
 
 from compiler.instruction import ActivationKind, UnsupportedGraph
+from compiler.lazy import torch
 from compiler.size import Size, product
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from compiler.native_codegen import NativeCodeGenerator
-else:
-    from compiler.lazy import torch
 
 Shape = tuple[Size, ...]
 Tensors = Sequence["Tensor"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from safetensors import SafetensorError, safe_open
 
+from compiler.lazy import LazyModule, torch
 from specs import ZooError
 from zoo.files.atomic import atomic_file
 from zoo.files.manifest import Manifest, file_identity
@@ -20,11 +21,8 @@ from zoo.report import size
 
 if TYPE_CHECKING:
     import safetensors.torch as safetensors_torch
-    import torch
     from torch import Tensor
 else:
-    from compiler.lazy import LazyModule, torch
-
     safetensors_torch = LazyModule("safetensors.torch")
 
 MAX_HEADER_BYTES = 10_000_000

@@ -10,15 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from compiler.lazy import torch
 from specs import ZooError
 from zoo.report import size
-
-if TYPE_CHECKING:
-    import torch
-else:
-    from compiler.lazy import torch
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """Memory limit of a container, in bytes, or "max"."""

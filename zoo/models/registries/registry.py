@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
+from compiler.lazy import LazyModule
 from specs import ZooError
 from specs.spec import Name
 from zoo.files import manifest, storage
@@ -44,8 +45,6 @@ from zoo.report import Report
 if TYPE_CHECKING:
     from zoo.models.registries import remote_stores
 else:
-    from compiler.lazy import LazyModule
-
     remote_stores = LazyModule("zoo.models.registries.remote_stores")  # its libraries are slow to import
 
 VARIABLE = "ZOO_REGISTRIES"
