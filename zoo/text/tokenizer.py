@@ -14,6 +14,7 @@ import numpy as np
 import sentencepiece
 
 from specs import BOS, EOS, PAD, UNK, Task, Vocabulary, ZooError
+from zoo.files.reading import damaged
 from zoo.text.copying import MAX_SYMBOLS, copy_symbols
 from zoo.text.files import read_sentences
 from zoo.text.lines import clean, clean_with_positions, without_control
@@ -123,13 +124,13 @@ class Tokenizer(Modality):
         try:
             self.added = AddedTokens.read(content, self.size)
         except (ValueError, IndexError, RecursionError):
-            raise damaged_vocabulary(name, "its added tokens are invalid") from None
+            raise damaged(name, "its added tokens are invalid") from None
         try:
             self.rules = TextRules.read(content)
         except (ValueError, IndexError):
-            raise damaged_vocabulary(name, "its text rules are invalid") from None
+            raise damaged(name, "its text rules are invalid") from None
         if self.rules and not self.is_word_level:
-            raise damaged_vocabulary(name, "it has text rules, but is not a list of words")
+            raise damaged(name, "it has text rules, but is not a list of words")
 
     @classmethod
     def learn(
@@ -315,11 +316,6 @@ class Tokenizer(Modality):
         return [*ids[:start], *self.model.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1)]
 
 
-def damaged_vocabulary(name: str, reason: str) -> ZooError:
-    """Return the error for a damaged vocabulary file. `name` is the file, and `reason` describes the damage."""
-    return ZooError(f"`{name}` is damaged: {reason}", hint="restore the file from its original source", exit_code=1)
-
-
 def _load_model(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor:
     sentencepiece.set_min_log_level(_LOG_ERRORS_ONLY)
     processor = sentencepiece.SentencePieceProcessor()
@@ -330,10 +326,10 @@ def _load_model(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor
         processor.id_to_piece(list(range(processor.get_piece_size())))
         processor.decode([UNK])
     except (RuntimeError, ValueError, IndexError):
-        raise damaged_vocabulary(name, "it is not a SentencePiece model") from None
+        raise damaged(name, "it is not a SentencePiece model") from None
     ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if ids not in (_SPECIAL_IDS, _SPECIAL_IDS_WITHOUT_EOS) or processor.get_piece_size() <= EOS + 1:
-        raise damaged_vocabulary(name, f"the IDs of PAD, UNK, BOS, EOS are {ids}, not {_SPECIAL_IDS}")
+        raise damaged(name, f"the IDs of PAD, UNK, BOS, EOS are {ids}, not {_SPECIAL_IDS}")
     return processor
 
 

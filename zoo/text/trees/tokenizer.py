@@ -11,10 +11,10 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from specs import EOS, UNK, Parsing, Task, Vocabulary, ZooError
+from zoo.files.reading import damaged
 from zoo.text.files import read_sentences
 from zoo.text.lines import without_control
 from zoo.text.modality import Modality
-from zoo.text.tokenizer import damaged_vocabulary
 from zoo.text.trees.tree import ESCAPED, MAX_DEPTH, ROOT, XX, Tree, leaf, node, read_tree, read_treebank, with_root
 
 Linearisation = Literal["vinyals", "tensor2tensor", "initials"]
@@ -148,7 +148,7 @@ class TreeTokenizer(Modality):
                 raise ValueError("a label occurs twice")
             return cls(stored.labels, stored.tags, stored.linearisation, stored.size, stored.in_a_row)
         except (ValueError, ZooError):
-            raise damaged_vocabulary(name, "it does not contain the brackets of trees") from None
+            raise damaged(name, "it does not contain the brackets of trees") from None
 
     def encode(self, text: str) -> list[int]:
         """Return the token IDs of a bracketed tree. Labels and words without a token become UNK.
