@@ -206,6 +206,7 @@ def _open_model(
     from cli.console import is_typed, report
     from specs import ZooError
     from zoo.generation.loading import open_model
+    from zoo.generation.translator import Translator
     from zoo.models.find import all_from_options
     from zoo.models.folder import ModelFolder
 
@@ -221,7 +222,7 @@ def _open_model(
     if is_typed(input):
         action = models[0].spec.task.action
         messages.info(f"{', '.join(map(str, folders))} {action} each line that you type; Ctrl-D ends the input")
-    return type(models[0]).ensemble(models) if len(models) > 1 else models[0]
+    return Translator.ensemble(models)
 
 
 def _answer_lines(

@@ -120,7 +120,7 @@ def load(
     references = [name] if isinstance(name, str | PathLike) else name
     folders = [folder for each in references for folder in find.models(each, report)]
     models: list[Translator] = [opening.open_model(folder, **options) for folder in folders]
-    return models[0] if len(models) == 1 else opening.Translator.ensemble(models)
+    return opening.Translator.ensemble(models)
 
 
 def train(

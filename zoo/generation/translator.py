@@ -66,7 +66,7 @@ class Translator(TextSearch):
 
     @classmethod
     def ensemble(cls, translators: Sequence[Self]) -> Self:
-        """Return a translator that averages the probabilities of several models.
+        """Return a translator that averages the probabilities of several models. For one model, return its translator.
 
         The spec, the vocabulary and the default settings are taken from the first translator.
 
@@ -75,6 +75,8 @@ class Translator(TextSearch):
         """
         check_compatible(translators)
         first = translators[0]
+        if len(translators) == 1:
+            return first
         ensemble = type(first)(
             Ensemble([translator.program for translator in translators]),
             first.vocabulary,

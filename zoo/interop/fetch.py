@@ -16,6 +16,7 @@ from zoo.files.atomic import convert_disk_errors, remove_path
 from zoo.files.locks import exclusive
 from zoo.files.manifest import sha256
 from zoo.generation.loading import open_model
+from zoo.generation.translator import Translator
 from zoo.interop.importer import (
     ImportOptions,
     download_from_hub,
@@ -189,7 +190,7 @@ def _require_translations(card: ModelCard, folders: Sequence[Path], report: Repo
     Warn about differences. Raise ZooError if the chrF is below `_MIN_SIMILARITY`.
     """
     models = [open_model(folder, **EXACT, report=Report()) for folder in folders]
-    translator = models[0] if len(models) == 1 else type(models[0]).ensemble(models)
+    translator = Translator.ensemble(models)
     outputs = []
     for each in card.check:
         source, _, target = (each.pair or "").partition("-")

@@ -144,7 +144,7 @@ class _SyntheticText:
             if done < total:
                 opened = [open_model(path, device=device, report=self.report) for path in models.values()]
                 self._require_unchanged(record, _model_digests(models))
-                translator = type(opened[0]).ensemble(opened) if len(opened) > 1 else opened[0]
+                translator = Translator.ensemble(opened)
                 try:
                     with convert_disk_errors(journal):
                         self._translate(translator, languages, journal, done, total)

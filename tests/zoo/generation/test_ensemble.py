@@ -72,6 +72,7 @@ def test_an_ensemble_needs_one_vocabulary_and_one_device(tokens, home, toy):
     with pytest.raises(ZooError, match="on different devices, cpu and cuda"):
         Translator.ensemble([mine, Translator(toy(), loaded, spec, device="cuda")])
     refused("at least one model", Translator.ensemble, [])
+    assert Translator.ensemble([mine]) is mine
 
 
 def test_the_smallest_number_of_positions_limits_the_ensemble(translator_of):
