@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Unpack
+from typing import Annotated, Literal, Unpack
 
 from cli import options
 from cli.options import argument, option
@@ -23,7 +23,7 @@ def attend(
     figure: Annotated[int | None, option(min=3, max=5)] = None,
     output: Annotated[Path | None, option("--output", "-o")] = None,
     svg: Path | None = None,
-    attention: Annotated[str | None, option(panel=_VIEW_PANEL)] = None,
+    attention: Annotated[Literal["encoder", "decoder", "encoder-decoder"] | None, option(panel=_VIEW_PANEL)] = None,
     layer: Annotated[int | None, option(min=1, panel=_VIEW_PANEL)] = None,
     head: Annotated[list[int] | None, option(min=1, panel=_VIEW_PANEL)] = None,
     word: Annotated[str | None, option(panel=_VIEW_PANEL)] = None,

@@ -49,7 +49,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypedDict, cast, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -267,7 +267,7 @@ Shortlist = Annotated[bool | None, field_option("decoding.shortlist", "--shortli
 NBest = Annotated[int | None, option("--n-best", min=1, max=10_000)]
 Source = Annotated[Path | None, option("--source")]
 Target = Annotated[Path | None, option("--target")]
-Split = Annotated[str | None, option("--set")]
+Split = Annotated[Literal["dev", "test"] | None, option("--set")]
 Language = Annotated[str | None, option("--language", panel=FILES_PANEL)]
 Transcripts = Annotated[bool, option("--transcripts", panel=FILES_PANEL)]
 Json = Annotated[bool, option("--json")]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cli import options
 from cli.options import argument, field_option, option
-from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.publishing.removal import RemovalPlan
@@ -208,8 +207,8 @@ def import_model(
     name: str | None = None,
     format: str | None = None,
     languages: tuple[str, str] | None = None,
-    positions: str | None = None,
-    tokenizer: str | None = None,
+    positions: Literal["marian", "transformers"] | None = None,
+    tokenizer: Literal["moses", "space"] | None = None,
     bpe: Path | None = None,
     bpe_vocabulary: tuple[Path, Path] | None = None,
     bpe_threshold: int = 1,
@@ -251,22 +250,15 @@ def import_model(
         zoo import model.npz --languages en de --tokenizer moses --bpe bpe.codes
     """
     from cli.console import report
-    from zoo.interop.formats import PositionConvention
     from zoo.interop.importer import ImportOptions, import_model
-    from zoo.interop.text_rules import TOKENIZERS, TextOptions
+    from zoo.interop.text_rules import TextOptions
 
     messages = report()
-    if positions not in (None, *get_args(PositionConvention)):
-        problem = f"`--positions` must be `marian` or `transformers`, not `{positions}`"
-        raise ZooError(problem, hint="omit `--positions` for OPUS-MT models")
-    if tokenizer not in (None, *TOKENIZERS):
-        problem = f"`--tokenizer` must be `moses` or `space`, not `{tokenizer}`"
-        raise ZooError(problem, hint="for other tokenizers, choose `space` and tokenise your texts")
     wanted = ImportOptions(
         name=name or "",
         format=format,
         languages=languages,
-        positions=cast("PositionConvention | None", positions),
+        positions=positions,
         text=TextOptions(tokenizer, bpe, bpe_vocabulary, bpe_threshold),
         replace=replace,
     )

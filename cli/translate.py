@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from cli import options
 from cli.options import option
@@ -296,7 +296,7 @@ def _translate(
 def transcribe(
     recordings: list[Path],
     output: Annotated[Path | None, option("--output", "-o")] = None,
-    format: str | None = None,
+    format: Literal["txt", "srt", "vtt"] | None = None,
     yes: bool = False,
     spec: options.OfSpec = None,
     model: options.Model = None,

@@ -18,8 +18,8 @@ import numpy as np
 from specs import METADATA_FIELDS, ZooError, difference
 from specs.corpus_paths import language_suffix
 from specs.notation import quote_in_full
-from zoo.data.corpus import MissingFileError
-from zoo.evaluation.evaluate import MissingSetError, check_split, read_split
+from zoo.data.corpus import MissingFileError, Split
+from zoo.evaluation.evaluate import MissingSetError, read_split
 from zoo.evaluation.metrics import Scores, get_metric
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.text_metrics import (
@@ -28,6 +28,7 @@ from zoo.evaluation.text_metrics import (
     TRANSLATION_METRICS,
     FloatArray,
     TextMetric,
+    Tokenization,
     moses_languages,
     read_aligned,
     text_metric,
@@ -130,7 +131,7 @@ def compare_files(
 def compare_models(
     first: Path,
     second: Path,
-    split: str,
+    split: Split,
     *,
     max_batch_tokens: int | None = None,
     report: Report,
@@ -145,7 +146,6 @@ def compare_models(
         ZooError: The models have different dev or test sets, the task of a model has no metric that compares texts, or
             a folder has no valid model.
     """
-    known_split = check_split(split)
     translators = []
     for folder in (first, second):
         translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
@@ -156,7 +156,7 @@ def compare_models(
     sets: list[EvaluationSet] = []
     for folder, each in zip((first, second), translators, strict=True):
         try:
-            found = read_split(each.spec, known_split, report, each.vocabulary)
+            found = read_split(each.spec, split, report, each.vocabulary)
             directions = found.directions or [each.spec.default_direction] * len(found.sources)
             sets.append(found._replace(directions=directions))
         except (MissingSetError, MissingFileError) as error:
@@ -206,7 +206,7 @@ def evaluate_files(
     references: Path | str,
     *,
     language: str | None = None,
-    tokenize: str = "13a",
+    tokenize: Tokenization = "13a",
     lowercase: bool = False,
     transcripts: bool = False,
 ) -> Scores:
@@ -217,7 +217,7 @@ def evaluate_files(
         references: File with one reference per line.
         language: Language code for the paper's BLEU. If None, the suffix of the references' file name is used, such as
             `de`. If the suffix is not a language, the paper's BLEU is not computed.
-        tokenize: Tokenisation for sacreBLEU's BLEU: one of `TOKENIZATIONS`.
+        tokenize: Tokenisation for sacreBLEU's BLEU.
         lowercase: Whether BLEU, chrF, WER and CER ignore case.
         transcripts: Whether to compute WER and CER instead of the metrics for translations.
 

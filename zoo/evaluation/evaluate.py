@@ -31,7 +31,7 @@ class MissingSetError(ZooError):
 
 def evaluate_models(
     folders: Sequence[Path],
-    split: str,
+    split: Split,
     *,
     max_batch_tokens: int | None = None,
     report: Report | None = None,
@@ -55,19 +55,19 @@ def evaluate_models(
         ZooError: A folder has no valid model, the corpus of the first model has no such set, or the models of an
             ensemble have different vocabularies or different sets.
     """
-    known_split, report = check_split(split), report or Report()
+    report = report or Report()
     runs, is_ensemble = [ModelFolder(folder) for folder in folders], len(folders) > 1
     digest = known_digest(runs[0].weights)
     models = [open_model(run.folder, max_batch_tokens=max_batch_tokens, report=report, **options) for run in runs]
-    model = type(models[0]).ensemble(models) if is_ensemble else models[0]
-    outputs = ModelOutputs(model, _common_set(runs, models, known_split, report), report)
+    model = Translator.ensemble(models)
+    outputs = ModelOutputs(model, _common_set(runs, models, split, report), report)
     if show and model.spec.task.reads:
         report.info(format_examples(outputs.sources, outputs.references, outputs.texts))
     scores = compute_scores(outputs, model.spec)
     if is_ensemble:
         return scores
     precision = options.get("precision") or model.spec.compilation.precision
-    scores |= _confidence_scores(outputs, model, known_split)
+    scores |= _confidence_scores(outputs, model, split)
     scores[MACHINE_KEY] = f"{device_name(str(model.device))}, {model.backend}, {precision}"
     if precision != "float32" or runs[0].published:
         return scores
@@ -96,18 +96,6 @@ def _confidence_scores(outputs: ModelOutputs, model: Translator, split: Split) -
         return {}
     error = calibration_error([calibration.confidence(*each) for each in translations], good)
     return {ERROR_KEY: error, **({CALIBRATION_KEY: asdict(calibration)} if split == "dev" else {})}
-
-
-def check_split(name: str) -> Split:
-    """Check the name of an evaluation set, and return it.
-
-    Raises:
-        ZooError: The name is neither "dev" nor "test".
-    """
-    splits: dict[str, Split] = {"dev": "dev", "test": "test"}
-    if name not in splits:
-        raise ZooError(f"`{name}` is not an evaluation set", hint="use `dev` or `test`")
-    return splits[name]
 
 
 def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None) -> EvaluationSet:

@@ -42,7 +42,6 @@ def test_text_that_looks_tokenised_gives_no_warning(capfd):
 def test_texts_that_cannot_be_scored_are_refused(name):
     refused("3 outputs and 2 references", score, name, HYPOTHESES, REFERENCES[:2])
     refused("nothing to score", score, name, [], [])
-    refused("`moses` is not a tokenisation", text_metric, name, "de", tokenize="moses")
 
 
 def test_moses_tokens_with_german_compounds_split():
