@@ -119,8 +119,8 @@ def load(
     _import("compiler.options").check_names(precision=precision, backend=backend)
     references = [name] if isinstance(name, str | PathLike) else name
     folders = [folder for each in references for folder in find.models(each, report)]
-    models: list[Translator] = [opening.open_model(folder, **options) for folder in folders]
-    return opening.Translator.ensemble(models)
+    translator: Translator = opening.Translator.ensemble([opening.open_model(folder, **options) for folder in folders])
+    return translator
 
 
 def train(
