@@ -229,7 +229,7 @@ def word_list_tokenizer(numbering: Numbering, name: str, rules: TextRules | None
     words = (SPACE + token.name.replace(" ", SPACE) for token in numbering.tokens[len(SPECIAL) :])
     entries = [*_special_entries(), *(TokenEntry(word, 0.0, TokenType.NORMAL) for word in words)]
     tokenizer = Tokenizer(new_model("words", entries, None), name=name)
-    return tokenizer.with_rules(rules, name) if rules else tokenizer
+    return tokenizer.extended(rules, name) if rules else tokenizer
 
 
 def without_source_end(tokenizer: Tokenizer, name: str) -> Tokenizer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import Self
@@ -150,13 +150,9 @@ class Tokenizer(Modality):
         """Load a tokenizer from the content of a model file. See the constructor."""
         return cls(content, name)
 
-    def with_added_tokens(self, ids: Mapping[str, int | None], name: str) -> Tokenizer:
-        """Return a copy of the tokenizer with added tokens (see `AddedTokens.ids`)."""
-        return Tokenizer(AddedTokens(ids).prepended_to(self.content), name=name)
-
-    def with_rules(self, rules: TextRules, name: str) -> Tokenizer:
-        """Return a copy of the tokenizer with text rules."""
-        return Tokenizer(rules.prepended_to(self.content), name=name)
+    def extended(self, extension: AddedTokens | TextRules, name: str) -> Tokenizer:
+        """Return a copy of the tokenizer with added tokens or text rules."""
+        return Tokenizer(extension.prepended_to(self.content), name=name)
 
     @property
     def byte_fallback(self) -> bool:

@@ -77,8 +77,6 @@ class Vocabulary:
     @property
     def same_on_both_sides(self) -> bool:
         """Whether both sides have the same tokens with the same IDs, even if there are two tokenizers."""
-        if self.shared:
-            return True
         source, target = self._all_tokens()
         return source == target
 

@@ -27,12 +27,12 @@ def test_texts_are_split_at_the_longest_token() -> None:
 def test_tokens_survive_in_the_model_file(plain: Tokenizer) -> None:
     many = {f"<token {number}>": number for number in range(40)}
     for ids in (IDS, many):
-        with_added = plain.with_added_tokens(ids, "model")
+        with_added = plain.extended(AddedTokens(ids), "model")
         assert with_added.added is not None
         assert with_added.added.ids == ids
         assert with_added.encode("the dog") == plain.encode("the dog")
     assert plain.added is None
-    tokenizer = plain.with_added_tokens(IDS, "model")
+    tokenizer = plain.extended(AddedTokens(IDS), "model")
     words = [*plain.encode("the dog"), 7, *plain.encode("reads")]
     assert tokenizer.encode("the dog<x> reads") == words
     assert tokenizer.encode_all(["the dog<x> reads"]) == [words]

@@ -34,6 +34,7 @@ from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.tables import TOOLKITS, Settings
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
+from zoo.text.rules import AddedTokens
 from zoo.text.vocabulary import Vocabulary
 
 SENTENCEPIECE, VOCABULARY = "sentencepiece.bpe.model", "vocab.json"
@@ -127,7 +128,7 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
     control = set(names.values()) - set(model.names())
     imported = convert_vocabulary([model], listed, listed, shared=True, where=folder, control=control)
     if class_ is not M2M100_TOKENIZER:  # transformers finds such tokens anywhere in a text
-        tokenizer = imported.vocabulary.source.with_added_tokens(dict.fromkeys(tokens), str(folder))
+        tokenizer = imported.vocabulary.source.extended(AddedTokens(dict.fromkeys(tokens)), str(folder))
         imported = replace(imported, vocabulary=Vocabulary(tokenizer))
     codes = [*tokens.values()]
     languages = {"codes": codes, "token": class_.language_token, "source_token": "source", "target_token": "target"}

@@ -35,6 +35,7 @@ from zoo.interop.huggingface.family import WrittenIds
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
+from zoo.text.rules import AddedTokens
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
@@ -130,7 +131,7 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     imported = convert_vocabulary([tokens.model], listed, listed, shared=True, where=folder, control=control)
     # zoo never attends to padding, and rejects text with a language token.
     ids = {name: None if row == pad else imported.source.ids[row] for name, row in tokens.added.items()}
-    tokenizer = imported.vocabulary.source.with_added_tokens(ids | dict.fromkeys(languages), str(folder))
+    tokenizer = imported.vocabulary.source.extended(AddedTokens(ids | dict.fromkeys(languages)), str(folder))
     codes = _language_codes(imported.target.names)
     of_languages = {"codes": codes, "token": _LANGUAGE_TOKEN} if codes else None
     return replace(imported, vocabulary=Vocabulary(tokenizer), languages=of_languages)
