@@ -119,7 +119,7 @@ def test_an_invalid_card_is_an_error_with_file_and_line(zoo: Zoo) -> None:
         assert re.search(rf"\({re.escape(str(storage.home()))}/catalogue/mine\.yaml:\d+\)", error)
 
 
-@pytest.mark.parametrize(("content", "problem"), [(b"# sch\xf6n", "the card is not UTF-8"), (b"", "the file is empty")])
+@pytest.mark.parametrize(("content", "problem"), [(b"# sch\xf6n", "byte 6 is not UTF-8"), (b"", "the file is empty")])
 def test_a_card_is_a_mapping_in_utf_8(content: bytes, problem: str) -> None:
     (storage.home() / "catalogue").mkdir(parents=True)
     (storage.home() / "catalogue/mine.yaml").write_bytes(content)

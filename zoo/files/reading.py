@@ -44,6 +44,18 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
         return file.read(actual + 1)
 
 
+def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
+    """Return the content of a small file in UTF-8.
+
+    Raises:
+        ZooError: The content is not UTF-8, or `read_bytes` fails.
+    """
+    try:
+        return read_bytes(path, max_bytes).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise damaged(path, f"byte {error.start + 1} is not UTF-8", "save the file as UTF-8") from None
+
+
 @contextmanager
 def open_file(path: Path) -> Iterator[BufferedReader]:
     """Open a regular file for reading.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specs import ZooError
-from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, read_bytes
+from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, read_text
 from zoo.interop.sentencepiece_model import SentencePieceModel
 from zoo.text.codes import BPECodes
 from zoo.text.language_codes import base_language
@@ -136,15 +136,8 @@ def _find_codes(folder: Path, named: str | None) -> list[Path]:
     return []
 
 
-def _read_text(file: Path) -> str:
-    try:
-        return read_bytes(file, MAX_VOCABULARY_BYTES).decode("utf-8")
-    except UnicodeDecodeError:
-        raise ZooError(f"`{file}` is not UTF-8", hint="restore the file from its source") from None
-
-
 def _read_codes(file: Path) -> str:
-    content = _read_text(file)
+    content = read_text(file, MAX_VOCABULARY_BYTES)
     try:
         BPECodes(content)
     except ValueError as error:
@@ -163,7 +156,7 @@ def _require_short(content: str, file: Path) -> str:
 def _read_vocabulary(file: Path, threshold: int) -> str:
     """Read subwords and their counts, one per line. Return the subwords that occur at least `threshold` times."""
     known = []
-    for number, line in enumerate(_read_text(file).removesuffix("\n").split("\n"), start=1):
+    for number, line in enumerate(read_text(file, MAX_VOCABULARY_BYTES).removesuffix("\n").split("\n"), start=1):
         name, _, count = line.strip("\r ").partition(" ")
         if not count.isdecimal() or len(count) > _MAX_DIGITS:
             problem = f"`{line[:50]}` is not a subword and its count"
@@ -175,7 +168,7 @@ def _read_vocabulary(file: Path, threshold: int) -> str:
 
 def _read_cases(file: Path) -> str:
     """Read the words in a Moses truecase model. It has lines such as `The (9/14) the (5)`."""
-    words = "\n".join(" ".join(line.split()[::2]) for line in _read_text(file).split("\n"))
+    words = "\n".join(" ".join(line.split()[::2]) for line in read_text(file, MAX_VOCABULARY_BYTES).split("\n"))
     return _require_short(words, file)
 
 

@@ -22,7 +22,7 @@ from specs.reader import read
 from specs.section import Section, Size, reject
 from specs.validation import validate
 from zoo.files import storage
-from zoo.files.reading import read_bytes
+from zoo.files.reading import read_text
 from zoo.models.registries.revision import is_name
 from zoo.report import size
 from zoo.text.language_codes import base_language
@@ -363,11 +363,7 @@ def _read(folder: Path) -> dict[str, ModelCard]:
     """Return the cards in a folder, keyed by name. Empty if there is no such folder."""
     found: dict[str, ModelCard] = {}
     for file in sorted(folder.glob("*.yaml")):
-        try:
-            text = read_bytes(file, _MAX_CARD_BYTES).decode("utf-8")
-        except UnicodeDecodeError:
-            raise ZooError("the card is not UTF-8", where=str(file), hint="save the file as UTF-8") from None
-        card = parse(text, str(file))
+        card = parse(read_text(file, _MAX_CARD_BYTES), str(file))
         if card.name in found:
             hint = "rename or remove one of them"
             raise ZooError(f"two cards have the name `{card.name}`", where=str(file), hint=hint)

@@ -6,9 +6,9 @@ check fails if the weights have changed, or if a machine or backend computes dif
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import safetensors.torch
@@ -21,12 +21,11 @@ from compiler.padded_batch import PaddedBatch
 from compiler.program import Scorer
 from specs import PAD, Features, Spec, ZooError
 from zoo.files.atomic import atomic_file
-from zoo.files.reading import open_file
+from zoo.files.reading import read_bytes
 from zoo.generation.config import GenerationOptions
 from zoo.generation.translation import pad_sequences
 from zoo.generation.translator import Translator
 from zoo.models.weights import check_header
-from zoo.report import size
 from zoo.text.vocabulary import Side
 
 NAME = "proof.safetensors"
@@ -148,11 +147,9 @@ def read(file: Path, spec: Spec) -> ReferenceLogProbabilities:
         ZooError: The file is missing, damaged or empty, or does not fit the spec.
     """
     try:
-        with open_file(file) as stream:
-            check_header(stream, file)
-            if (actual := os.fstat(stream.fileno()).st_size) > _MAX_FILE_BYTES:
-                raise _invalid(file, f"it is {size(actual)}, but the limit is {size(_MAX_FILE_BYTES)}")
-            references = ReferenceLogProbabilities(**safetensors.torch.load_file(file))
+        content = read_bytes(file, _MAX_FILE_BYTES)
+        check_header(BytesIO(content), file)
+        references = ReferenceLogProbabilities(**safetensors.torch.load(content))
     except TypeError:
         raise _invalid(file, "it has the wrong tensors") from None
     except (SafetensorError, OSError) as error:

@@ -45,7 +45,7 @@ def test_invalid_reference_log_probabilities_are_refused(tmp_path: Path) -> None
         refused(f"not a valid file of reference log-probabilities: .*{message}", reference_results.read, file, spec)
     with file.open("ab") as stream:
         stream.truncate(70_000_000)
-    refused("it is 70 MB, but the limit is 64 MB", reference_results.read, file, spec)
+    refused("it is 70 MB, but a file of this kind is at most 64 MB", reference_results.read, file, spec)
     file.write_bytes((10_000_001).to_bytes(8, "little"))
     refused("proof.safetensors` is damaged: its header is 10 MB", reference_results.read, file, spec)
 
