@@ -58,6 +58,10 @@ class Report:
         return Progress()
 
 
+SILENT = Report()
+"""Report that discards everything."""
+
+
 class PlainReport(Report):
     """Report that prints lines of plain text to stderr, for logs, pipes and simple terminals."""
 
@@ -80,6 +84,9 @@ class WarningsReport(Report):
     def warn(self, text: str) -> None:
         """Issue a Python warning that points to the user's line of code, not to a line of zoo."""
         warnings.warn(text, stacklevel=_caller_stack_level())
+
+
+WARNINGS = WarningsReport()
 
 
 class LibraryReport(WarningsReport, PlainReport):

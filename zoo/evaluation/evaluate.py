@@ -20,7 +20,7 @@ from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
 from zoo.models.weights import known_digest
-from zoo.report import Report
+from zoo.report import SILENT, Report
 from zoo.system.processors import device_name
 from zoo.text.vocabulary import Vocabulary
 
@@ -34,7 +34,7 @@ def evaluate_models(
     split: Split,
     *,
     max_batch_tokens: int | None = None,
-    report: Report | None = None,
+    report: Report = SILENT,
     show: bool = False,
     **options: Unpack[BackendOptions],
 ) -> Scores:
@@ -55,7 +55,6 @@ def evaluate_models(
         ZooError: A folder has no valid model, the corpus of the first model has no such set, or the models of an
             ensemble have different vocabularies or different sets.
     """
-    report = report or Report()
     runs, is_ensemble = [ModelFolder(folder) for folder in folders], len(folders) > 1
     digest = known_digest(runs[0].weights)
     models = [open_model(run.folder, max_batch_tokens=max_batch_tokens, report=report, **options) for run in runs]

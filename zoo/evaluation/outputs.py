@@ -22,7 +22,7 @@ from zoo.generation.config import GenerationOptions
 from zoo.generation.scoring import TokenScores
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
-from zoo.report import Report
+from zoo.report import SILENT, Report
 
 EXAMPLES = 3
 """Number of sentences that `format_examples` shows."""
@@ -60,7 +60,7 @@ class ModelOutputs:
         self,
         translator: Translator,
         texts: EvaluationSet,
-        report: Report | None = None,
+        report: Report = SILENT,
         **options: Unpack[GenerationOptions],
     ) -> None:
         """Prepare the outputs of a translator.
@@ -74,7 +74,7 @@ class ModelOutputs:
         self.streams, self.references = texts.streams, texts.references
         self.sources = texts.streams.get("source", ())
         self._directions = texts.directions or [translator.spec.default_direction] * len(self.references)
-        self._translator, self._report, self._options = translator, report or Report(), options
+        self._translator, self._report, self._options = translator, report, options
 
     @cached_property
     def rows_by_direction(self) -> dict[Direction, list[int]]:

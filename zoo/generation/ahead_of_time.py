@@ -21,7 +21,7 @@ from zoo.generation.loading import open_model
 from zoo.models import find
 from zoo.models.loading import read_model
 from zoo.planning.memory_estimate import require_memory_to_translate
-from zoo.report import Report
+from zoo.report import SILENT, Report
 from zoo.system.processors import timed
 
 
@@ -52,7 +52,7 @@ class Compiled:
     """Largest relative difference from the reference results, by purpose of the program (such as decode_step)."""
 
 
-def compile_model(name: str, *, report: Report | None = None, **options: Unpack[BackendOptions]) -> Compiled:
+def compile_model(name: str, *, report: Report = SILENT, **options: Unpack[BackendOptions]) -> Compiled:
     """Compile a published model or a training run. See `compile_spec` for the options and errors.
 
     Raises:
@@ -69,7 +69,7 @@ def compile_spec(
     spec: Spec,
     *,
     weights: Mapping[str, Tensor] | None = None,
-    report: Report | None = None,
+    report: Report = SILENT,
     **options: Unpack[BackendOptions],
 ) -> Compiled:
     """Compile a model's translation program, and compare its results with the float32 reference interpreter.
@@ -84,7 +84,6 @@ def compile_spec(
         ZooError: The device, precision or backend is not available or cannot run this spec, or the weights do not fit
             into memory.
     """
-    report = report or Report()
     options.setdefault("device", "auto")
     if weights is None:
         require_memory_to_translate(spec, options["device"])

@@ -21,7 +21,7 @@ from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
 from zoo.models.loading import Model, read_model, read_weights
-from zoo.report import Report, WarningsReport
+from zoo.report import WARNINGS, Report
 from zoo.text.sentences import checked_texts, excerpt
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def open_model(
     folder: Path,
     *,
     max_batch_tokens: int | None = None,
-    report: Report | None = None,
+    report: Report = WARNINGS,
     **options: Unpack[BackendOptions],
 ) -> Translator:
     """Open a trained or published model from its folder.
@@ -117,13 +117,12 @@ def open_model(
     Args:
         folder: Folder of the training run or published model.
         max_batch_tokens: Maximum number of source tokens in a batch. None for the default.
-        report: Receives warnings. If None, warnings are issued with Python's module `warnings`.
+        report: Receives warnings. By default, they are issued with Python's module `warnings`.
         **options: Device, precision and backend (see `BackendOptions`).
 
     Raises:
         ZooError: The folder has no valid model, or the device, precision or backend is not available.
     """
-    report = report or WarningsReport()
     options.setdefault("device", "auto")
     for _ in range(_MAX_ATTEMPTS):
         with suppress(_ReplacedError):

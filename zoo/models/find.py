@@ -32,7 +32,7 @@ from zoo.models.folder import (
 from zoo.models.pull import describe_search, pull, registry_names
 from zoo.models.registries.registry import configured_registries, included_registry, skipped_registries
 from zoo.models.registries.revision import Reference, parse_reference
-from zoo.report import Report, WarningsReport
+from zoo.report import WARNINGS, Report
 
 _YAML = (".yaml", ".yml")
 _CREATE_HINTS = {
@@ -42,7 +42,7 @@ _CREATE_HINTS = {
 }
 
 
-def from_options(spec: str | None, model_name: str | None, report: Report | None = None) -> Path:
+def from_options(spec: str | None, model_name: str | None, report: Report = WARNINGS) -> Path:
     """Return the folder of the model that `--spec` or `--model` selects.
 
     Raises:
@@ -56,7 +56,7 @@ def from_options(spec: str | None, model_name: str | None, report: Report | None
     raise ZooError(problem, hint="give either `--spec SPEC` or `--model NAME|RUN`; `zoo list` lists what is available")
 
 
-def all_from_options(spec: str | None, model_names: Sequence[str] | None, report: Report | None = None) -> list[Path]:
+def all_from_options(spec: str | None, model_names: Sequence[str] | None, report: Report = WARNINGS) -> list[Path]:
     """Return the folders of the models that `--spec` or `--model` selects. `--model` may be given several times.
 
     An ensemble from the catalogue has several folders.
@@ -66,7 +66,7 @@ def all_from_options(spec: str | None, model_names: Sequence[str] | None, report
     return [folder for name in model_names for folder in models(name, report)]
 
 
-def of_spec(reference: str, report: Report | None = None) -> Path:
+def of_spec(reference: str, report: Report = WARNINGS) -> Path:
     """Return the folder of the newest trained run of a spec, or else of the published model with the spec's name.
 
     A published model that is not in the local model store is pulled from the registries.
@@ -90,8 +90,8 @@ def of_spec(reference: str, report: Report | None = None) -> Path:
     if bundle.published and _has_spec(bundle, spec):
         return bundle.folder
     if default.exists and _has_spec(default, spec):
-        return _require_trained(default, report or WarningsReport())
-    if not bundle.exists and (pulled := pull(Reference(spec.name), report or WarningsReport())) is not None:
+        return _require_trained(default, report)
+    if not bundle.exists and (pulled := pull(Reference(spec.name), report)) is not None:
         bundle = ModelFolder(pulled)
         if _has_spec(bundle, spec):
             return bundle.folder
@@ -142,7 +142,7 @@ def _describe_alternative(spec: Spec) -> str:
     return f". The public model `{card.name}` has a different spec: use it with `--model {card.name}`"
 
 
-def model(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
+def model(reference: str | os.PathLike[str], report: Report = WARNINGS) -> Path:
     """Return the folder of a model.
 
     Raises:
@@ -151,7 +151,7 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
     return _single(os.fspath(reference), models(reference, report))
 
 
-def models(reference: str | os.PathLike[str], report: Report | None = None) -> list[Path]:
+def models(reference: str | os.PathLike[str], report: Report = WARNINGS) -> list[Path]:
     """Return the folder of a model, or the folders of all models in an ensemble from the catalogue.
 
     These kinds of references are tried in this order: the folder of a run or a published model; the name of a published
@@ -162,7 +162,7 @@ def models(reference: str | os.PathLike[str], report: Report | None = None) -> l
     Raises:
         ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled or fetched.
     """
-    name, report = os.fspath(reference), report or WarningsReport()
+    name = os.fspath(reference)
     searched = [Path(name)]
     if ModelFolder(searched[0]).exists:
         return [_require_trained(ModelFolder(searched[0]), report)]
@@ -256,13 +256,12 @@ def names(pattern: str = "*") -> list[str]:
     return sorted({*local_store.names(pattern), *(name for name in included if fnmatchcase(name, pattern))})
 
 
-def published_model(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
+def published_model(reference: str | os.PathLike[str], report: Report = WARNINGS) -> Path:
     """Return the folder of a published model, given its path or name. Pull it if it is not in the local model store.
 
     Raises:
         ZooError: There is no such model, it cannot be pulled, or it is an ensemble.
     """
-    report = report or WarningsReport()
     folder, parsed = local_model(reference), parse_reference(os.fspath(reference))
     if folder is not None:
         return folder

@@ -27,7 +27,7 @@ from zoo.publishing import reference_results
 from zoo.publishing.card import card
 from zoo.publishing.inventory import summarize
 from zoo.publishing.provenance import Provenance, provenance_of_run
-from zoo.report import Report
+from zoo.report import SILENT, Report
 from zoo.training.run import Run
 
 REQUIRED_FILES = (SPEC, WEIGHTS, reference_results.NAME, SCORES, CARD)
@@ -42,7 +42,7 @@ def publish(
     name: str | None = None,
     replace: bool = False,
     notes: str = "",
-    report: Report | None = None,
+    report: Report = SILENT,
 ) -> Path:
     """Publish a trained run in the local model store.
 
@@ -61,7 +61,6 @@ def publish(
     Raises:
         ZooError: The run does not exist or has no weights, the name is invalid or in use, or the disk is full.
     """
-    report = report or Report()
     if is_published_model(run):
         problem = f"`{os.fspath(run)}` is not a run: it is already published in the local model store"
         raise ZooError(problem, hint="to upload it, run `zoo publish NAME --to REGISTRY` without other options")
@@ -172,7 +171,7 @@ class Verified:
     backend: str
 
 
-def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: Report | None = None) -> Verified:
+def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: Report = SILENT) -> Verified:
     """Verify a published model.
 
     Args:
@@ -189,7 +188,6 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
             `reference_results.TOLERANCE`.
     """
     how: BackendOptions = EXACT if backend is None else {"device": "auto", "precision": "float32", "backend": backend}
-    report = report or Report()
     return verify_folder(find.published_model(name, report), report, how)
 
 
@@ -215,7 +213,7 @@ def is_published_model(reference: str | os.PathLike[str]) -> bool:
     return False
 
 
-def upload(model: str | os.PathLike[str], to: str, *, report: Report | None = None) -> Revision:
+def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -> Revision:
     """Verify a published model, then upload it to a registry.
 
     Args:
@@ -229,7 +227,7 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report | None = No
     Raises:
         ZooError: There is no such model, it does not pass verification, or the registry cannot be written to.
     """
-    report, registry = report or Report(), open_registry(to)
+    registry = open_registry(to)
     if "://" not in to and not os.path.exists(to):
         report.info(f"creating a new registry in the folder `{os.path.abspath(to)}`")
     registry.require_writable()

@@ -21,7 +21,7 @@ from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.models.local_store import bundle_digest
 from zoo.planning.memory_estimate import weight_bytes
-from zoo.report import Report
+from zoo.report import WARNINGS, Report
 from zoo.serving.answer import LOG, RELOAD_SECONDS, ServingError
 from zoo.serving.languages import base_code, match_code, public_codes
 from zoo.system.memory import require_memory
@@ -152,7 +152,7 @@ class ModelPool:
         memory_bytes: int,
         idle_seconds: float,
         open_translator: Callable[[Path], Translator],
-        report: Report | None = None,
+        report: Report = WARNINGS,
     ) -> None:
         """Find the models, but do not load them yet.
 

@@ -29,7 +29,7 @@ from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.translation import SearchInput, Translation, pad_sequences
 from zoo.planning.memory_estimate import require_memory_to_train, require_memory_to_translate
-from zoo.report import Report
+from zoo.report import SILENT, Report
 from zoo.system.memory import peak_memory
 from zoo.system.processors import Host, Spread, host, matrix_peak, spread, timed
 from zoo.training.distributed import Processes
@@ -92,7 +92,7 @@ def benchmark_decoding(
     sentences: int = 64,
     rounds: int = 5,
     folder: Path | None = None,
-    report: Report | None = None,
+    report: Report = SILENT,
     **how: Unpack[BackendOptions],
 ) -> DecodingSpeed:
     """Measure how fast a spec translates, with its beam size, length penalty and stopping rule.
@@ -126,7 +126,7 @@ def benchmark_decoding(
     translate = partial(translations, program, spec=spec, device=device)
     first, _ = timed(partial(translate, sources[:1], batch=1))
     single, whole = [], []
-    with (report or Report()).progress("decode", rounds, "rounds") as progress:
+    with report.progress("decode", rounds, "rounds") as progress:
         for number in range(rounds):
             single.append(timed(partial(translate, [sources[number % sentences]], batch=1))[0])
             seconds, results = timed(partial(translate, sources, batch=batch))
@@ -262,7 +262,7 @@ class TrainingSpeed(Measurement):
 
 
 def benchmark_training(
-    spec: Spec, *, steps: int = 3, rounds: int = 3, device: str = "auto", report: Report | None = None
+    spec: Spec, *, steps: int = 3, rounds: int = 3, device: str = "auto", report: Report = SILENT
 ) -> TrainingSpeed:
     """Measure how fast a spec trains, on full batches of random sentences whose lengths vary as in WMT 2014.
 
@@ -273,7 +273,7 @@ def benchmark_training(
     spec.require_text("the benchmark")
     spec.require_source("the benchmark")
     require_memory_to_train(spec, device)
-    report, device = report or Report(), find_device(device)
+    device = find_device(device)
     program = build_module(spec, device=device)
     with TemporaryDirectory() as folder, fast_float32():
         store, run = random_pairs(spec, steps, Path(folder)), Run(Path(folder, "run"))

@@ -30,7 +30,7 @@ from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import folder_bytes, require_space
 from zoo.models.weights import Weights
 from zoo.planning.memory_estimate import estimate_memory, require_memory_to_train
-from zoo.report import LibraryReport, Report
+from zoo.report import SILENT, LibraryReport, Report
 from zoo.system.processors import bfloat16_speed, device_name
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.alignment import BatchAligner
@@ -64,7 +64,7 @@ def train(
     run: Path | str | None = None,
     fresh: bool = False,
     device: str = "auto",
-    report: Report | None = None,
+    report: Report = SILENT,
 ) -> Run:
     """Train the model that a spec describes. Resume the run if its folder exists.
 
@@ -93,10 +93,9 @@ def train(
 
 
 def run_training(
-    spec: Spec, *, run: Path | str | None, fresh: bool, device: str, report: Report | None = None
+    spec: Spec, *, run: Path | str | None, fresh: bool, device: str, report: Report = SILENT
 ) -> TrainingResult:
     """Train as `train` does. Also return whether training has reached its end or was stopped."""
-    report = report or Report()
     chosen = Run(Path(run)) if run is not None else Run.default(spec)
     # When torchrun restarts the processes, they must resume the run instead of removing it again.
     fresh = fresh and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0
