@@ -16,8 +16,9 @@ from zoo.features import spoken_digits, written_digits
 from zoo.features.modality import absolute_path, identify, listed_files
 from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
+from zoo.files.manifest import sha256
 from zoo.report import Report, size
-from zoo.text.files import digest, is_sgml, read_sentences
+from zoo.text.files import is_sgml, read_sentences
 from zoo.text.lines import clean, file_errors
 from zoo.text.trees.tree import unescape_brackets, words
 from zoo.text.vocabulary import MODALITIES
@@ -146,19 +147,19 @@ class CorpusReader:
         assert not isinstance(part, Synthetic), "`zoo.training.synthetic` replaces these parts with their files"
         if isinstance(part, Table):
             columns = [getattr(part, f"{stream}_column") for stream in self._streams]
-            return ["table", *columns, *map(digest, self._paths(part)), *self._identity_of_listed(part)]
+            return ["table", *columns, *map(sha256, self._paths(part)), *self._identity_of_listed(part)]
         if isinstance(part, Grammar):
             return ["grammar", builtin.VERSION, part.grammar, languages_of(self.corpus, part)]
         if isinstance(part, Digits):
             return ["digits", _DIGITS[self._streams["source"]].VERSION, part.digits]
         if isinstance(part, Treebank):
-            return ["trees", *map(digest, self._paths(part))]
+            return ["trees", *map(sha256, self._paths(part))]
         if isinstance(part, HeldOut):
             return ["held out", part.held_out]
         if isinstance(part, Archive):
             known = part.sha256 or recorded_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
             return ["archive", known, *(getattr(part, stream) for stream in self._streams)]
-        files = (["sgm" if is_sgml(path) else "lines", digest(path)] for path in self._paths(part))
+        files = (["sgm" if is_sgml(path) else "lines", sha256(path)] for path in self._paths(part))
         return ["files", *files, *self._identity_of_listed(part)]
 
     def _listed(self, part: Part) -> Iterator[str]:

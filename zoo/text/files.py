@@ -1,4 +1,4 @@
-"""Functions that read corpus files (plain text or SGML, compressed or not) and compute their hashes."""
+"""Functions that read corpus files: plain text or SGML, compressed or not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 from specs import ZooError
 from zoo.files.archive import open_gzip
-from zoo.files.manifest import sha256
 from zoo.text.lines import bounded_lines, decoded_lines, file_errors
 
 MAX_LINE_BYTES = 1_000_000
@@ -33,16 +32,6 @@ def read_sentences(path: Path) -> Iterator[str]:
 def is_sgml(path: Path) -> bool:
     """Return whether the name of a file has an SGML suffix, as in `test.sgm` or `test.sgm.gz`."""
     return path.name.removesuffix(".gz").lower().endswith((".sgm", ".sgml"))
-
-
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal.
-
-    Raises:
-        ZooError: The file cannot be read.
-    """
-    with file_errors(path):
-        return sha256(path)
 
 
 def _segments(lines: Iterable[str], path: Path) -> Iterator[str]:

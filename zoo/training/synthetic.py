@@ -24,6 +24,7 @@ from zoo.evaluation.text_metrics import text_metric
 from zoo.files import storage
 from zoo.files.atomic import atomic_folder, convert_disk_errors, write_json
 from zoo.files.locks import exclusive
+from zoo.files.manifest import sha256
 from zoo.files.storage import require_space
 from zoo.generation.loading import open_model
 from zoo.generation.text_search import translate_lines
@@ -31,7 +32,7 @@ from zoo.generation.translator import Translator
 from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.report import Report
-from zoo.text.files import digest, is_sgml, read_sentences
+from zoo.text.files import is_sgml, read_sentences
 from zoo.text.language_codes import base_language
 from zoo.text.lines import clean
 
@@ -112,7 +113,7 @@ class _SyntheticText:
         options = {"n_best": self.part.n_best, **self.part.decoding.model_dump()}
         identity = {
             "format": _FORMAT,
-            "text": [[is_sgml(path), digest(path)] for path in self.paths],
+            "text": [[is_sgml(path), sha256(path)] for path in self.paths],
             "side": "source" if self.part.source else "target",
             "languages": self.direction,
             "models": [models[name] for name in self.part.models],
@@ -247,7 +248,7 @@ def _model_digests(folders: Mapping[str, Path]) -> dict[str, str]:
     for name, folder in folders.items():
         model = ModelFolder(folder)
         files = [model.spec_file, model.newest_weights, *sorted(folder.glob("vocabulary*"))]
-        digests[name] = hashlib.sha256("".join(map(digest, files)).encode()).hexdigest()
+        digests[name] = hashlib.sha256("".join(map(sha256, files)).encode()).hexdigest()
     return digests
 
 
