@@ -19,7 +19,6 @@ from zoo.data.batches import Batch, BatchSize
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 from zoo.generation.translation import SearchInput
-from zoo.planning import plan as plans
 from zoo.report import Report
 from zoo.training.benchmarks import benchmark_decoding, benchmark_training
 from zoo.training.distributed import Processes
@@ -122,9 +121,3 @@ def test_impossible_features_are_refused() -> None:
         fields = {f"architecture.{name}": value for name, value in given.items()}
         with pytest.raises(ZooError, match=problem):
             specs.load("tiny", {"task": RECOGNITION, "corpus": EMPTY, **fields})
-
-
-def test_a_plan_counts_the_convolutions() -> None:
-    layer = plans.plan(spec_of_features()).layers[0]
-    assert (layer.name, layer.parameters) == ("source features", 3 * WIDTH * 64 + 64)
-    assert layer.flops == f"{2 * 3 * WIDTH * 64:,}·batch·source"

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from specs import ZooError
 from specs.loader import Overrides, load
+from tests.refusals import refused
 
 
 def write(file: str, text: str) -> str:
@@ -17,6 +16,4 @@ def write(file: str, text: str) -> str:
 
 def refusal(reference: str, overrides: Overrides = ()) -> ZooError:
     """Load a spec that must be refused, and return the error."""
-    with pytest.raises(ZooError) as error:
-        load(reference, overrides)
-    return error.value
+    return refused(None, load, reference, overrides)

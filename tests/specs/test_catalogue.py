@@ -42,20 +42,6 @@ def text_of(name: str) -> str:
     return (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
 
 
-def leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
-
-
-def redundant_keys(written: dict[str, Any], inherited: dict[str, Any]) -> list[str]:
-    """Return the keys that a file sets to the value that they have without it."""
-    defaults = leaves(inherited)
-    metadata = set(specs.METADATA_FIELDS)
-    return [key for key, value in leaves(written).items() if key not in metadata and defaults.get(key, ...) == value]
-
-
 def changes(name: str, other: str) -> dict[str, Any]:
     differing = specs.difference(load(name), load(other))
     return {key: new for key, (_, new) in differing.items() if key not in specs.METADATA_FIELDS}
@@ -86,13 +72,6 @@ def test_folder_may_be_left_out_of_a_unique_name() -> None:
     assert load("a-h16").short_name == "table3/a-h16"
     assert load("base").short_name == "base", "the spec at the top level, not table3/base"
     assert load("fairseq") == load("dialects/fairseq")
-
-
-def test_no_shipped_spec_repeats_a_value_of_its_parent() -> None:
-    for name in set(NAMES) - {"base"}:
-        assert redundant_keys(yaml.safe_load(text_of(name)), parent(name).model_dump(mode="json")) == [], name
-    inherited = load("base").model_dump(mode="json")
-    assert redundant_keys({"name": "x", "training": {"steps": 100_000, "average": 1}}, inherited) == ["training.steps"]
 
 
 def test_shipped_specs_have_a_short_description_and_name_the_schema() -> None:
@@ -161,13 +140,6 @@ def test_only_fields_that_written_specs_may_lack_have_a_default() -> None:
             defaults = {name: field.default for name, field in fields if not field.is_required()}
             assert defaults.keys() <= lacking, section
             assert all(getattr(section, name) == default for name, default in defaults.items())
-
-
-def test_specs_of_digits_and_those_that_extend_tiny_lack_byte_fallback() -> None:
-    without = {name for name in NAMES if not load(name).vocabulary.byte_fallback}
-    tiny = {name for name in set(NAMES) - {"base"} if "tiny" in (load(name).short_name, parent(name).short_name)}
-    digits = {"speech/digits", "speech/digits-natural", "pictures/digits"}
-    assert without == {*tiny, "parsing/tiny", *digits}
 
 
 @pytest.mark.parametrize("dialect", ["t2t-v1", "t2t-v3", "fairseq"])

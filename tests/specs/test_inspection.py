@@ -38,15 +38,6 @@ def test_each_value_has_the_comment_of_its_line() -> None:
     assert specs.comments(write("mine.yaml", '{"extends": "base", "name": "x"}')) == {}
 
 
-def test_difference_has_both_values_in_the_order_of_a_spec() -> None:
-    spec = load("base", ["training.average=1", "architecture.h=4", "corpus.train=[{source: a.en, target: b.de}]"])
-    differing = specs.difference(spec, load("base"))
-    assert list(differing) == ["architecture.h", "corpus.train", "training.average"]
-    assert differing["architecture.h"] == (8, 4)
-    assert differing["corpus.train"][1] == ({"source": "a.en", "target": "b.de"},)
-    assert specs.difference(spec, spec) == {}
-
-
 def test_parent_plus_difference_is_the_spec() -> None:
     for name in set(specs.names()) - {"base"}:
         differing = specs.difference(load(name), parent(name))

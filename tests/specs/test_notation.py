@@ -41,11 +41,6 @@ def typed(value: Any) -> Any:
     return type(value).__name__, value
 
 
-def test_the_two_yaml_versions_differ() -> None:
-    assert yaml.safe_load("[1e-9, 300_000, 010, no]") == ["1e-9", 300_000, 8, False]
-    assert yaml.load("[1e-9, 300_000, 010, no]", Yaml12) == [1e-9, "300_000", 10, "no"]
-
-
 def test_both_versions_read_shipped_and_resolved_specs_alike() -> None:
     for name in specs.names():
         resolved = [specs.load(name).yaml()] if name in ("base", "parsing/tiny") else []

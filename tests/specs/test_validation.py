@@ -19,7 +19,6 @@ MISTAKES = [
     ("training.steps: 5", "`training.steps` is not a field", 2, "did you mean `training: {steps: ...}`?"),
     ("decoding: {zzz: 1}", "`decoding.zzz` is not a field", 2, "the fields of `decoding` are search, beam, alpha"),
     ("architecture: {h: x}", "`architecture.h` must be a whole number, not `x`", 2, "the number of attention heads"),
-    ("training: {steps: true}", "`training.steps` must be a whole number, not `true`", 2, "Number of training steps"),
     ("training: {epsilon: 1e-9}", "`training.epsilon` must be a number, not `1e-9`", 2, "write `1.0e-9`"),
     ('training: {steps: "3e5"}', "`training.steps` must be a whole number, not `3e5`", 2, "write `300000`"),
     ("training: {learning_rate_factor: .inf}", "must be a finite number", 2, "Factor that multiplies"),
@@ -50,7 +49,6 @@ MISTAKES = [
     ("architecture: {positions: {kind: learned, rows: 256}}", "up to 256 tokens and EOS", 2, "below 256"),
     ("architecture: {positions: {kind: learned, first: 1}}", ".positions.first` is not a field", 2, "rows"),
     ("corpus: {train: [{held_out: 5}]}", "`corpus.train` cannot contain `held_out`", 2, "`corpus.dev`"),
-    ("corpus: {dev: [{source: a, target: b, weight: 2.0}]}", "cannot have `weight`", 2, "`corpus.train`"),
     ("corpus: {train: [{models: [a]}]}", "either a `source` or a `target`", 2, "`target` for back-translation"),
     ("corpus: {train: [{models: [a], source: b, reference: c}]}", "selects among several", 2, "`n_best: 4`"),
     ("corpus: {train: [{models: [], source: b}]}", "`corpus.train[0].models` is empty", 2, "Models that translate"),
@@ -62,7 +60,6 @@ MISTAKES = [
     ("corpus: {train: [{source: a}]}", "`corpus.train[0].target` is missing", 2, "write `target` here"),
     ("corpus: {target: fr, train: [{grammar: 5}]}", "`grammar` is English and German", 2, "target: de"),
     ("corpus: {train: [{trees: a}]}", "needs sentence pairs", 2, "`source` and `target`"),
-    ("corpus: {train: [{archive: ftp://x, sha256: null, source: a, target: b}]}", "cannot be `ftp://x`", 2, "https://"),
     ("architecture: {N: six}", "`architecture.N` must be a whole number", 2, "{encoder: 12, decoder: 2}"),
     ("architecture: {encoder: [{kind: feedforward}]}", "`architecture.encoder[0].kind` must be", 2, "`feed_forward`?"),
     ("architecture: {encoder: [self_attention]}", "must be a mapping, not `self_att", 2, "{kind: self_attention}"),
@@ -89,7 +86,6 @@ MISTAKES = [
     ("name: !!python/object:os.system x", "is not supported", 2, "without a tag"),
     ("a: &a [*a]", "an alias refers to a value that contains this alias", 2, "with a value"),
     ("name: a\x07", "contains a control character", 2, "delete this character"),
-    ("format: 0", "`format` must be a positive whole number, not `0`", 2, "`format: 1`"),
 ]
 
 
@@ -132,7 +128,6 @@ def test_there_is_room_for_the_longest_recording(overrides: list[str], field: st
         (b"extends: [a]", "`extends` must be the name or path of a spec, not a list (mine.yaml:1)"),
         (b"extends: bas", "no spec is named `bas` (mine.yaml:1)"),
         (b"extends: nowhere.yaml", "no such file: `nowhere.yaml` (mine.yaml:1)"),
-        (b"extends: mine.yaml", "`extends` is circular: mine.yaml -> mine.yaml (mine.yaml:1)"),
     ],
 )
 def test_mistakes_of_whole_files(content: bytes, message: str) -> None:
@@ -171,7 +166,6 @@ OUTSIDE = ["", "../tiny", "..", "/", "specs/../tiny", "table3/../tiny", "./.././
     ("reference", "problem", "hint"),
     [
         *((name, f"no spec is named `{name}`", "`zoo list`") for name in OUTSIDE),
-        ("bgi", "no spec is named `bgi`", "did you mean `big`?"),
         ("specs/bgi.yaml", "no such file: `specs/bgi.yaml`", "did you mean `big`?"),
         ("nope.yaml", "no such file: `nope.yaml`", "relative paths are relative to the current folder"),
         ("a\0b", "no spec is named `a\\x00b`", "`zoo list`"),
