@@ -8,7 +8,7 @@ import pytest
 
 from compiler import Purpose, lower
 from compiler.costs import complexity, path_length, sequential_operations
-from specs import Convolution, FeedForward, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
+from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from tests.examples import small
 
 LENGTHS = (2, 3, 8, 9, 10, 27, 28, 64, 81, 82, 200)
@@ -62,11 +62,6 @@ class TestFormulas:
             # A centred kernel reaches half as far to each side.
             expected = log(k, n if causal else 2 * n - 1)
             assert (found.sequential_operations, found.max_path_length) == (1, expected)
-
-
-def test_a_sub_layer_that_connects_no_positions_is_refused() -> None:
-    with pytest.raises(ValueError, match="a stack of `feed_forward` sub-layers connects no positions"):
-        complexity(FeedForward(kind="feed_forward"), 3, 8)
 
 
 def test_the_shortest_path_may_use_several_kinds() -> None:

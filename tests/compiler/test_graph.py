@@ -33,21 +33,6 @@ def test_invalid_graphs() -> None:
             verify(wrong)
 
 
-def test_inputs_and_parameters_are_added_once() -> None:
-    b = GraphBuilder(Purpose.ENCODE)
-    b.input("x", BATCH, SOURCE, 4)
-    b.parameter("w", 4, 4)
-    assert b.parameter("w", 4, 4) == "w"
-    with pytest.raises(GraphError, match="`x` is added twice"):
-        b.input("x", BATCH, SOURCE, 4)
-    with pytest.raises(GraphError, match="`w` is added as"):
-        b.parameter("w", 5, 4)
-    with pytest.raises(GraphError, match="`bias` is not a matrix: pass `initial="):
-        b.parameter("bias", 4)
-    with pytest.raises(ValueError, match="'kaiming' is not a valid Initializer"):
-        b.parameter("other", 4, 4, initial="kaiming")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("part", [Slice(-1, 0, 5), Slice(-1, 3, 2), Slice(-1, -5), Slice(3)])
 def test_a_slice_stays_within_its_dimension(part: Slice) -> None:
     with pytest.raises(GraphError, match="does not accept"):

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower, passes
+from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, passes
 from compiler.backends import BuildRequest
 from compiler.backends.conformance import disagreement
 from compiler.backends.eager import eager
@@ -100,17 +100,6 @@ def test_dropout_remains_in_training_only_and_attention_without_it_is_fused_on_a
 def test_fused_attention_agrees_with_the_interpreter() -> None:
     order = BuildRequest(small(), graphs(small(), TRANSLATE, "cuda"), build(small()).weights())
     assert all(error < 1e-5 for error in disagreement(eager.build(order)).values())
-
-
-def test_gradients_flow_through_concatenated_weights() -> None:
-    spec = small()
-    weights = {name: t.clone().requires_grad_() for name, t in build(spec, [Purpose.TRAIN]).weights().items()}
-    tokens, gradients = {**PaddedBatch.pad([[5, 6, 3]]).inputs, "target": torch.tensor([[2, 5, 3]])}, []
-    for graph in (lower(spec, Purpose.SCORE), graphs(spec, [Purpose.SCORE])[Purpose.SCORE]):
-        total = interpret(graph, weights, tokens)["log_probabilities"].sum()
-        gradients.append(torch.autograd.grad(total, tuple(weights.values())))
-    for expected, actual in zip(*gradients, strict=True):
-        torch.testing.assert_close(actual, expected)
 
 
 def test_programs_can_be_built_from_weights_that_require_gradients() -> None:
