@@ -42,7 +42,7 @@ def test_the_script_refuses_an_unknown_part_and_a_machine_without_a_gpu(
 
 @pytest.mark.slow
 def test_each_part_has_results() -> None:
-    table, found = run("correct", "training", "decoding", "real")
+    table, found = run("correct", "real")
     limits = found["limits"]["limits"]
     assert (limits["device"], limits["size"]) == ("cpu", "toy")
     assert min(limits[name] for name in ("bfloat16, TFLOP/s", "float32, TFLOP/s", "copy, TB/s")) > 0
@@ -54,11 +54,6 @@ def test_each_part_has_results() -> None:
     assert sum(each["other than on the CPU"] + each["other alone than in a batch"] for each in searches) == 0
     assert correct["stopped and resumed"]["bitwise equal"]
 
-    training = found["training"]["base"]
-    assert min(training[name] for name in ("target tokens/s", "of the peak", "step, s", "100,000 steps, h")) > 0
-
-    rows = "batch 1", "batch 3", "Hugging Face, batch 1", "Hugging Face, batch 3", "batch 1, step by step"
-    assert min(found["decoding"][row]["sentences/s"] for row in rows) > 0
     assert 0 <= found["real"]["test set"]["BLEU"] <= 100
 
     for rows in found.values():

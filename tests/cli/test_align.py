@@ -14,9 +14,8 @@ PAIRS = [("the old dog sleeps", "der alte Hund schläft"), ("", ""), ("we read",
 
 def test_each_pair_gives_a_line_of_links_or_json(zoo: Zoo, trained: Trained) -> None:
     trained()
-    lines = zoo(
-        "align", "tiny", stdin="".join(f"{source}\t{target}\n" for source, target in PAIRS)
-    ).printed.splitlines()
+    stdin = "".join(f"{source}\t{target}\n" for source, target in PAIRS)
+    lines = zoo("align", "tiny", stdin=stdin).printed.splitlines()
     assert [bool(line) for line in lines] == [True, False, True]
     for line, (source, target) in zip(lines, PAIRS, strict=True):
         links = [tuple(map(int, link.split("-"))) for link in line.split()]

@@ -88,14 +88,12 @@ def test_commands_and_options_are_stable_and_have_help_texts() -> None:
             assert len(parameter.help) > 4, (name, parameter.name)
 
 
-def test_options_for_fields_of_a_spec_have_their_choices_limits_and_descriptions(zoo: Zoo) -> None:
+def test_options_for_fields_of_a_spec_have_their_choices_and_descriptions() -> None:
     known = {parameter.name: parameter for parameter in parameters("decode")}
     beam = known["beam"]
     assert (beam.help, beam.show_default) == (Decoding.describe("beam"), "the spec's decoding.beam")
     assert known["search"].metavar == "beam|sample"
     assert "not in the paper" not in known["top_p"].help
-    for number, limit in (("0", "at least 1"), ("1025", "at most 1024")):
-        assert f"`--beam` must be {limit}\n" in zoo("decode", "--beam", number).err
 
 
 def test_every_example_is_a_command_with_existing_options() -> None:

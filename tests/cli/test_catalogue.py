@@ -103,7 +103,6 @@ def test_texts_with_long_sentences_get_a_recommendation(capsys: pytest.CaptureFi
 def test_an_invalid_card_is_an_error_with_file_and_line(zoo: Zoo) -> None:
     for field, value, problem in (
         ("sourc", "https://example.org/a.zip", "`sourc` is not a field of this file"),
-        ("languages", {"pairs": "english"}, "`languages.pairs` cannot be `english`"),
         ("languages", {}, "either `pairs` or `codes`"),
         ("languages", {"pairs": "en-deen-de"}, "`languages.pairs` cannot be `en-deen-de`"),
         ("languages", {"codes": "aa " * 1_001}, "lists more than 1,000 languages"),

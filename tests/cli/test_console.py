@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli.console import report, show_json, show_table
+from cli.console import show_json, show_table
 from cli.errors import print_error
 from cli.progress_bars import BarReport
 from specs import ZooError
 from tests.conftest import missing
-from zoo.report import PlainReport
 
 
 def terminal(width: int = 120) -> tuple[BarReport, Callable[[], str]]:
@@ -43,10 +42,6 @@ def train(shown: BarReport, **figures: float) -> None:
         refresh(shown)
         shown.info("a line [not markup] above :smile:")
         shown.warn("mind this")
-
-
-def test_report_is_plain_without_a_terminal() -> None:
-    assert isinstance(report(), PlainReport)
 
 
 def test_bar_shows_progress_speed_and_figures() -> None:

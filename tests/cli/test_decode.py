@@ -26,11 +26,6 @@ TEXT = "the old dog sees a small house\n\nwe read two books\n   \nwe read two bo
 
 
 @pytest.fixture
-def translator(trained: Trained) -> Translator:
-    return library.load(str(trained("runs/tiny").folder), device="cpu")
-
-
-@pytest.fixture
 def decode(zoo: Zoo, translator: Translator) -> Zoo:
     """A function that runs `zoo decode` with the model of `translator`."""
     return partial(zoo, "decode", "--model", "tiny")

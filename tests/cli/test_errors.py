@@ -38,16 +38,13 @@ ERRORS = [
     ("compare a b --language de", "`--language` applies to files only", "omit `--language`"),
     ("evaluate --hypotheses a", "`--hypotheses` and `--references` must be given together", "give both files"),
     ("evaluate --hypotheses a --references r --spec tiny", "give either a model or files to score", "omit"),
-    ("evaluate tiny --hypotheses a --references r", "give either a model or files to score", "omit"),
     ("evaluate --spec tiny --parameters x", "`--parameters` applies to `--brackets` only", "omit `--parameters`"),
     ("align tiny --model tiny", "MODEL and `--model` both name a model", "omit one of them"),
     ("score --spec tiny --source x", "`--source` needs `--target`", "give both files"),
     ("paper table5", "`TABLE` must be one of `table1`, `table2`, ", "run `zoo paper --help`"),
     ("paper table3 --measure", "`--measure` applies to Table 1 only", "write `table1`"),
     ("paper table1 --html a.html", "`--html` always writes all tables", "omit TABLE and `--json`"),
-    ("decode --alpha x", "`--alpha` must be a number", "run `zoo decode --help`"),
     ("plan tiny --length 0", "`--length` must be at least ", "run `zoo plan --help`"),
-    ("average tiny --last=0", "`--last` must be at least ", "run `zoo average --help`"),
     ("decode --backend gpu", "`gpu` is not a backend", "choose one of auto, eager, "),
     ("verify nope", "there is no published model `nope`: searched `nope`, `/", "zoo list --published"),
     ("compile", "SPEC or `--model` is missing", "name a SPEC"),
@@ -69,11 +66,11 @@ def test_usage_errors_have_a_problem_and_a_hint(zoo: Zoo, words: str, problem: s
     assert hint in second
 
 
-@pytest.mark.parametrize("number", ["beam three", f"beam {'9' * 300}", f"top-k {2**62}", f"seed {2**63}"])
+@pytest.mark.parametrize("number", ["alpha x", "beam three", f"beam {'9' * 300}", f"top-k {2**62}", f"seed {2**63}"])
 def test_invalid_numbers_name_the_option(zoo: Zoo, number: str) -> None:
     option, value = number.split()
     error = zoo("decode", f"--{option}", value).refusal
-    assert re.match(rf"error: `--{option}`(: | must be (a whole number|at (least|most) ))", error)
+    assert re.match(rf"error: `--{option}`(: | must be (a (whole )?number|at (least|most) ))", error)
     assert "hint: run `zoo decode --help`" in error
 
 

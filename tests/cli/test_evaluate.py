@@ -8,17 +8,11 @@ from unittest.mock import Mock
 
 import pytest
 
-import zoo as library
 from tests.conftest import Trained, Zoo, missing
 from zoo.evaluation import comparison
 from zoo.evaluation.evaluate import read_split
 from zoo.generation.translator import Translator
 from zoo.report import Report
-
-
-@pytest.fixture
-def translator(trained: Trained) -> Translator:
-    return library.load(str(trained("runs/tiny").folder), device="cpu")
 
 
 def write(file: str, *lines: str) -> None:

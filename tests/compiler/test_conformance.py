@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from compiler import PASSES, TRANSLATE, EmittedProgram, Purpose, artefact, build, graphs, interpret, native_codegen
+from compiler import PASSES, TRANSLATE, Purpose, artefact, build, graphs, native_codegen
 from compiler.assemble import prepare_build
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
@@ -228,19 +228,6 @@ def test_the_state_of_every_sublayer_is_carried_whichever_passes_run(kind: str) 
     spec = small(**{**ARCHITECTURES[kind], "N": 2})
     plain = changed(spec, disabled_passes=tuple(each.name for each in PASSES))
     assert_walks_agree(*(build(each, backend="eager") for each in (spec, plain)))
-
-
-@pytest.mark.parametrize("architecture", ["post", "student", *SUBLAYERS])
-@pytest.mark.parametrize("disabled", [(), ("beams_as_queries",), ("plan_cache",)], ids=str)
-def test_the_interpreter_can_run_graphs_after_passes(architecture: str, disabled: tuple[str, ...]) -> None:
-    """Steps that read several tokens give what it computes from the graph before any pass."""
-    spec = changed(small(**ARCHITECTURES[architecture]), disabled_passes=disabled)
-    optimised, weights = graphs(spec), shaken(spec)
-    interpreted = {p: lambda _, inputs, g=g: interpret(g, weights, inputs) for p, g in optimised.items()}
-    program = EmittedProgram(spec, optimised, interpreted)
-    program.share(weights)
-    errors = disagreement(program, weights=weights)
-    assert all(error < TOLERANCE for error in errors.values()), errors
 
 
 def walk(program: Any) -> Iterator[torch.Tensor]:
