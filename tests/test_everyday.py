@@ -13,7 +13,6 @@ import zoo
 from tests.benchmarks import everyday_data, everyday_leaks
 from tests.benchmarks.everyday_data import (
     is_clean,
-    joined,
     normalized,
     prepare,
     read_tables,
@@ -89,11 +88,6 @@ def test_spans_have_the_notation_of_each_language() -> None:
     assert with_other_numbers(("I paid 2.", "Ich zahlte 3."), ("en", "de"), generator) == ("I paid 2.", "Ich zahlte 3.")
     first, second = with_placeholder(("Tom ran.", "Tom courut."), ("en", "fr"), generator)
     assert first.removesuffix(" ran.") == second.removesuffix(" courut.") != "Tom"
-
-
-def test_sentences_with_the_same_english_are_joined() -> None:
-    french = [("Go.", "Va."), ("No.", "Non.")]
-    assert joined([("Go.", "Geh."), ("Go.", "Geht."), ("Hi.", "Hallo.")], french) == [("Geh.", "Va."), ("Geht.", "Va.")]
 
 
 def test_tables_have_a_cell_for_each_language_and_no_sentence_twice() -> None:

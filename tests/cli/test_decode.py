@@ -131,16 +131,6 @@ def test_warnings_about_the_input_are_printed_once(decode: Zoo) -> None:
     assert decode("--beam", "1", stdin=lines).err == ""
 
 
-def test_a_spec_stands_only_for_runs_of_the_same_spec(zoo: Zoo, trained: Trained) -> None:
-    spec = trained("runs/own", name="mine", training={"seed": 3}).spec_file
-    Path("own.yaml").write_text(f"extends: {spec}\ncorpus: {{target: fr}}\narchitecture: {{dropout: 0.3}}\n")
-    for command in (("decode",), ("score",), ("evaluate", "--set", "dev")):
-        error = zoo(*command, "--spec", "own.yaml", stdin="we read\twir lesen\n").refusal
-        assert not missing(error, "architecture.dropout: `0.3`", "corpus.target: `fr`")
-    Path("own.yaml").write_text(f"extends: {spec}\n")
-    assert zoo("decode", "--spec", "own.yaml", "--device", "cpu", stdin="we read\n").status == 0
-
-
 @pytest.fixture
 def packed(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Options of a published model with packed weights, with which `zoo decode` starts fast, without torch."""

@@ -6,20 +6,13 @@ import math
 
 import pytest
 import torch
-from torch.nn import functional
 
 from compiler import Purpose, lower, runtime, windows
-from compiler.lowering.norm import RmsNorm
 from compiler.lowering.positions import GridEncoding, Rotate, alibi_slope, relative_bucket
 from compiler.operations.attention import Attention
 from compiler.runtime import fused_attention
 from specs import load
 from tests.examples import small
-
-
-def test_rms_norm_is_torchs() -> None:
-    x, gain = torch.randn(3, 5, 8), torch.randn(8)
-    torch.testing.assert_close(RmsNorm(1e-5).interpret([x], [gain]), functional.rms_norm(x, (8,), gain, 1e-5))
 
 
 def test_rotary_positions_multiply_complex_numbers() -> None:

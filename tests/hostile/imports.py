@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import pickle
 import shutil
@@ -36,7 +35,7 @@ def run(random: Random, trial: Trial) -> None:
     kind = random.choice(sorted(path.name for path in trial.world.foreign.iterdir()))
     folder = trial.folder / "foreign"
     shutil.copytree(trial.world.foreign / kind, folder)
-    attack = random.choice((*[_damaged_file] * 4, _sizes, _linked, *_ATTACKS[kind]))
+    attack = random.choice((*[_damaged_file] * 4, _linked, *_ATTACKS[kind]))
     trial.log(f"{kind}: {attack.__name__}")
     must_refuse = attack(random, folder, trial)
     before = {path.name for path in trial.folder.iterdir()}
@@ -58,15 +57,6 @@ def _damaged_file(random: Random, folder: Path, trial: Trial) -> None:
         file.chmod(0)
     else:
         trial.log(values.damage(random, file))
-
-
-def _sizes(random: Random, folder: Path, trial: Trial) -> None:
-    """Write impossible sizes into the settings."""
-    if not (file := folder / "config.json").exists():
-        return
-    wrong = (10**9, 10**12, -1, 0, 100, 101, 2**63, 0.5, True, [10**9], [[10**30]], [["x"]], 10**400)
-    numbers = [key for key, value in json.loads(file.read_text()).items() if isinstance(value, int | float)]
-    trial.log(values.edit_json(random, file, {(key,): wrong for key in numbers}))
 
 
 def _linked(random: Random, folder: Path, trial: Trial) -> None:

@@ -3,13 +3,11 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import specs
 from specs import Depths, Spec
 from specs.loader import load, parent, parse
-from specs.reader import KIND_MAPPINGS, LocatedValue, locate
+from specs.reader import KIND_MAPPINGS
 from tests.specs.files import refusal, write
 
 
@@ -110,32 +108,6 @@ class TestSpec:
         assert str(different) == "12 and 2"
         assert load("base", [*depths, "architecture.N.decoder=3"]).architecture.depths.decoder == 3
         assert load("base", [*depths, "architecture.N=4"]).architecture.N == 4
-
-
-# A key is a mapping everywhere or nowhere, as in specs: upper-case keys are mappings, lower-case keys are not.
-leaf = st.one_of(st.integers(), st.none(), st.text(max_size=2), st.lists(st.integers(), max_size=2))
-leaves = st.fixed_dictionaries({}, optional={"a": leaf, "b": leaf})
-sections = st.fixed_dictionaries({}, optional={"a": leaf, "b": leaf, "C": leaves})
-mappings = st.fixed_dictionaries({}, optional={"a": leaf, "B": sections, "C": sections}).map(
-    lambda value: locate(value, "file")
-)
-
-
-@given(mappings, mappings, mappings)
-def test_overlaying_is_associative_upper_values_win_and_lower_values_fill_gaps(
-    a: LocatedValue, b: LocatedValue, c: LocatedValue
-) -> None:
-    empty, before = locate({}, "file"), (a.plain(), b.plain())
-    assert a.overlaid(b).overlaid(c).plain() == a.overlaid(b.overlaid(c)).plain()
-    assert a.overlaid(a).plain() == a.overlaid(empty).plain() == empty.overlaid(a).plain() == a.plain()
-    merged = a.overlaid(b).plain()
-    assert merged.keys() == a.value.keys() | b.value.keys()
-    for key, value in b.plain().items():
-        if not isinstance(value, dict):
-            assert merged[key] == value
-    for key in a.value.keys() - b.value.keys():
-        assert merged[key] == a.plain()[key]
-    assert (a.plain(), b.plain()) == before
 
 
 def test_a_part_of_another_kind_loses_the_options_of_the_first() -> None:
