@@ -19,7 +19,7 @@ from tests.benchmarks.everyday_data import (
     tidy,
 )
 from tests.benchmarks.everyday_spans import filled, number, with_other_numbers, with_placeholder
-from tests.benchmarks.everyday_variants import bare, invented_name, lower, renamed, typeset
+from tests.benchmarks.everyday_variants import invented_name, renamed
 from tests.benchmarks.everyday_words import dictionary, far_lines
 from tests.conftest import missing
 from zoo.text.spans import compare
@@ -48,16 +48,6 @@ def test_pairs_are_tidied_and_damaged_ones_are_dropped() -> None:
     assert is_clean(("It's 1984.", "Wir haben das Jahr 1984."))
     for english, german in (("Hi.", "..."), ("Hi.", "Привет."), ("It's 1984.", "1985."), ("Hi.", "Hallo. " * 9)):
         assert not is_clean((english, german))
-
-
-def test_variants_change_only_what_they_are_for() -> None:
-    assert [bare(text) for text in ("Go.", "Go!", "Go..")] == ["Go", "Go!", "Go.."]
-    assert lower("I know Tom.", "Ich kenne Tom.") == ("i know tom", "Ich kenne Tom")
-    assert typeset('I don\'t say "no".', "x", "en") == ("I don’t say “no”.", "x")
-    assert typeset("Ich sage „Nein“...", "x", "de") == ('Ich sage "Nein"…', "x")
-    assert typeset("Il dit « non » !", "x", "fr") == ('Il dit "non"!', "x")
-    assert typeset("¿Dijo «no»?", "x", "es") == ("Dijo “no”?", "x")
-    assert typeset("Go.", "Geh.", "en") == ("Go.", "Geh.")
 
 
 def test_names_and_numbers_are_replaced_on_both_sides_or_on_none() -> None:

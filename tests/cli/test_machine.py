@@ -101,5 +101,3 @@ def test_benchmark_train(zoo: Zoo) -> None:
     assert title == "transformer-tiny-ende, eager, float32, cpu"
     names = ["source tokens per second", "target tokens per second", "step, ms", "first round, s", "padding, %"]
     assert [line.split("  ")[0] for line in lines[:7]] == [*names, "utilisation, %", "memory"]
-    values = json.loads(zoo(*command, "--json").out)
-    assert min(values["step_seconds"]["median"], values["peak_flops"]) > 0

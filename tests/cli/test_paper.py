@@ -29,9 +29,6 @@ def test_tables(zoo: Zoo, number: str) -> None:
 
 
 def test_rows_without_scores_have_the_command_that_adds_them(zoo: Zoo) -> None:
-    (row,) = [line for line in zoo("paper", "table3").out.splitlines() if line.startswith("A  h=1,")]
-    assert row.split()[3:8] == ["-", "63.05", "-", "5.29", "-"]
-    assert row.endswith("zoo train table3/a-h1")
     Path("elsewhere").mkdir()
     assert "zoo train table3/big --run elsewhere/big" in zoo("paper", "table3", "--runs", "elsewhere").out
 

@@ -77,9 +77,7 @@ def test_a_missing_model_is_an_error(zoo: Zoo, tmp_path: Path, home: Path, monke
 
 def test_addresses_and_names_are_checked_before_publishing(zoo: Zoo, trained: Trained, home: Path) -> None:
     trained()
-    Path("tom.txt").write_text("tom")
-    for place in ("", "http://models.org/x", "s3:/x", "hf://foo", "s3://bucket/x", "tom.txt"):
-        assert zoo("publish", "tiny", "--to", place).refusal, place
+    assert "`s3:/x`" in zoo("publish", "tiny", "--to", "s3:/x").refusal
     assert "`../x`" in zoo("publish", "tiny", "--name", "../x").refusal
     assert not home.exists() or not list(home.rglob("weights.safetensors"))
 

@@ -109,8 +109,6 @@ def test_plan_shows_what_each_pass_changes_and_python_code(zoo: Zoo) -> None:
     assert [name for name in lines if name in names] == names[1:]
     assert missing(result.out, "→", "encoder.0") == ["encoder.0"]
     assert " approximate " in lines["int8"]
-    values = json.loads(zoo("plan", "tiny", "--json").out)["passes"]
-    assert min(each["after"]["flops"] for each in values) < values[0]["before"]["flops"]
     compile(zoo("plan", "tiny", "--code").printed, "tiny.py", "exec")
 
 

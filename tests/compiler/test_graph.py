@@ -10,9 +10,9 @@ from compiler import Purpose, lower
 from compiler.builder import GraphBuilder
 from compiler.graph import Graph, StepState, verify
 from compiler.operations.elementwise import Relu
-from compiler.operations.operation import GraphError, Node, ValueKind, ValueType
+from compiler.operations.operation import GraphError, Node, ValueKind
 from compiler.operations.views import AppendToCache, Slice, WriteToCache
-from compiler.size import BATCH, CAPACITY, NEW, PAST, SOURCE, Size
+from compiler.size import BATCH, CAPACITY, NEW, PAST
 from tests.examples import small
 
 
@@ -31,12 +31,6 @@ def test_invalid_graphs() -> None:
     for message, wrong in invalid.items():
         with pytest.raises(GraphError, match=message):
             verify(wrong)
-
-
-@pytest.mark.parametrize("part", [Slice(-1, 0, 5), Slice(-1, 3, 2), Slice(-1, -5), Slice(3)])
-def test_a_slice_stays_within_its_dimension(part: Slice) -> None:
-    with pytest.raises(GraphError, match="does not accept"):
-        part.infer([ValueType((BATCH, SOURCE, Size.of(4)))], [])
 
 
 def cached(overwrite: bool = False) -> Graph:

@@ -14,7 +14,7 @@ from typing import Any
 import specs
 import zoo
 from compiler import build
-from tests.examples import PAIRS, changed, examples, write_pairs
+from tests.examples import PAIRS, SMALL, changed, examples, write_pairs
 from tests.zoo.interop import conftest as marian
 from tests.zoo.interop.test_fairseq import Model as FairseqModel
 from zoo.files import manifest
@@ -34,12 +34,11 @@ LINES = [*(source for source, _ in PAIRS), "", "two old cats"]
 GOOD, OTHER = "good", "other"
 _FILES = [{"source": "pairs.en", "target": "pairs.de"}]
 FIELDS: dict[str, dict[str, Any]] = {
-    "architecture": {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4},
-    "vocabulary": {"size": 101},
+    **SMALL,
+    "architecture": {**SMALL["architecture"], "N": 1},
     "corpus": {"train": _FILES, "dev": _FILES, "test": _FILES},
     "training": {"steps": 1, "checkpoint_steps": 1, "average": 1},
     "decoding": {"extra_length": 3},
-    "compilation": {"backend": "eager"},
 }
 
 

@@ -35,13 +35,6 @@ def test_folder_is_relative_to_the_file() -> None:
         assert folder(write("own.yaml", f"extends: tiny\ncorpus: {{{corpus}}}\n")) == unchanged
 
 
-def test_shipped_specs_and_overrides_are_relative_to_the_current_folder() -> None:
-    file = write("odd/odd.yaml", f"extends: tiny\ncorpus: {{{PARTS}}}\n")
-    assert folder("multi30k-ende") == folder(write("odd/more.yaml", "extends: multi30k-ende\n")) == "multi30k"
-    assert [folder(file, [f"corpus.folder={given}"]) for given in ("data", ".")] == ["data", "."]
-    assert folder("tiny", [f"corpus={{{PARTS}}}"]) == "."
-
-
 def test_each_file_of_a_chain_is_relative_to_its_own_folder() -> None:
     write("one/mine.yaml", f"extends: tiny\ncorpus: {{folder: data, {PARTS}}}\n")
     file = write("one/deep/own.yaml", "extends: ../mine.yaml\ncorpus: {dev: [{source: d.en, target: d.de}]}\n")

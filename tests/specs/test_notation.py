@@ -78,13 +78,6 @@ def test_formatted_numbers_parse_to_the_same_value(value: float) -> None:
     assert isfinite(float(format_number(value)))
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(1e-9, "1.0e-9"), (300_000, "300000"), (2.5e-7, "2.5e-7"), (1e22, "1.0e+22"), (0.1, "0.1")]
-)
-def test_format_number(value: float, text: str) -> None:
-    assert format_number(value) == text
-
-
 @given(st.one_of(values, st.lists(values), st.dictionaries(st.text(), values)))
 def test_quotations_are_short_and_on_one_line(value: object) -> None:
     for quotation in (quote(value), quote_in_full(value)):
