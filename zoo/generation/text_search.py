@@ -230,9 +230,10 @@ class TextSearch:
         """Check that the model has a shortlist, and that the program can use shortlists. Raise ZooError otherwise."""
         hint = "or turn the shortlist off with `--no-shortlist` (in Python: `shortlist=False`)"
         if not issubclass(type(self.program), ShortlistDecoder):
-            name = f"the `{self.backend}` backend" if self.backend else "this program"
-            problem = f"{name} does not support a shortlist (`decoding.shortlist`)"
-            raise ZooError(problem, hint=f"use a single model with the `native` backend, {hint}")
+            name, fix = "an ensemble", "use a single model"
+            if self.backend:
+                name, fix = f"the `{self.backend}` backend", "use the `native` backend"
+            raise ZooError(f"{name} does not support a shortlist (`decoding.shortlist`)", hint=f"{fix}, {hint}")
         if self.shortlist is None:
             problem = f"the model `{self.spec.name}` has no shortlist, but `decoding.shortlist` requires one"
             raise ZooError(problem, hint=f"create one with `zoo shortlist RUN`, {hint}")
