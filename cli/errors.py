@@ -114,9 +114,9 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
         return ZooError(f"`{name}` must be at {'least' if limit[1] == 'greater' else 'most'} {limit[2]}", hint=hint)
     if valid := re.match("input should be a valid (integer|number)", message):
         return ZooError(f"`{name}` must be {_NUMBERS[valid[1]]}", hint=hint)
-    if choices := re.search("is not one of (.+)", message):
-        listed = choices[1].replace("'", "`")
-        return ZooError(f"`{name}` must be one of {listed}", hint=hint)
+    if choice := re.search(r"['\"](.*)['\"] is not one of (.+)", message):
+        listed = choice[2].replace("'", "`")
+        return ZooError(f"`{name}` must be one of {listed}, not `{choice[1]}`", hint=hint)
     return ZooError(f"`{name}`: {message}", hint=hint)
 
 
