@@ -228,7 +228,8 @@ def _plan(found: Mapping[Path, Path], output: Path | None, code: str, what: str,
         if target.resolve() == source.resolve():
             raise ZooError(f"the {what} would replace `{source}`", hint="choose another path with `--output`")
         if target in plan:
-            raise ZooError(f"two {what}s would be written to `{target}`", hint=f"write the {what}s separately")
+            hint = "run the command once for each file, with different paths for `--output`"
+            raise ZooError(f"two {what}s would be written to `{target}`", hint=hint)
         plan[target] = source
     return plan
 

@@ -16,7 +16,7 @@ _TAG = "tag:yaml.org,2002:"
 _NOT_TEXT = {_TAG + kind for kind in ("int", "float", "bool", "null")}
 KIND_MAPPINGS = ("task", "source", "positions")
 """Fields that contain a mapping whose key `kind` determines which other keys it has."""
-_YAML_HINT = "check brackets, quotes and colons, indent with spaces, not tabs, and delete the text after any `---`"
+_YAML_HINT = "check brackets, quotes and colons, indent with spaces, not tabs, and write `---` only in the first line"
 _MAX_VALUES = 20_000
 _MAX_LEVELS = 20
 

@@ -77,7 +77,7 @@ MISTAKES = [
     ("\n- a", "invalid YAML", 3, "indent with spaces"),
     ("training:\n\tsteps: 5", "invalid YAML", 3, "indent with spaces"),
     ("name: [a", "invalid YAML", 3, "brackets"),
-    ("---\nname: a", "invalid YAML: found another document", 2, "after any `---`"),
+    ("---\nname: a", "invalid YAML: found another document", 2, "`---` only in the first line"),
     ("name: a\nname: b", "`name` is written twice, first on line 2", 3, "remove one"),
     ("5: a", "a key must be text", 2, "such as `d_model`"),
     ("name: !!python/object:os.system x", "is not supported", 2, "without a tag"),
