@@ -150,8 +150,8 @@ def _score_table(
             for metric in metrics
             for score in (model.dev, model.test)
         ]
-        first, (*others, text) = ([getattr(model, name) for name in names.values()] for names in (before, after))
-        rows.append([*_cells(*first, *scores, *others), text])
+        first, last = ([getattr(model, name) for name in names.values()] for names in (before, after))
+        rows.append([*_cells(*first, *scores, *last[:-1]), last[-1]])
     return [*before, *columns, *after], rows
 
 

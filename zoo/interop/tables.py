@@ -156,7 +156,8 @@ class Setting(NamedTuple):
         for section in sections:
             for key, row in TOOLKITS[section].get("converted", {}).items():
                 for side in SIDES if _SIDE in key else ("",):
-                    yield cls(key.replace(_SIDE, side), **{**row, "field": row["field"].replace(_SIDE, side)})
+                    field = row["field"].replace(_SIDE, side)
+                    yield cls(key.replace(_SIDE, side), field, row.get("default"), row.get("names"))
 
     def read(self, settings: Settings) -> Any:
         """Return the value of the field. Raise ZooError if the setting is invalid or not supported."""

@@ -56,8 +56,10 @@ class TokenizerClass:
     language_token: str
     """Language token, with `{}` in place of the language code."""
     lists: tuple[str, ...] = ()
-    """Keys in `LANGUAGES` of the languages that it may have, of which the first is the default. Empty if the files of
-    each model list the languages. M2M100Tokenizer has these values of the `language_codes` setting."""
+    """Keys of the supported lists in `LANGUAGES`, the default first. Empty if the files of a model list its languages.
+
+    The `language_codes` setting of an M2M100Tokenizer is one of these keys.
+    """
 
 
 M2M100_TOKENIZER = TokenizerClass("M2M100Tokenizer", "bpe", "__{}__", ("m2m100", "wmt21"))
@@ -234,7 +236,7 @@ def written_ids(bundle: Bundle) -> WrittenIds:
         start = END
     own_start = names.index(_START_NAME) if _START_NAME in names else None
     heads = [own_start if start == END else BOS, PAD, EOS, UNK]
-    of_languages = {tokenizer.model.piece_to_id(languages.token_of(code)): code for code in languages.codes}
+    of_languages = dict.fromkeys(tokenizer.model.piece_to_id([languages.token_of(code) for code in languages.codes]))
     tokens = [id for id in range(EOS + 1, len(names)) if id != own_start and not never[id]]
     is_m2m = languages.token == M2M100_TOKENIZER.language_token
     # M2M-100 lists all tokens that have a name. Other rows are named after their IDs, such as `<128104>`.
