@@ -201,7 +201,7 @@ def _open_model(
     """Load the model for a spec or a name. For several names, load an ensemble of the models.
 
     Raises:
-        ZooError: A model has a task for another command than `command`, such as `parse` instead of `decode`.
+        ZooError: The task of a model belongs to a different command, such as `parse` instead of `decode`.
     """
     from cli.console import is_typed, report
     from specs import ZooError

@@ -246,6 +246,6 @@ TABLES: Mapping[str, Callable[[Checked, Measurements], Iterator[Table]]] = {
 }
 """Functions that yield the tables that `zoo paper NAME` prints, by name.
 
-They take all checked claims, and the measurements with which these were checked. The tables include our own training
-runs, if there are any.
+Each function takes all checked claims, and the measurements that were used to check them. The tables include our own
+training runs, if there are any.
 """

@@ -109,7 +109,10 @@ class Guard:
             raise ServingError(500, "internal error; the server's log has the details") from None
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-        """Run the application. Cancel it if the client leaves, or the time is over, before the response begins."""
+        """Run the application. Before the response begins, cancel it if the client leaves or the time is over.
+
+        If the client has to download the translation later, also cancel it when the server shuts down.
+        """
         admission = self.service.admission
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -122,7 +125,7 @@ class Guard:
         reasons: dict[asyncio.Future[Any], Exception] = {
             asyncio.create_task(_wait_for_disconnect(receive)): ClientGone()
         }
-        if scope["path"] in _DOWNLOADED:  # which is not possible after the server stops
+        if scope["path"] in _DOWNLOADED:  # no download is possible after the server stops
             error = ServingError(503, "the server is shutting down; try again later", "end", RETRY_SECONDS)
             reasons[asyncio.create_task(admission.ending.wait())] = error
         try:

@@ -132,7 +132,7 @@ class View:
             heads: Heads, counted from 1. By default, all heads.
             word: A word among the row labels. By default, all words.
             figure: Number of a figure of the paper, whose layer, heads and word are the defaults if the model has them.
-                They belong to the figure's kind of attention, so they are ignored if `kind` is another one.
+                They belong to the figure's kind of attention, so they are ignored if `kind` is different.
 
         Raises:
             ZooError: The model lacks this kind of attention, layer or head, or the sentence does not contain the word.

@@ -105,6 +105,7 @@ class Registry:
         absent = 1
         while read(absent) is not None:
             absent *= 2
+        # Revisions 1 to `absent // 2` exist, and revision `absent` does not.
         count = bisect_left(range(1, absent), True, lo=absent // 2, key=lambda number: read(number) is None)
         return read(count) if count else None
 
