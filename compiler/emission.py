@@ -63,7 +63,7 @@ _SUFFIXES = {(Purpose.DECODE_STEP, "decoder"): "_step", (Purpose.ENCODE, "decode
 
 
 class _Names:
-    """Names in one emitted function. They do not contain the layer of the function, which `prefix` names."""
+    """Names in one emitted function. They omit `prefix`, the path of the function's layer."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix

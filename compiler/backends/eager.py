@@ -55,7 +55,7 @@ def search_refusal(request: BuildRequest) -> str | None:
 
 
 def kernel_refusal(make_graphs: Callable[[], Graphs]) -> str | None:
-    """Return the reason why no graphs of kernels can be made or run, or None if `make_graphs` makes them."""
+    """Return the reason why kernels for GPUs cannot run the graphs from `make_graphs`, or None if they can."""
     if find_spec("triton") is None:
         return "Triton is not installed: run `pip install triton`"
     try:

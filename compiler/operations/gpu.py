@@ -158,7 +158,7 @@ class SlotEmbedding(KernelOperation, Operation):
     """Embed the last token of each hypothesis, and add the encoding of its position (3.4, 3.5).
 
     Input: the beam search slots. Parameters: table [V, d], and optionally learned positions. Result: [rows, 1, d].
-    Without `positions`, encodings are not added.
+    If `positions` is None, no encodings are added.
     """
 
     rows: Size

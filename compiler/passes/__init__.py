@@ -1,8 +1,7 @@
 """Compiler passes, in the order in which they run. To add a pass, write its function and add a line to PASSES.
 
-An exact pass changes results only by rounding errors. Other passes are
-approximate. A spec can disable a pass by name (`compilation.disabled_passes`). Tests compare each pass with the
-interpreter.
+An exact pass changes results only by rounding errors. Other passes are approximate. A spec can disable a pass by name
+(`compilation.disabled_passes`). Tests compare each pass with the interpreter.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Batch:
 
     Attributes:
         streams: Values of each stream. Input streams end with EOS. The output stream begins with BOS and ends with EOS.
-        size: Size of the whole batch, even if `streams` contains only the part for one of several training processes.
+        size: Size of the whole batch, even if `streams` contains only a part of the examples.
     """
 
     streams: Mapping[str, PaddedBatch]

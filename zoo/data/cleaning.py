@@ -180,7 +180,7 @@ def examples_with_status(examples: Iterable[Example], statuses: Statuses, status
 
 
 def reasons_to_drop(values: Rows, section: Corpus, *, features: bool = False) -> list[str]:
-    """Return for each example why its lengths are not suitable, as a key of REASONS. The reason is "" if they are.
+    """Return for each example why its lengths are not suitable, as a key of REASONS, or "" if they are suitable.
 
     Args:
         values: Values of each stream of the examples.

@@ -185,7 +185,7 @@ class _Worker(Generic[State]):
     """Worker thread that decodes sentences in batches, one batch per batch key.
 
     While a worker waits, it must not hold a reference to a request, because the request refers to the engine. Otherwise
-    the engine could not be garbage-collected. Therefore `run` has no local variables.
+    the engine could not be garbage-collected. Therefore the loop in `run` has no local variables.
     """
 
     def __init__(self, program: StepwiseDecoder[State], queue: RequestQueue, device: torch.device | str) -> None:
