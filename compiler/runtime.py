@@ -381,15 +381,15 @@ class _ChunkedLoss(torch.autograd.Function):
             chunk, label = x[start : start + rows], labels[start : start + rows]
             product = torch.mm(chunk, table.T, out=products[: len(chunk)])
             blocks = max(1, product.numel() // _BLOCK) if x.device.type == "cpu" else 1
-            for block, own in zip(product.chunk(blocks), label.chunk(blocks), strict=True):
+            for block, block_labels in zip(product.chunk(blocks), label.chunk(blocks), strict=True):
                 float_block = block.float()
                 if bias is not None:
                     float_block.add_(bias)
                 logits = float_block[:, :width]
-                plain, total = _logits_to_probabilities(logits, own, possible)
+                plain, total = _logits_to_probabilities(logits, block_labels, possible)
                 sums += torch.stack([smoothing.loss(plain, total, classes), plain])
                 if needs_gradient:
-                    _probabilities_to_gradient(logits, own, smoothing, classes, possible)
+                    _probabilities_to_gradient(logits, block_labels, smoothing, classes, possible)
                     float_block[:, width:] = 0.0
                     if bias_gradient is not None:
                         bias_gradient += float_block.sum(0)

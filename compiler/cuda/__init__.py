@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from compiler.lazy import LazyModule
 
-if TYPE_CHECKING:
-    from compiler.cuda import attention, losses, norms, products, recurrence, search
-
 __all__ = ["attention", "losses", "norms", "products", "recurrence", "search"]
 
-globals().update({name: LazyModule(f"compiler.cuda.{name}") for name in __all__})
+if TYPE_CHECKING:
+    from compiler.cuda import attention, losses, norms, products, recurrence, search
+else:
+    attention, losses, norms, products, recurrence, search = (LazyModule(f"{__name__}.{name}") for name in __all__)

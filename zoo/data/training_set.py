@@ -154,30 +154,30 @@ class TrainingSet:
 
     def _stored_batches(self, epoch: int, batch: int) -> _Batches:
         for at, number in self._positions(epoch, batch, 1):
-            examples = Examples.from_store(self.store, self.epoch_batches(at)[number])
-            yield self._augmented(examples, Position(at, number + 1, 0))
+            position = Position(at, number + 1, 0)
+            yield self._augmented(Examples.from_store(self.store, self.epoch_batches(at)[number]), position), position
 
-    def _augmented(self, examples: Examples, position: Position) -> tuple[Examples, Position]:
-        """Change the features in a batch at random, if the source has features and the task augments them.
+    def _augmented(self, examples: Examples, position: Position) -> Examples:
+        """Change the features in a batch at random, if the source has features.
 
         The changes depend only on the seed and the position.
         """
         modality = self._modality
         if modality is None:
-            return examples, position
+            return examples
         random = np.random.default_rng(stream(self._spec.training.seed, "augmentation", *position))
-        augmented = (
+        return Examples(
             (name, [modality.augment(cast(Frames, row), random) if row.ndim > 1 else row for row in rows])
             for name, rows in examples.items()
         )
-        return Examples(augmented), position
 
     def _sampled_batches(self, epoch: int, batch: int, pool_batch: int) -> _Batches:
         pools = ((*position, self._sample_pool(*position)) for position in self._positions(epoch, batch, POOL_BATCHES))
         with closing(prefetch(pools, max_items=1)) as prefetched:
             for at, start, pool in prefetched:
                 for number in range(pool_batch, len(pool)):
-                    yield self._augmented(pool[number], Position(at, start, number + 1))
+                    position = Position(at, start, number + 1)
+                    yield self._augmented(pool[number], position), position
                 pool_batch = 0
 
     def _positions(self, epoch: int, batch: int, step: int) -> Iterator[tuple[int, int]]:

@@ -44,10 +44,10 @@ class Request:
     refill_threshold: int = 0
     served_tokens: float = 0.0
     active: bool = True
-    added: float | None = field(default_factory=lambda: time.monotonic())
 
     def __post_init__(self) -> None:
         self.batch_key: Hashable = self.strategy.batch_key
+        self.added: float | None = time.monotonic()
 
 
 Running = Mapping[Hashable, Mapping[SearchHistory, Request]]
