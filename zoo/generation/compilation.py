@@ -127,7 +127,7 @@ class PackedProgram(KernelProgram):
         return self._complete
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in ("handle", "complete"):  # not set yet, or an error in `complete`
+        if name.startswith("_") or name == "complete":  # not set yet, or an error in `complete`
             raise AttributeError(name)
         return getattr(self.complete, name)
 
