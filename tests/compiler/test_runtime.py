@@ -89,7 +89,8 @@ def test_the_chunked_loss_and_its_gradient_follow_the_formula(
     monkeypatch: pytest.MonkeyPatch, wrong_classes: bool, smoothing: float, rows: int, biased: bool
 ) -> None:
     classes, labels = 11, LABELS
-    monkeypatch.setattr(runtime, "CHUNK", 3 * rows)  # three positions at a time
+    monkeypatch.setattr(runtime, "CHUNK", 3 * rows)  # three positions at a time,
+    monkeypatch.setattr(runtime, "_BLOCK", 3 * rows // 2)  # of which two become gradients together
     table, x, bias = (torch.randn(shape, requires_grad=True) for shape in ((rows, 4), (2, 5, 4), (rows,)))
     ours = runtime.chunked_loss(x, table, labels, smoothing, wrong_classes, classes, bias if biased else None)
 
