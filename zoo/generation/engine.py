@@ -199,7 +199,8 @@ class _Worker(Generic[State]):
         try:
             while True:
                 self._run_steps()
-        except BaseException as error:  # pass any error on to the callers, also the error of a stopped queue
+        except BaseException as failure:  # pass any error on to the callers
+            error = None if self._queue.stopped else failure
             self._queue.stop(error)
             for members in self._running.values():
                 for request in members.values():

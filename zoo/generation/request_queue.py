@@ -139,9 +139,9 @@ class RequestQueue:
             self._queued_tokens -= sum(map(len, request.queue))
             request.queue.clear()
 
-    def fail(self, request: Request, error: BaseException) -> None:
-        """End a request with an error."""
-        request.fail(error)
+    def fail(self, request: Request, error: BaseException | None) -> None:
+        """End a request with an error. None: report that the engine is closed, with a new exception per request."""
+        request.fail(error or closed_error())
         self.withdraw(request)
 
     def take(self, running: Running) -> list[Sentence]:
@@ -220,7 +220,7 @@ class RequestQueue:
             requests = list(self._waiting)
             self.changed.notify_all()
         for request in requests:
-            self.fail(request, error or closed_error())
+            self.fail(request, error)
 
     def _waiting_again(self, request: Request, added: Sequence[SearchInput]) -> None:
         self._queued_tokens += sum(map(len, added))

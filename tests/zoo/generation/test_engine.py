@@ -304,9 +304,10 @@ def test_an_error_ends_only_the_request_that_causes_it(toy, fault, message, work
 # the life of an engine
 
 
-def test_closing_the_engine_ends_all_requests(hooked):
+@pytest.mark.parametrize("max_batch_tokens", [60, 10_000])  # the second request waits, or runs as well
+def test_closing_the_engine_ends_all_requests(hooked, max_batch_tokens):
     program, stopped = hooked(9, 1, 50, waits=True), threading.Event()
-    engine = Engine(program, max_batch_tokens=60)
+    engine = Engine(program, max_batch_tokens=max_batch_tokens)
     program.hooks[5] = lambda: (engine.queue.stop(), stopped.set())
     futures = [engine.submit(LONG_TEXTS, strategy) for strategy in (BEAM, Sampling(2, 0.6, 1.0, 0, 1.0, 1))]
     program.all_sent.set()
