@@ -190,7 +190,10 @@ def _receive(
         end = file.tell()
     if total is not None and end != total:
         end_text, total_text = sizes(end, total)
-        raise _RetryError(f"the connection was lost after {end_text} of {total_text}")
+        if end < total:
+            raise _RetryError(f"the connection was lost after {end_text} of {total_text}")
+        discard(partial)
+        raise _RetryError(f"the server sent {end_text} but had announced {total_text}")
 
 
 def _read(response: HTTPResponse) -> bytes:

@@ -127,9 +127,13 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
     async def find(request: Request, document_id: str) -> tuple[asyncio.Task[Outcome], int]:
         given, key = await authorized_parameters(service, request)
         handle = (document_id, require_string(given, "document_key"), key)
-        if handle not in started or started[handle][0].cancelled():
+        if handle not in started:
             raise ServingError(
                 404, "there is no such document; check its ID, its key and the API key, or upload the document again"
+            )
+        if started[handle][0].cancelled():
+            raise ServingError(
+                503, "the server is shutting down; upload the document again later", "end", RETRY_SECONDS
             )
         return started[handle]
 
