@@ -126,9 +126,10 @@ def _extract(path: Path, target: _Target) -> set[str]:
             name = member.name.removeprefix("./")
             if member.is_file and name not in names:
                 names.add(name)
-                total += member.size
-                _require_plausible(path, total)
-                _copy(member, target(name))
+                if (paths := target(name)) is not None:
+                    total += member.size
+                    _require_plausible(path, total)
+                    _copy(member, *paths)
     except _UNREADABLE as error:
         hint = f"remove the file and its entry in `{lock_file()}`, then run the command again to download the file"
         problem = f"`{path}` is not a .tar, .tar.gz, .tar.bz2 or .zip file, or it is damaged: {error}"
@@ -214,10 +215,7 @@ def _open_packed(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def _copy(member: _Member, target: tuple[Path, Path] | None) -> None:
-    if target is None:
-        return
-    path, temporary = target
+def _copy(member: _Member, path: Path, temporary: Path) -> None:
     storage.require_space(path.parent, member.size, "a member of an archive")
     # A full disk is not a damaged archive.
     with member.open() as stream, convert_disk_errors(path, temporary), temporary.open("wb") as file:

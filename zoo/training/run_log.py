@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from compiler import Purpose, cost, lower
-from specs import Spec
+from specs import Spec, ZooError
 from zoo.data.batches import BatchSize
 from zoo.evaluation.metrics import DEV_TITLES
 from zoo.files.atomic import atomic_file, convert_disk_errors
@@ -192,6 +192,9 @@ def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
     flops, busy = _training_flops(spec, source, target), sum(line["utilisation"] * span for line, span in spans)
     identity = read_json(run.folder / RUN_IDENTITY) if (run.folder / RUN_IDENTITY).is_file() else {}
     devices = identity.get("processes", 1)
+    if not isinstance(devices, int) or devices < 1:
+        problem = f"`{run.folder / RUN_IDENTITY}` is damaged: `processes` is not a whole number above 0"
+        raise ZooError(problem, hint="set `processes` to the number of processes that trained the run", exit_code=1)
     peak = flops / busy / devices if busy else 0.0
     return TrainingRecord(int(lines[-1]["step"]), lines[-1]["seconds"], devices, flops, peak)
 

@@ -150,6 +150,11 @@ def test_an_archive_that_unpacks_to_more_than_text_is_refused_unless_it_is_small
     refused("not plausible", extract_all, tmp_path / "bomb", tmp_path / "all")
 
 
+def test_only_the_wanted_members_of_a_zip_archive_may_not_be_too_large(tmp_path):
+    (path,) = extract(zipped(tmp_path / "archive", {"a": b"text", "large": bytes(50_000_000)}), ["a"])
+    assert path.read_bytes() == b"text"
+
+
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
 def test_an_oversized_header_is_not_read_into_memory(tmp_path, kind):
     archive = tar(tmp_path / "archive", {"a": bytes(20_000_000)}, kind=kind)
