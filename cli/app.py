@@ -34,9 +34,9 @@ class Command(NamedTuple):
 
     @property
     def docstring(self) -> tuple[str, str, str]:
-        """The help text, the section `Options` for `cli.options.describe`, and the examples, one per paragraph.
+        """The help text, the `Options` section (for `cli.options.describe`), and the examples, one per paragraph.
 
-        Each paragraph of the help text is one line, because typer wraps the lines to the terminal.
+        Each paragraph of the help text is one line, because typer wraps it to the width of the terminal.
         """
         text, _, examples = (getdoc(self.function) or "").partition("\n\nExamples:\n")
         text, _, options = text.partition("\n\nOptions:\n")
@@ -130,7 +130,7 @@ def run(arguments: Sequence[str]) -> int:
         arguments: The words that follow `zoo` on the command line, such as ["train", "tiny"].
 
     Returns:
-        The exit status. If the command failed, its error has been printed to stderr.
+        The exit status. If the command fails, the error is printed to stderr.
     """
     words = [argument for argument in arguments if not argument.startswith("-")]
     name = " ".join(words[: 2 if words[0] in GROUPS else 1]) if words else None

@@ -31,12 +31,12 @@ def attend(
 ) -> None:
     """Show what every head of every layer attends to.
 
-    Select a model with either --spec or --model. The HTML page shows the self-attention of the encoder and decoder,
-    and the cross-attention, as lines in the style of the paper's Figures 3 to 5, and as matrices. The weights are
-    computed for the model's own translation, or for the translation in --target. For a model that reads audio or
-    images, the page shows the spectrogram or the image above the matrices.
+    Select a model with either --spec or --model. The HTML page shows the encoder's and the decoder's self-attention
+    and the cross-attention, both as lines in the style of the paper's Figures 3 to 5 and as matrices. The attention
+    weights are computed for the model's own translation, or for the translation in --target. For a model that reads
+    audio or images, the page shows the spectrogram or the image above the matrices.
 
-    --backend selects the backend that translates. The attention weights are always computed by `eager`.
+    --backend selects the backend for the translation. The `eager` backend always computes the attention weights.
 
     Options:
         sentence SENTENCE|FILE: Sentence to translate or parse. For a model that reads audio or images, name a file.
@@ -103,7 +103,7 @@ def curves(
     """Draw the learning curves of one or more runs.
 
     The page shows loss and perplexity on the training set, the scores on the dev set, the learning rate and the speed,
-    by step and by training time. Each plot shows all runs. Runs in training are shown up to their latest log entry.
+    plotted against step and training time. Each plot shows all runs, including runs that are still in training.
 
     Options:
         run RUN: Folder of a run, or name of its spec (`tiny` stands for `runs/tiny`).

@@ -84,7 +84,7 @@ def open_lines(path: Path | None) -> Iterator[LineStream]:
     """Open a file, or stdin if `path` is None, and yield its lines.
 
     Raises:
-        ZooError: The file cannot be opened, or a line that is read from the iterator is not UTF-8.
+        ZooError: The file cannot be opened, or a line of the file is not valid UTF-8.
     """
     from zoo.text.lines import LineStream
 
@@ -102,10 +102,10 @@ def open_lines(path: Path | None) -> Iterator[LineStream]:
 
 @contextmanager
 def open_output(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[Callable[[str], None]]:
-    """Open a file, or stdout if `path` is None, and yield a function that writes a line immediately.
+    """Open a file, or stdout if `path` is None, and yield a function that writes and flushes a line.
 
     A regular file is created only if the context ends without an error. After an error, the lines written so far are
-    in a file of the same name with the suffix `.partial`.
+    in `PATH.partial`.
 
     Args:
         path: The file to write.
@@ -192,7 +192,7 @@ def confirm(question: str, otherwise: str, hint: str = "add `--yes` to skip the 
 
 
 def show_json(value: object) -> None:
-    """Print a value as one line of JSON. Text that is unsafe in terminals or not valid UTF-8 is escaped."""
+    """Print a value as one line of JSON. Escape characters that are unsafe in terminals or not valid in UTF-8."""
     text = json.dumps(value, ensure_ascii=False)
     is_safe = text == escape_control_characters(text) and not any("\ud800" <= char <= "\udfff" for char in text)
     print(text if is_safe else json.dumps(value))
@@ -227,5 +227,5 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], tit
 
 
 def spread_cells(spread: Spread, factor: float = 1.0) -> tuple[str, str]:
-    """Format a spread, multiplied by `factor`, as two table cells: the median, and the range "MIN to MAX"."""
+    """Format the median and the range of measurements, multiplied by `factor`, as two table cells."""
     return f"{factor * spread.median:,.2f}", f"{factor * spread.min:,.2f} to {factor * spread.max:,.2f}"

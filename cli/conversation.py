@@ -134,7 +134,7 @@ class Conversation:
                 self._choose(code, self._target)
             case ["/swap"] if self._source == UNKNOWN:
                 hint = "type `/from CODE` to set the source language, or `/to CODE` to change the target language"
-                raise ZooError("`/swap` needs a source language, but the language of each text is detected", hint=hint)
+                raise ZooError("`/swap` needs a source language, but zoo detects the language of each text", hint=hint)
             case ["/swap"]:
                 self._choose(self._target, self._source)
             case ["/best", number] if number.isdecimal() and 1 <= int(number) <= 100:

@@ -56,18 +56,19 @@ def decode(
     far are translated.
 
     Lines are split into sentences, and the spaces between sentences are kept. A line is not split if the model was
-    trained on longer texts, if the line has a prefix, or with --no-split. But a line of more than
+    trained on texts of several sentences, if the line has a prefix, or with --no-split. But a line of more than
     decoding.max_source_length tokens is always split.
 
     A language model instead continues each line, even an empty line, and never splits it. If a model reads audio or
     images, each line is the name of a file. --input is then one such file, a folder, or a text file that lists files.
     The files in a folder are read in the order of their names. Names in a list are relative to the folder of the list.
 
-    With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
-    (length-penalised), `log_probability` (natural logarithm, of the whole translation) and `confidence` (probability
-    that the translation is good; for several sentences, the lowest probability; null if the model was published without
-    dev scores). If a translation lacks numbers, links or the like, or has added numbers, `unkept` lists them.
-    `uncertain` lists the sentences of the line whose translations have a low confidence.
+    With --json, each line becomes an object with `source` and `translations`. Each translation has `text`,
+    `log_probability` (of the whole translation, as a natural logarithm), `score` (the log-probability after length
+    normalisation) and `confidence` (the probability that the translation is good). For several sentences, `confidence`
+    is the lowest probability. It is null if the model was published without dev scores. `unkept` lists numbers, links
+    and the like that are missing from a translation, and numbers that the translation has added. `uncertain` lists the
+    sentences of the line whose translations have a low confidence.
 
     Options:
         prefix FILE: File with a beginning for each translation, one per line: the translation of input line n begins
@@ -118,17 +119,17 @@ def parse(
     Select a model with MODEL, --model or --spec. English sentences are first tokenised as in the Penn Treebank:
     `The cat can't sleep.` has the words `The cat ca n't sleep .` With --tokenized, and in other languages, words are
     separated by spaces only. Each input line produces one bracketed tree over exactly its words, in the same order; `(`
-    and `)` are written `-LRB-` and `-RRB-`. Empty lines remain empty. A model that was trained without parts of speech
-    writes `XX` in their place.
+    and `)` are written `-LRB-` and `-RRB-`. Empty lines remain empty. A model that was trained without part-of-speech
+    tags outputs `XX` as the tag of each word.
 
     With --json, each line becomes an object with `source` and `trees`. Each tree has `tree`, `score`
-    (length-penalised) and `log_probability` (natural logarithm, of the whole tree).
+    (length-penalised) and `log_probability` (of the whole tree, as a natural logarithm).
 
     Options:
         pretty: Break long trees into indented lines, with an empty line between trees.
         tokenized: Split lines into words at spaces only, as in treebanks.
-        unconstrained: Do not restrict decoding to valid trees. Invalid trees are repaired afterwards. Use this option
-            to measure the effect of the restriction.
+        unconstrained: Do not restrict decoding to valid trees. Invalid outputs are converted to valid trees
+            afterwards. Use this option to measure the effect of the restriction.
 
     Examples:
         echo "The old dog sees a house, and it can not sleep." | zoo parse --spec parsing/tiny --pretty
@@ -157,7 +158,7 @@ def parse(
 class _Files(NamedTuple):
     """Files that a command reads and writes. None means stdin (`input`), stdout (`output`) or no file (`prefix`).
 
-    `fraction` is K and N if only part K of N of the input lines is read, or None for all lines.
+    If only the K-th of N parts of the input is read, `fraction` is (K, N). None means that all lines are read.
     """
 
     input: Path | None
@@ -186,7 +187,7 @@ def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
 
 
 def _require_text_name(translator: Translator, output: Path | None) -> None:
-    """Raise ZooError if the output of a recognition model has the suffix of an input file, such as `.wav`."""
+    """Raise ZooError if the model reads audio or images, and `output` has a suffix of such files, such as `.wav`."""
     from specs import ZooError
     from zoo.generation.recognizer import Recognizer
 

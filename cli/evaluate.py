@@ -44,8 +44,8 @@ def evaluate(
     tokens, German compounds split), chrF, TER, and perplexity per token. A parser is scored by the F1 of its brackets
     instead, and a model that recognises speech or text by its word error rate (WER) and character error rate (CER).
 
-    On the dev set of a translation model, the confidence in its translations is also calibrated. The set must have at
-    least 100 sentences. The calibration error is printed with the scores.
+    If a translation model is scored on its dev set, the confidence of its translations is also calibrated. The set must
+    have at least 100 sentences. The calibration error is printed with the scores.
 
     If a run is scored in float32, the scores are stored in its scores.json and published with the run.
 
@@ -116,7 +116,7 @@ def evaluate(
 
 
 def _show_brackets(scores: BracketScores, messages: Report) -> None:
-    """Print bracket scores as EVALB's table to stdout, and excluded sentences and the signature to stderr."""
+    """Print bracket scores to stdout in EVALB's format, and excluded sentences and the signature to stderr."""
     from zoo.evaluation.evalb import format_table
 
     print(format_table(scores))
@@ -124,7 +124,7 @@ def _show_brackets(scores: BracketScores, messages: Report) -> None:
         number, row = failed[0]
         messages.warn(
             f"{len(failed):,} of {scores.sentences:,} sentences have errors and are not scored; the first is "
-            f"sentence {number:,}: {row.problem} (words with deleted tags, such as punctuation, are not compared)"
+            f"sentence {number:,}: {row.problem} (punctuation and other words that EVALB ignores are not compared)"
         )
     messages.info(f"F1 {scores.f1:.2f} ({scores.signature})")
 
@@ -141,7 +141,7 @@ def compare(
 ) -> None:
     """Compare two models, or two files of translations, and test whether one is significantly better.
 
-    Two models translate the same set. Two files must contain translations of the same sentences. Scores are BLEU, the
+    Both models translate the same set. Two files must contain translations of the same sentences. Scores are BLEU, the
     paper's BLEU, chrF and TER. With --transcripts, and for models that recognise speech or text, they are WER and CER.
     Significance is tested by paired bootstrap resampling (Koehn 2004): 1,000 sets of sentences are drawn with
     replacement, and both models or files are scored on each set.

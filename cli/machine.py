@@ -77,8 +77,8 @@ def compile_model(
     """Compile a model ahead of time.
 
     The compiled program is cached in your data folder. Every command that translates uses the cache, and an unchanged
-    model is not compiled again. The program is run once, and its results are compared with the results of the float32
-    interpreter.
+    model is not compiled again. The program is run once, and its results are compared with the results of zoo's
+    reference interpreter in float32.
 
     Options:
         spec SPEC: Spec to compile with random weights.
@@ -171,7 +171,7 @@ def benchmark_train(
 
     The training starts from random weights. Each step is a complete update with a different batch of synthetic pairs,
     whose sentences have 4 to 80 tokens. The spec sets the size of the batches. On a CPU, a step with the paper's 25,000
-    tokens takes most of a minute: set `training.source_tokens` and `training.target_tokens` to smaller numbers.
+    tokens takes almost a minute: set `training.source_tokens` and `training.target_tokens` to smaller numbers.
 
     The measurement is repeated in several rounds, and the table shows their median, minimum and maximum. An additional
     first round, which includes compilation, is shown separately. Stop other programs first, because they distort the

@@ -26,16 +26,16 @@ Options:
     Device auto|cpu|cuda|cuda:N: Device to compute on. auto selects the GPU if there is one, otherwise the CPU.
     MaxBatchTokens N: Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.
         [default: 4096]
-    Source FILE: Read sources from this file, one per line. Requires --target. [default: pairs from stdin]
+    Source FILE: Read the sources from this file, one per line. Requires --target. [default: pairs from stdin]
     Target FILE: Read the translation or tree of each source from this file. [default: pairs from stdin]
-    Split dev|test: Set to score: the dev or test set of the model's corpus. [default: test]
+    Split dev|test: Whether to use the dev or the test set of the model's corpus. [default: test]
     Language CODE: Language of the files, such as de. It selects the tokeniser of the paper's BLEU. [default: the
-        extension of the references' file name]
+        suffix of the reference file]
     Transcripts: The files contain transcripts of audio or recognised text: compute WER and CER instead of the metrics
         for translations.
     Json: Print JSON instead of text.
-    NoProtect: Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence
-        that loses one of them is translated again, and texts without letters remain unchanged.
+    NoProtect: Do not check whether translations preserve numbers, dates, links, placeholders and the like. By default,
+        a sentence is translated again if its translation lacks one of these. Texts without letters remain unchanged.
     Yes: Remove without asking for confirmation.
 """
 
@@ -207,8 +207,8 @@ def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
     """Add help texts from the `Options` section of a docstring to a command's parameters, and return the command.
 
     An item such as `layer N: Layer to show. [default: the last]` contains the parameter, the placeholder for its value,
-    the help text, and the description of the default. A parameter without a call of `option` or `argument`
-    becomes a switch if it is Boolean, an argument if it has no default, and otherwise an option.
+    the help text, and the description of the default. A parameter that is not declared with `option` or
+    `argument` becomes a switch if it is Boolean, an argument if it has no default, and otherwise an option.
 
     A `**how` parameter stands for all options in the `TypedDict` that annotates it, such as `Execution`.
     """

@@ -54,7 +54,7 @@ class BarReport(Report):
         return self._bars
 
     def stop(self) -> None:
-        """End one task. If no other task shows a bar, remove the bars from the screen."""
+        """End one task. If no other task is running, remove the display from the screen."""
         self._running -= 1
         if self._bars is not None and not self._running:
             self._bars.stop()
@@ -108,7 +108,7 @@ class _FiguresColumn(ProgressColumn):
 
 
 class _FittingWords:
-    """Texts in order of importance. The console shows as many texts as fit into its width."""
+    """Strings in order of importance. The console shows as many of the strings as fit into its width."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words

@@ -27,8 +27,8 @@ def publish(
 
     The bundle is verified before it is published. It replaces a published model of the same name only with --replace.
 
-    With --to, the bundle becomes the next revision of the model in the registry. The upload is atomic and safe with
-    concurrent uploads, and a revision never changes. Users pull the newest revision or, with NAME@2, revision 2.
+    With --to, the bundle becomes the next revision of the model in the registry. Uploads are atomic and may
+    run concurrently. A revision never changes. Users pull the newest revision or, with NAME@2, revision 2.
 
     Options:
         run RUN|NAME: Folder of the run, or name of its spec (`tiny` stands for `runs/tiny`). With --to, the NAME of a
@@ -38,7 +38,7 @@ def publish(
         replace: Replace a published model of the same name.
         to REGISTRY: Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME. [default: only the
             local model store]
-        notes FILE: Markdown file to include in the model card, for example with the limits of the model and further
+        notes FILE: Markdown file to include in the model card, for example with the model's limitations and further
             scores. Headings start with ##.
 
     Examples:
@@ -76,10 +76,10 @@ def pull(names: Annotated[list[str], argument(complete=options.complete_model)],
 
     zoo first searches the registries in ZOO_REGISTRIES (folders, https://, s3:// or hf://, separated by spaces), then
     the registries in registries.txt in your data folder, one per line. Files are verified by their hashes, and a model
-    is available when it is complete. An interrupted pull resumes. Models that are already stored are verified and, if
-    damaged, repaired.
+    becomes available when all its files are complete. An interrupted pull is resumed. If a model is already stored, its
+    files are verified, and damaged files are downloaded again.
 
-    A model that no registry has may be in the catalogue of public models, which `zoo list --available` prints. After
+    A model that is in no registry may be in the catalogue of public models, which `zoo list --available` prints. After
     you confirm its size and licence, it is downloaded from its authors, imported as with `zoo import`, and stored.
 
     Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
@@ -230,11 +230,11 @@ def import_model(
         positions marian|transformers: Toolkit that trained a Hugging Face Marian model. Marian and transformers compute
             sinusoidal positional encodings slightly differently. OPUS-MT models were trained with Marian. [default:
             marian]
-        tokenizer moses|space: Tokenizer of the texts that the model was trained on, if it has no SentencePiece model.
+        tokenizer moses|space: Tokenizer of the model's training text, for a model without a SentencePiece model.
             With `moses`, raw text is tokenised and translations are detokenised. With `space`, your texts must already
             be tokenised. [default: as the files specify]
         bpe FILE: BPE codes from subword-nmt or fastBPE, which split words into subwords. [default: `bpecodes`, `code`,
-            `bpe.codes`, or `source.bpe` and `target.bpe`, if the model's folder has them]
+            `bpe.codes`, or `source.bpe` and `target.bpe`, if these files are in the model's folder]
         bpe_vocabulary SOURCE TARGET: Files with subwords and their counts, if the codes were applied with a vocabulary
             threshold (`subword-nmt apply-bpe --vocabulary`). Rarer subwords are split again. [default: all subwords are
             kept]
@@ -275,9 +275,9 @@ def export_model(
     """Convert a published model to the format of another toolkit.
 
     The written files are read again and compared tensor by tensor. If the other toolkit is installed, it must also
-    reproduce the model's reference log-probabilities. onnxruntime must instead reproduce the results of the compiler's
-    interpreter on random tokens. If a check fails, nothing is written. A model with features that the format cannot
-    express is rejected.
+    reproduce the model's reference log-probabilities. With --to onnx, onnxruntime must instead reproduce the results
+    of zoo's reference interpreter on random tokens. If a check fails, nothing is written. A model with features that
+    the format cannot express is rejected.
 
     Options:
         name NAME: Name or folder of a published model.

@@ -57,7 +57,7 @@ def serve(
     """Serve translations to other programs over HTTP.
 
     The server has zoo's own API under /v1, and the APIs of LibreTranslate and DeepL, so that their clients work. If a
-    model reads audio, the server also has OpenAI's API for speech. The server chooses a model for the languages of a
+    model reads audio, the server also has OpenAI's speech API. The server chooses a model for the languages of a
     request. Without --model, a model is loaded when it is first needed. A new revision of a model in the local model
     store is used without a restart.
 
@@ -74,8 +74,8 @@ def serve(
         new_key NAME: Create an API key with this name, add its SHA-256 and its name to --keys, print the key, and exit.
         cors ORIGIN: Permit web pages of this origin, such as https://example.org, to send requests. [default: none]
         allow_host NAME: Accept requests for this host name, such as the name that a reverse proxy passes on. Host
-            names are checked only on a loopback address without --keys, because web pages could bind their own names to
-            this address. [default: localhost]
+            names are checked only if the server listens on a loopback address without --keys. The check prevents
+            attacks by web pages (DNS rebinding). [default: localhost]
         max_memory GB: Keep only as many models in memory as fit into GB gigabytes. [default: half of this machine's
             memory]
         idle_minutes X: Unload a model that has not been used for X minutes.

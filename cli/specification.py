@@ -33,7 +33,7 @@ def list_models(
         pattern PATTERN: List only names that contain this text, or match a pattern such as `*-ende`. With --available,
             a language pair such as de-fr lists the models for this pair. [default: everything]
         published: List only published models, from the local model store and the registries.
-        available: List the catalogue of public models, which `zoo pull` downloads, by language pair.
+        available: List the public models that `zoo pull` can download from their authors, by language pair.
 
     Examples:
         zoo list
@@ -135,8 +135,8 @@ def _score_table(
 
     Args:
         models: The models or runs.
-        before: Columns that precede the scores: heading -> attribute of a model.
-        after: Columns that follow the scores. The last column contains text.
+        before: Columns before the scores, as a mapping from headings to attributes of a model.
+        after: Columns after the scores, in the same form. The last column contains text.
     """
     from zoo.evaluation.metrics import METRICS
 
@@ -236,8 +236,8 @@ def plan(
     Options:
         passes: Print only what each compiler pass changes.
         code: Print only the generated PyTorch code.
-        graph FILE.svg: Instead of printing the plan, draw the network in the style of Figure 1, and the compiled
-            program beside it, to this file.
+        graph FILE.svg: Instead of printing the plan, write a drawing to this file: the network in the style of Figure
+            1, and beside it the compiled program.
         length N: Number of tokens in each source and target sentence. FLOPs and memory depend on this length.
 
     Examples:

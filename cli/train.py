@@ -159,8 +159,8 @@ def shortlist(run: options.Run) -> None:
 
     For each source token, the shortlist contains its most probable translations (target tokens) in the training text,
     according to IBM Model 1. With `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, a translation
-    contains only tokens that the shortlist gives for its source, and the most frequent tokens. `zoo publish` includes
-    the file.
+    can contain only these translations of its source tokens, and the most frequent target tokens. `zoo publish`
+    includes the shortlist in the bundle.
 
     Examples:
         zoo shortlist tiny

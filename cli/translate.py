@@ -40,14 +40,14 @@ def translate(
     word alignment (see `zoo align`). Code is not translated.
 
     Without --spec and --model, the included model `everyday` translates between English, German, French and Spanish.
-    It is made for everyday and office sentences, not for contracts or medicine. Warnings count the sentences that you
-    should check, because their translations lack numbers, links or the like, or have a low probability.
+    It is intended for everyday and office language, not for legal or medical texts. Warnings give the number of
+    sentences to check: their translations lack numbers, links or the like, or have a low probability.
 
     If a document cannot be translated, the other documents are still translated.
 
     Options:
         documents FILE|FOLDER: Document to translate, or folder. In a folder and its subfolders, all documents are
-            translated. Hidden files and translations beside their originals are skipped.
+            translated. Hidden files, and translations that are beside their originals, are skipped.
         output FILE|FOLDER: File to write. For several documents or a folder, the folder to write to. Translations keep
             the names and subfolders of their documents. [default: beside each document, with the code of the target
             language before the suffix]
@@ -235,7 +235,7 @@ def _plan(found: Mapping[Path, Path], output: Path | None, code: str, what: str,
 
 
 def _is_translation(document: Path, found: Mapping[Path, Path], codes: Sequence[str]) -> bool:
-    """Return whether an earlier call has written a document beside its original, as `a.de.txt` beside `a.txt`."""
+    """Return whether a document seems to be a translation, such as `a.de.txt` beside its original `a.txt`."""
     stem = Path(document.stem)
     return stem.suffix[1:] in codes and document.with_name(stem.stem + document.suffix) in found
 
@@ -319,7 +319,7 @@ def transcribe(
             subfolders, all audio files are transcribed, except hidden files.
         output FILE|FOLDER: File to write. For several audio files or a folder, the folder to write to. [default: beside
             each audio file, with the text's language code and the format as suffixes]
-        format txt|srt|vtt: Format of the text: plain text with one line per passage, or subtitles (SubRip or WebVTT).
+        format txt|srt|vtt: Format of the text: plain text with one line per window, or subtitles (SubRip or WebVTT).
             [default: the format of --output, otherwise txt]
         yes: Replace existing files without asking for confirmation.
         to CODE: Language of the text, such as de, for models that also translate speech directly. [default: the

@@ -97,7 +97,7 @@ class GraphBuilder:
 
         Args:
             state: A value that the `state` method returned.
-            value: The state's positions, followed by the new positions. Axis 0 contains the hypotheses.
+            value: The state's positions, followed by the new positions. Axis 0 is the hypothesis.
             length_axis: The axis of the positions.
         """
         self._states[state.name] = StepState(value.name, length_axis)

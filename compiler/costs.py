@@ -206,7 +206,7 @@ def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
 
 
 def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
-    """Return the largest d such that each position of `end` depends on all positions of `start` up to d away.
+    """Return the largest d such that each position of `end` depends on all positions of `start` at most d away.
 
     If `end` depends on both earlier and later positions, return the smaller d of the two directions.
 
@@ -220,10 +220,10 @@ def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
 
 
 def _best_paths(graph: Graph, start: str, end: str, n: int) -> Iterator[_Distances]:
-    """Yield the best paths from `start` to `end`, shortest first, in the direction `before` and then `after`.
+    """Yield the best paths from `start` to `end`, shortest first: for the direction `before`, then for `after`.
 
-    The distance of a path is the largest d such that `end` depends on all positions of `start` up to d away. Distances
-    above n are reduced to n. The direction `after` is left out if no operation reads later positions.
+    The distance of a path is the largest d such that each position of `end` depends on all positions of `start` at most
+    d away. Distances above n are reduced to n. If no operation reads later positions, `after` is left out.
     """
     for direction in _directions(graph, start):
         paths: dict[str, _Distances] = {start: {0: 0}}
@@ -251,10 +251,10 @@ def _directions(graph: Graph, start: str) -> tuple[str, ...]:
 
 
 def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
-    """Yield each input of a node, with the receptive field in which the node reads this input.
+    """Yield each input of a node, and the receptive field of the node on this input.
 
-    The field is None if the node reads only the same position of the input. Nothing is yielded for a node that computes
-    a mask or integers.
+    The field is None if each result depends only on the same position of the input. Nothing is yielded for a node that
+    computes a mask or integers.
     """
     reach = node.operation.receptive_field()
     if node.type.kind is ValueKind.FLOAT:
@@ -298,7 +298,7 @@ def _after(before: tuple[int, int], reach: ReceptiveField | None, n: int, direct
 def _pareto(pairs: Iterable[tuple[int, int]]) -> _Distances:
     """Return the best pairs of path length and distance, as a mapping from length to distance.
 
-    A pair is dropped if another path that is not longer connects at least the same distance (Pareto front).
+    A pair is dropped if a path of at most the same length connects at least the same distance (Pareto front).
     """
     best: dict[int, int] = {}
     largest = -1

@@ -25,7 +25,7 @@ CACHE_BLOCK = 16
 class State:
     """State of a decoder between two steps, for a batch of sentences with one or more hypotheses (beams) each.
 
-    In tensors with one row per hypothesis, the hypotheses of a sentence are consecutive rows.
+    In tensors with one row per hypothesis, the hypotheses of a sentence are in consecutive rows.
     """
 
     memory: Mapping[str, Tensor]
@@ -146,7 +146,7 @@ class DecoderStates:
 
     @cached_property
     def _has_beams(self) -> bool:
-        """Whether the step's inputs have a beam axis. All beams of a sentence then read the same memory."""
+        """Whether the step's inputs have a beam axis. If so, all beams of a sentence read the same memory."""
         return self._graph.inputs["token"].shape[1] == BEAMS
 
     def _length(self, name: str) -> Size:

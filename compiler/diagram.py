@@ -136,7 +136,7 @@ def _joins(node: Node, box: Box, blocks: Iterable[Block]) -> bool:
 
 
 def _first_of_repeats(graph: Graph) -> dict[str, str]:
-    """Return, for each layer, the first layer in its run of identical consecutive layers."""
+    """Map each layer to the first layer in its sequence of identical consecutive layers."""
     first: dict[str, str] = {}
     previous: tuple[str, object] = ("", None)
     for layer, group in groupby((node for node in graph.nodes if node.layer), lambda node: node.layer):

@@ -31,7 +31,7 @@ IMPORTS = {
 
 @dataclass
 class EmittedCode:
-    """Python source code that computes graphs: functions for layers, and one main function per purpose."""
+    """Generated Python code that executes graphs: a function for each layer, and a main function for each purpose."""
 
     layers: dict[str, str] = field(default_factory=dict)
     """Source code of each layer function. The keys are the function names."""
@@ -63,7 +63,7 @@ _SUFFIXES = {(Purpose.DECODE_STEP, "decoder"): "_step", (Purpose.ENCODE, "decode
 
 
 class _Names:
-    """Names in one emitted function. They omit `prefix`, the path of the function's layer."""
+    """Unique variable names in one emitted function. The names omit `prefix`, the path of the function's layer."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
@@ -83,16 +83,16 @@ class _Names:
         return name
 
     def temporary(self, name: str, suffix: str) -> str:
-        """Return an unused name: `name` with `suffix` as its last word, such as cross_weights for cross_context."""
+        """Return an unused name: `name` with its last word replaced, such as cross_weights for cross_context."""
         return self.new("_".join(filter(None, (name.rpartition("_")[0], suffix))))
 
     def assign(self, value: str, wanted: str | None = None) -> str:
-        """Give a value an unused variable name, as similar to `wanted` or to its name as possible. Return the name."""
+        """Choose an unused variable name for a value, based on `wanted` or on the value's own name. Return it."""
         self.values[value] = self.new(wanted or value.removeprefix(self.prefix))
         return self.values[value]
 
     def parameter(self, parameter: str) -> str:
-        """Return the expression of a parameter."""
+        """Return the Python expression for a parameter."""
         return self.parameters.get(parameter) or _parameter_path(parameter.removeprefix(self.prefix))
 
 
@@ -130,7 +130,7 @@ def _layer_call(graph: Graph, code: EmittedCode, names: _Names, layer: str, node
 def _layer_function(
     graph: Graph, layer: str, nodes: list[Node], results: list[str]
 ) -> tuple[str, list[str], list[str]]:
-    """Return the code of a layer's function, after its name, and the values and parameters to pass to the function.
+    """Return a layer function's code without its name, and the values and parameters to pass to the function.
 
     The code omits the layer's index, so identical layers have identical code. Only parameters that do not belong to the
     layer are passed.

@@ -44,12 +44,12 @@ class _ParameterTree(nn.Module):
         return cast(nn.Module, self._modules[str(index)])
 
     def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        """Call a layer's function with this module and the inputs. A call through the module runs the layer's hooks."""
+        """Call a layer's function with this module and the inputs, so that the layer's hooks run, too."""
         return function(self, *inputs)
 
 
 class EmittedProgram(DecoderStates, nn.Module):
-    """Program that runs emitted PyTorch code. `compiler.build_module` and `compiler.build` create one."""
+    """Compiled model that runs emitted PyTorch code. `compiler.build_module` and `compiler.build` return one."""
 
     concurrent = False
 
@@ -166,7 +166,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         return top_k(log_probabilities, count, allowed), state
 
     def _inputs(self, source: PaddedBatch | None) -> dict[str, Tensor]:
-        """Return the graph inputs `source` and `source_length`. Features are converted to the type of the weights."""
+        """Return the graph inputs `source` and `source_length`. Convert features to the type of the activations."""
         if source is None:
             return {}
         if source.values.is_floating_point():
@@ -196,14 +196,14 @@ class EmittedProgram(DecoderStates, nn.Module):
     # Weights.
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights in the layout of a weights file: one tensor for each matrix that the paper names.
+        """Return the weights in the layout of a weights file, with a separate tensor for each matrix in the paper.
 
         Tied matrices share one tensor.
         """
         return self.in_file_layout({name: parameter.detach() for name, parameter in self.named_parameters()})
 
     def in_file_layout(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Convert tensors that are shaped like the parameters, such as Adam's moments, to a weights file's layout."""
+        """Convert tensors with the parameters' shapes, such as Adam's moments, to the layout of a weights file."""
         origins = self._origins()
         return {file: part for name, tensor in tensors.items() for file, part in origins[name].undo(tensor)}
 

@@ -47,7 +47,7 @@ class StepState:
     - PAST: the whole value, a cache that grows;
     - CAPACITY: the whole value, a cache that is written in place;
     - a number r: the last r positions of the value. The value contains the r positions before the step and the new
-      positions, so that the next step can also start from an earlier position.
+      positions, so the next step can also start from an earlier position.
     """
 
     value: str
@@ -156,7 +156,7 @@ def _verify_states(graph: Graph, types: Mapping[str, ValueType]) -> None:
 
 
 def unique_name(name: str, *taken: Container[str]) -> str:
-    """Return the name if it is free. Otherwise append the smallest number that makes it unique."""
+    """Return the name if it is unused. Otherwise append the smallest number that makes it unique."""
     return next(each for each in numbered(name) if not any(each in group for group in taken))
 
 

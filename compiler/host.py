@@ -47,7 +47,7 @@ ONEDNN, DEFAULT = "oneDNN", "torch's default"
 
 
 def matrix_libraries() -> tuple[str, ...]:
-    """Return the libraries that multiply matrices in full float32 precision on this processor. The default is first.
+    """Return the libraries that can multiply matrices in full float32 precision on this processor, default first.
 
     oneDNN is included only if the processor has AVX-512 but not AMX. With AMX, oneDNN would round to bfloat16. oneDNN
     is the default on processors with bfloat16 instructions. On older processors, torch's default is often faster.
@@ -116,7 +116,7 @@ def tune_process() -> None:
       each page with zeros, which takes a tenth of a training step on a CPU. Now the process keeps these blocks.
     * oneDNN and torch each cache up to 1,024 prepared matrix products, one per shape. An entry takes up to a megabyte.
       Nearly every batch has a new shape, and 64 entries are enough for one step, so both caches are limited to 64
-      entries. This has no effect after the first matrix product, or if the environment variables are already set.
+      entries. This has no effect after the first matrix product, or if the environment already sets these limits.
     * Denormal numbers (below 1e-38) become 0. After a few hundred steps, the gradients of a small model contain many
       denormal numbers, and a matrix product that reads them takes several times as long. The setting belongs to a
       thread, and new threads inherit it. torch's threads therefore have it only if they start afterwards.

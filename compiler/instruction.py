@@ -61,7 +61,7 @@ class Status(IntEnum):
 
 
 class SentenceState(IntEnum):
-    """State of the search for a sentence: running, or ended for a reason (see `zoo.generation.hypotheses.StopReason`).
+    """State of a sentence's search: running, or the reason why it ended (see `zoo.generation.hypotheses.StopReason`).
 
     FREE is the state of a slot without a sentence (see `compiler.slots`).
     """

@@ -203,7 +203,7 @@ class NativeCodeGenerator:
             column += width
 
     def attention(self, node: Node, scale: float, *, biased: bool) -> None:
-        """Add an attention instruction. The mask and the keys determine whether it reads the source, cache or memory.
+        """Add an instruction that attends to the source, the cache or the memory, depending on the mask and the keys.
 
         Args:
             node: The node of the attention.

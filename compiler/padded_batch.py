@@ -16,7 +16,7 @@ class PaddedBatch(NamedTuple):
     """Batch of input sequences for an encoder, padded to one length. A sequence consists of tokens or of features.
 
     Values after the end of a sequence are padding. They may be any valid token IDs or any finite numbers, because
-    programs mask them.
+    compiled models mask them.
     """
 
     values: Tensor

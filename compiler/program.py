@@ -33,7 +33,7 @@ class TopK(NamedTuple):
 
 
 class StepwiseDecoder(Protocol[State]):
-    """Interface of a program for decoding: encode sources, read tokens, rewind, and reorder hypotheses.
+    """Interface of a compiled model that decodes token by token. Search algorithms use this interface.
 
     Each row of a state is a hypothesis. The hypotheses of a sentence are consecutive rows, and all sentences have the
     same number of rows. A state is invalid after it has been passed to any of these methods.
@@ -101,7 +101,7 @@ class StepwiseDecoder(Protocol[State]):
 
 
 class DecoderOnly(Protocol):
-    """Interface of a program without an encoder. `begin` replaces `StepwiseDecoder.encode`."""
+    """Interface of a compiled model without an encoder. `begin` replaces `StepwiseDecoder.encode`."""
 
     def begin(self, rows: int, /) -> Any:
         """Return the state before the first token, with one row per sentence."""
@@ -138,7 +138,7 @@ class TreeLimits(NamedTuple):
 
 
 class TreeRules(NamedTuple):
-    """Rules for parse trees from a `SearchingDecoder` (see `zoo.generation.constraints.BracketConstraint`)."""
+    """Constraints with which a `SearchingDecoder` outputs valid parse trees (see `BracketConstraint`)."""
 
     kinds: Int32[np.ndarray, " V"]
     """Kind of each token: 1 is a word, 2 n + 2 and 2 n + 3 are label n's brackets, and 0 is any other token."""
@@ -159,7 +159,7 @@ class BeamResult(NamedTuple):
 
 @runtime_checkable
 class SearchingDecoder(Protocol[State]):
-    """Interface of a program that runs many beam search steps in one call. It uses arrays and lists, not tensors."""
+    """Interface of a compiled model that runs many beam search steps per call. It uses arrays instead of tensors."""
 
     def start_search(
         self,
@@ -206,7 +206,7 @@ class SearchingDecoder(Protocol[State]):
 
 @runtime_checkable
 class ShortlistDecoder(Protocol[State]):
-    """Interface of a program that restricts each sentence to a shortlist of tokens, and computes only their logits."""
+    """Interface of a compiled model that computes, for each sentence, only the logits of a shortlist of tokens."""
 
     def restrict(self, state: State, tokens: Sequence[Int64[np.ndarray, " listed"]], /) -> State:
         """Return the state with each sentence restricted to its shortlist of tokens.
@@ -220,11 +220,11 @@ class ShortlistDecoder(Protocol[State]):
 
 
 class Scorer(Protocol):
-    """Interface of a program that computes the probabilities of given translations."""
+    """Interface of a compiled model that computes the log-probabilities of given translations."""
 
     @property
     def concurrent(self) -> bool:
-        """Whether several threads can use the program at the same time, and are faster than one thread."""
+        """Whether several threads can run the compiled model at the same time, and are faster than one thread."""
 
     def score(
         self, source: PaddedBatch | None, target: Int[Tensor, "rows 1+target"], /
@@ -237,11 +237,11 @@ class Scorer(Protocol):
 
 
 class TranslationModel(StepwiseDecoder[Any], Scorer, Protocol):
-    """Interface of a model that can translate. Programs and ensembles of programs implement it."""
+    """Interface of a model that can translate. Compiled models and ensembles of them implement it."""
 
 
 class Program(TranslationModel, Protocol):
-    """Program that a backend has built from the graphs of a spec. `compiler.build` returns one."""
+    """Compiled model, which a backend has built from the graphs of a spec. `compiler.build` returns one."""
 
     spec: Spec
     graphs: Graphs
@@ -255,7 +255,7 @@ class Program(TranslationModel, Protocol):
         """The device of the weights."""
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights in the layout of a weights file: one tensor for each matrix that the paper names.
+        """Return the weights in the layout of a weights file, with a separate tensor for each matrix in the paper.
 
         Tied matrices share one tensor.
         """

@@ -278,7 +278,7 @@ def alignment_loss(
     alignment: Float[Tensor, "batch target source"],
     weight: float,
 ) -> Float[Tensor, 2]:
-    """Return a loss plus `weight` times the cross entropy between the first head's weights and an alignment."""
+    """Add `weight` times the cross entropy between the first head's attention and an alignment to a smoothed loss."""
     nats = -(alignment * weights[:, 0].clamp(min=SMALLEST_ATTENTION).log()).sum()
     return loss + torch.stack([weight * nats, nats.new_zeros(())])
 

@@ -297,7 +297,7 @@ class _Pool:
             into[new, : source.shape[1], : source.shape[2]] = source[old]
 
     def release(self, sentences: Sequence[_Sentence]) -> None:
-        """Free the slots of sentences. An unfinished search still runs until another sentence takes the slot."""
+        """Free the slots of sentences. An unfinished search continues until another sentence takes the slot."""
         for each in sentences:
             if each.slot >= 0:
                 self._unused.append(each.slot)

@@ -115,7 +115,7 @@ def _product(first: Polynomial, second: Polynomial) -> Size:
 
 
 class _RoundedUp(str):
-    """Symbol for a size that is rounded up to a multiple of a number."""
+    """Symbol for `size`, rounded up to a multiple of `multiple`."""
 
     size: Size
     multiple: int
@@ -128,7 +128,7 @@ def _value(symbol: str, values: Mapping[str, int]) -> int:
 
 
 def rounded_up(size: Size, multiple: int) -> Size:
-    """Round a size up to a multiple of `multiple`, for example because the work is done in blocks."""
+    """Round a size up to a multiple of `multiple`, such as a block size."""
     if not size.symbols:
         return Size.of(-(-size.constant // multiple) * multiple)
     symbol = _RoundedUp(f"⌈{size}⌉{str(multiple).translate(_SUBSCRIPT)}")

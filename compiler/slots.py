@@ -29,7 +29,7 @@ Numbers = npt.NDArray[np.int32]
 
 
 class Field(IntEnum):
-    """Columns of a slot (see `SlotLayout`) that contain one number each."""
+    """Scalar columns of a slot (see `SlotLayout`)."""
 
     STATE = 0
     LENGTH = 1
@@ -81,10 +81,10 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """Layout of a slot, which is a row of 32-bit integers with the beam search state of one sentence.
+    """Layout of a slot: a row of 32-bit integers that contains the beam search state of one sentence.
 
-    Log-probabilities are stored as the bits of a float32. Length penalties and scores are stored as float64 in two
-    columns.
+    Log-probabilities are stored as the bits of a float32. Length penalties and scores are float64 numbers, which take
+    up two columns each.
     """
 
     rows: int
@@ -128,7 +128,7 @@ class SlotLayout:
         Args:
             options: Beam search options for each sentence.
             sources: Number of source tokens in each sentence.
-            prefixes: The prefix of each sentence.
+            prefixes: Tokens that the output for each sentence must begin with.
             penalties: For each sentence, the length penalties for 0, 1, 2, ... tokens, at least up to `max_length` + 1.
         """
         columns = self.columns
@@ -149,10 +149,10 @@ class SlotLayout:
         return slots
 
     def read(self, slots: Numbers) -> list[list[tuple[list[int], float, float]]]:
-        """Return the finished hypotheses of slots, best first: tokens without prefix, log-probability and score.
+        """Return the finished hypotheses of each slot, best first, as (tokens without prefix, log-probability, score).
 
         Args:
-            slots: The slots, one per row, with all columns up to and including the results.
+            slots: One slot per row. The columns after the results may be omitted.
         """
         columns = slots[:, self.columns.results : self.columns.sequences]
         results = columns.reshape(len(slots), self.n_best, self.result_width)
@@ -183,13 +183,13 @@ class Slots:
     """Buffers of a beam search on a device: the slots, and the decoder's caches and states for all hypotheses."""
 
     def __init__(self, layout: SlotLayout, count: int, like: Tensor, sizes: BufferSizes) -> None:
-        """Allocate free slots.
+        """Allocate the buffers. All slots are initially free.
 
         Args:
             layout: Layout of a slot.
             count: Number of slots.
-            like: A tensor with the device and data type of the features.
-            sizes: Sizes of the other buffers.
+            like: A tensor with the device of all buffers, and the data type of the caches, memory and states.
+            sizes: Sizes of the buffers other than the slots.
         """
         self.layout, self.count = layout, count
         self.table = torch.zeros((count, layout.columns.width), dtype=torch.int32, device=like.device)
@@ -204,7 +204,7 @@ class Slots:
 
     @cached_property
     def rows(self) -> int:
-        """Number of rows that a decoder step computes."""
+        """Batch size of a decoder step: the number of slots times the largest beam size."""
         return self.count * self.layout.rows
 
     @property
@@ -221,7 +221,7 @@ class Slots:
         return [buffer.view(self.count, self.layout.rows, *buffer.shape[1:]) for buffer in buffers]
 
     def parents(self) -> Int[Tensor, " rows"]:
-        """Return the row of the previous step that each hypothesis continues, or `rows` before the first token."""
+        """Return the row of each hypothesis's parent in the previous step. Before the first token, this is `rows`."""
         lengths = self.table[:, Field.LENGTH].long()
         ancestors = self.layout.arrays(self.table)[-1]
         last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, self.layout.rows, 1)

@@ -28,14 +28,17 @@ Indices = npt.NDArray[np.integer[Any]]
 
 
 class PackedRows:
-    """Device buffer for the inputs of a training step. Each step overwrites the buffer with one copy from the host."""
+    """Device buffer for a batch whose sentences are concatenated into one source row and one target row.
+
+    Each training step overwrites the buffer with one copy from the host.
+    """
 
     def __init__(self, source: int, target: int, device: torch.device | str) -> None:
         """Allocate the buffer.
 
         Args:
-            source: Length of the row of source tokens.
-            target: Length of the row of target tokens.
+            source: Length of the source row, in tokens.
+            target: Length of the target row, in tokens.
             device: The device.
         """
         self.source, self.target = source, target
@@ -64,10 +67,10 @@ class PackedRows:
         Args:
             source: Sources that end with EOS.
             target: Targets that start with BOS and end with EOS.
-            **scalars: The values of `seed`, `rate` and `tokens`.
+            **scalars: Random seed (`seed`), learning rate (`rate`), and target tokens in the whole batch (`tokens`).
 
         Raises:
-            ValueError: The batch has more tokens than a row.
+            ValueError: The batch does not fit into the rows.
         """
         host, views = self._empty()
         views["seed"].view(np.int64)[0] = scalars["seed"]
@@ -110,13 +113,13 @@ class PackedRows:
 
 
 def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[str, Indices]) -> None:
-    """Write each token's position in its sentence, and the start and end of the sentence in this or the other row.
+    """Write the position of each token, and the start and end of its sentence in the source or target row.
 
     Args:
-        views: The inputs.
-        side: The row of the tokens: `source` or `target`.
-        own: Lengths of the sentences in the row of the tokens.
-        spans: For each array of starts and ends, the lengths of the sentences in the row that the array refers to.
+        views: The arrays to write, by name.
+        side: Row that contains the tokens: `source` or `target`.
+        own: Length of each sentence in this row.
+        spans: For each array of starts and ends, the length of each sentence in the row that the array refers to.
     """
     count = own.sum()
     views[f"{side}_position"][0, :count] = np.arange(count) - np.repeat(own.cumsum() - own, own)
@@ -126,13 +129,16 @@ def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[st
 
 
 class GradientProgram:
-    """Computes the gradients for a batch in packed rows. Inputs, gradients and losses have constant addresses."""
+    """Computes the gradients for a batch in packed rows.
+
+    Inputs, gradients and losses have constant addresses, as CUDA graphs require.
+    """
 
     def __init__(self, program: EmittedProgram, rows: PackedRows, *, bfloat16: bool) -> None:
         """Allocate the gradients and, if necessary, bfloat16 copies of the parameters.
 
         Args:
-            program: The program to train, which has a graph for the purpose UPDATE.
+            program: The compiled model to train. It must have a graph for `Purpose.UPDATE`.
             rows: The buffer that contains the inputs.
             bfloat16: Whether to compute in bfloat16. The parameters themselves stay in float32.
         """

@@ -91,7 +91,7 @@ class Concatenated:
 
 @dataclass(frozen=True)
 class _Derived:
-    """Base class of origins that transform another parameter, whose origin is `part`."""
+    """Base class for the origins of parameters that are computed from one other parameter (`part`)."""
 
     part: ParameterOrigin
 
@@ -187,7 +187,7 @@ class Scales(Quantised):
 
 
 def round_to_int8(x: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
-    """Return x in int8, and its scales: the largest magnitudes along a dimension, divided by 127.
+    """Quantise x to int8. Return it with its scales: the largest magnitudes along a dimension, divided by 127.
 
     Numbers that are not finite become 0.
     """
@@ -236,17 +236,17 @@ def check_weights(file: Mapping[str, Tensor], expected: Mapping[str, StoredTenso
         spec: Name of the spec, for the error message.
 
     Raises:
-        ZooError: A tensor is missing, unknown or of the wrong shape.
+        ZooError: A tensor is missing, is unknown or has the wrong shape.
     """
     hint = f"the weights were not trained with the spec `{spec}`: use the spec that they were trained with"
     for name, tensor in expected.items():
         if name not in file:
-            raise ZooError(f"the weights have no tensor `{name}`", hint=hint)
+            raise ZooError(f"the weights do not contain the tensor `{name}`", hint=hint)
         if tuple(file[name].shape) != tensor.shape:
             problem = f"the tensor `{name}` has the shape {list(file[name].shape)}; the spec needs {list(tensor.shape)}"
             raise ZooError(problem, hint=hint)
     for name in file:
         if name not in expected:
             near = nearest(name, list(expected))
-            problem = f"the weights have a tensor `{name}`, but the spec has no such tensor"
+            problem = f"the weights contain the tensor `{name}`, but the spec has no such tensor"
             raise ZooError(problem + (f" (the spec's most similar tensor is `{near}`)" if near else ""), hint=hint)

@@ -26,7 +26,7 @@ def restricted_attention(
     vector: Float[Tensor, "h d_k"] | None = None,
     dropped: float = 0.0,
 ) -> Float[Tensor, "batch h n d_v"]:
-    """Compute attention in which each query sees only nearby keys (section 4 of the paper).
+    """Compute attention in which each query attends only to nearby keys (section 4 of the paper).
 
     Time and memory are proportional to n times the reach. The queries are split into blocks. Each block reads one
     window of keys: the positions in the block, and all positions within their reach. Dot-product attention without
@@ -36,7 +36,7 @@ def restricted_attention(
         query: The queries.
         key: The keys, at the same positions. Each key head is shared by h / groups consecutive query heads.
         value: The values of the keys.
-        reach: The numbers of positions that a query sees before and after itself.
+        reach: How many positions before and after itself a query attends to.
         block: The number of queries in a block.
         scale: Factor by which the scores of dot-product attention are multiplied.
         hidden: True at padding.
@@ -91,7 +91,7 @@ def distance_mask(
 
 
 def window_mask(position: Int[Tensor, "rows new"], radius: int) -> Bool[Tensor, "rows 1 new keys"]:
-    """Return a mask that is True at the keys of a decoder step that a query must not see.
+    """Return the mask for a decoder step. It is True at the keys that a query must not see.
 
     A query sees the key at its own position and the `radius` keys before it. The keys cover the last `radius`
     positions before the step, and then the new positions. Keys before the first position are masked.
@@ -106,10 +106,10 @@ def window_mask(position: Int[Tensor, "rows new"], radius: int) -> Bool[Tensor, 
 def align(
     memory: Float[Tensor, "batch m d"], hidden: Bool[Tensor, "batch 1 1 m"], position: Int[Tensor, "#batch n"]
 ) -> Float[Tensor, "batch n d"]:
-    """Return the source features at the given positions. Positions after the end of the source give 0.
+    """Return the encoder output at the given positions, or zeros after the end of the source.
 
     Args:
-        memory: Features of the source.
+        memory: The encoder output.
         hidden: True at padding of the source.
         position: The positions to read.
     """
@@ -131,12 +131,11 @@ def convolve(
 
     Args:
         x: The input.
-        kernel: One matrix for each of k positions [k, inner, outer]. Or, to convolve each feature separately, one
-            vector for each position [k, inner].
+        kernel: Weights for k positions: [k, inner, outer], or [k, inner] for a depthwise convolution.
         bias: A bias that is added to each output.
         reach: How many of the k positions are before and after the output's position. (0, 0): do not pad x.
-        dilation: The distance between two of the k positions.
-        stride: The distance between two positions of the result.
+        dilation: The distance between adjacent kernel positions.
+        stride: The distance between the positions of adjacent outputs.
     """
     before, after = reach
     weight, groups = (kernel.T[:, None], x.shape[2]) if kernel.ndim == 2 else (kernel.permute(2, 1, 0), 1)
@@ -156,13 +155,13 @@ def distances(stream: Shaped[Tensor, "batch length ..."]) -> Int[Tensor, "1 1 le
 def cache_distances(
     position: Int[Tensor, "rows new"], cache: Float[Tensor, "rows h length d"], *, planned: bool
 ) -> Int[Tensor, "rows 1 new keys"]:
-    """Return the position of the key in each slot of a cache, minus the position of each query.
+    """Return the position of each cached key minus the position of each query.
 
     Args:
         position: The positions of the queries.
         cache: The cache of keys.
-        planned: Whether the cache is preallocated. Slot i then has position i. Otherwise the new keys will be
-            appended to the cache, so that the last slot has the position of the last query.
+        planned: Whether the cache is preallocated. Slot i then has position i. Otherwise, the new keys will be
+            appended to the cache, so the last key has the position of the last query.
     """
     length, new = cache.shape[2], position.shape[1]
     key = torch.arange(length if planned else length + new, device=position.device)[None]

@@ -103,7 +103,7 @@ class Architecture(Section):
 
     @property
     def source_stride(self) -> int:
-        """Number of source values per encoder position: 1 for tokens, or the product of all strides for features."""
+        """Number of source tokens or frames per encoder position: 1 for tokens, or the product of all strides."""
         return 1 if isinstance(self.source, Tokens) else self.source.total_stride
 
     @property
@@ -112,13 +112,13 @@ class Architecture(Section):
         return self.positions.rows if isinstance(self.positions, Learned) else None
 
     def option(self, sublayer: Sublayer, name: str) -> Any:
-        """Return the option `name` of a sub-layer. If it is null, return the architecture's field of the same name."""
+        """Return a sub-layer's option. If the option is null, return the architecture's field of the same name."""
         value = getattr(sublayer, name)
         return getattr(self, name) if value is None else value
 
     @property
     def _sublayers(self) -> Iterator[tuple[str, int, Any]]:
-        """All sub-layers, each with the name of its stack and its index in the layer."""
+        """All sub-layers as (`encoder` or `decoder`, index in the layer, sub-layer)."""
         for side in ("encoder", "decoder"):
             yield from ((side, index, sublayer) for index, sublayer in enumerate(getattr(self, side)))
 

@@ -85,7 +85,7 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Spe
         where: Location of the reference ("mine.yaml:1"), for error messages.
 
     Returns:
-        The file, which exists.
+        The spec file, which is guaranteed to exist.
 
     Raises:
         ZooError: No file has this path, and no shipped spec has this name.

@@ -18,12 +18,12 @@ _PATH_FIELDS = ("source", "target", "reference", "trees", "tsv")
 def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: Collection[str] = ()) -> LocatedValue:
     """Make `corpus.folder` relative to the current folder, and return the changed values of the spec.
 
-    If a user's file sets `folder`, its value is relative to that file. In a shipped spec, in a spec without
-    `extends` (such as the spec of a run) and in an override, it is already relative to the current folder.
+    If a user's file sets `folder`, its value is relative to that file. Values in a shipped spec, in an override, or in
+    a spec without `extends` (such as the spec of a run) are already relative to the current folder.
 
-    If no user's file sets `folder`, the path of each corpus part is relative to the file that lists the part. Parts
-    that the shipped spec lists are relative to its `folder`. `folder` then becomes the folder of the first part. The
-    paths of all other parts are rewritten to be relative to this folder.
+    If no user's file sets `folder`, the paths in a corpus part are relative to the file that lists the part. For a
+    part in the shipped spec, the paths are relative to the `folder` of this spec. The base folder of the first part
+    then becomes `folder`, and all other paths are rewritten to be relative to this folder.
 
     Args:
         spec: The merged values of all files and overrides.
@@ -57,7 +57,7 @@ def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: C
 
 
 def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
-    """Check that a spec that lists training files also sets their languages, instead of inheriting other languages.
+    """Check that a spec with its own training files also sets their languages, instead of inheriting other languages.
 
     Args:
         layers: The values of each spec file, followed by the values of all overrides. Later values replace earlier
@@ -101,7 +101,7 @@ def _mapping(located: LocatedValue) -> Mapping[str, LocatedValue]:
 
 
 def language_suffix(path: Path | str) -> str:
-    """Return the last suffix of a file name, without suffixes of file formats: `de` for `test.de.gz`."""
+    """Return the language suffix of a file name, ignoring suffixes of file formats: `de` for `test.de.gz`."""
     path = Path(path)
     while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt", ".tsv", ".lst"):
         path = path.with_suffix("")

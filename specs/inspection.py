@@ -72,7 +72,7 @@ def comments(reference: str | os.PathLike[str]) -> dict[str, str]:
 
     Returns:
         Dotted key -> comment on the line of its value. A comment on a line with several values is omitted, because it
-        is unclear which value it explains. The key "" has the comment before the first value.
+        is unclear which value it explains. The comment before the first value has the key "".
 
     Raises:
         ZooError: The spec cannot be read.

@@ -32,8 +32,8 @@ class Section(BaseModel):
     """Base class of the sections of a spec, which are frozen pydantic models.
 
     Missing and unknown fields are errors. Text is never converted to a number. Most fields have no defaults,
-    because `base.yaml` sets them. Options that `base.yaml` does not contain have defaults. So do new fields, because
-    files of older versions do not contain them. The docstring below a field is its description, for people and in the
+    because `base.yaml` sets them. The exceptions are options that `base.yaml` does not contain, and new fields, which
+    older spec files do not contain. The docstring below a field is its description in the documentation and in the
     JSON Schema.
     """
 

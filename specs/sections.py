@@ -63,7 +63,7 @@ _MAX_SHOWN = 20
 class Languages(Section):
     """Languages of a multilingual model, and its language tokens (Johnson et al. 2017).
 
-    A language token, such as `<2de>`, tells the model which language to read or write.
+    A language token, such as `<2de>`, specifies the language of the source or of the output.
     """
 
     codes: Annotated[tuple[LanguageCode, ...], Field(strict=False)] = Field(min_length=2, max_length=1_000)
@@ -161,7 +161,7 @@ class BaseTask(Section):
 
     @property
     def writes_trees(self) -> bool:
-        """Whether the model writes constituency trees instead of text."""
+        """Whether the model outputs constituency trees instead of text."""
         return self.streams[OUTPUT] == "trees"
 
 
@@ -180,7 +180,7 @@ class Translation(BaseTask):
 
 
 class Parsing(BaseTask):
-    """Task of writing the constituency tree of a sentence as a sequence (section 6.3)."""
+    """Task of generating the constituency tree of a sentence as a sequence (section 6.3)."""
 
     translator = "zoo.generation.parser:Parser"
     command = "parse"
@@ -199,7 +199,7 @@ class Parsing(BaseTask):
     initials: `(S (NP J )NP )S`, with each word's first character."""
     constrained: bool
     """Whether decoding is restricted to valid trees over the words of the sentence (not in the paper). If false,
-    invalid output is repaired afterwards."""
+    invalid trees are corrected afterwards."""
 
     @property
     def streams(self) -> Mapping[str, str]:
@@ -269,8 +269,8 @@ class Training(Section):
     """Maximum number of target tokens in the batch of one step, counting padding (section 5.1: about 25,000). The same
     batch must also respect `source_tokens`. Unit: tokens."""
     accumulation_steps: Size = Field(le=65_536)
-    """Number of parts into which the batch of one step is split to save memory (not in the paper). The gradients of the
-    parts are accumulated, so the update is the same as for the whole batch."""
+    """Number of micro-batches into which the batch of one step is split to save memory (not in the paper). Their
+    gradients are accumulated, so the update is the same as for the whole batch."""
     learning_rate_factor: float = Field(ge=0.01, le=100)
     """Factor that multiplies the learning rate of the paper's schedule (section 5.3: 1.0). The highest rate is
     learning_rate_factor * (d_model * warmup_steps)^-0.5, at the end of the warm-up: 0.0007 for base."""

@@ -58,7 +58,7 @@ def spec(reference: str | PathLike[str], overrides: Sequence[str] | Mapping[str,
     """Load a spec.
 
     Args:
-        reference: The name of a spec that zoo contains, such as "base", or the path of a YAML file.
+        reference: The name of a spec that comes with zoo, such as "base", or the path of a YAML file.
         overrides: Fields to set, as strings (["architecture.h=4"]) or as a mapping ({"architecture": {"h": 4}}).
 
     Returns:

@@ -23,11 +23,11 @@ class Progress(AbstractContextManager["Progress"]):
     """Progress of one task, as a context manager. This base class displays nothing."""
 
     def advance(self, n: int = 1, *, total: int | None = None, **figures: float | str) -> None:
-        """Report that `n` more units are done.
+        """Report that `n` more units of work are done.
 
         Args:
-            n: Number of units.
-            total: Estimated number of units at the end, if the estimate has changed.
+            n: Number of units, such as training steps or bytes.
+            total: New estimate of the total number of units, if the estimate has changed.
             figures: Named values to show with the progress, such as `loss=2.3`.
         """
 
@@ -52,7 +52,7 @@ class Report:
 
         Args:
             label: Short name of the task.
-            total: Number of units at the end, or None if it is unknown.
+            total: Total number of units, or None if it is unknown.
             unit: Name of the units, in the plural: "steps", "bytes".
         """
         return Progress()

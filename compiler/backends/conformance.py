@@ -21,7 +21,7 @@ ROWS, SOURCE_LENGTH, TARGET_LENGTH = 4, 9, 7
 def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] | None = None) -> dict[Purpose, float]:
     """Return the largest difference between results of a program and the interpreter, relative to the largest value.
 
-    The program and the interpreter run on the same random sentences. The interpreter runs the graph before any pass.
+    The program and the interpreter run on the same random sentences. The interpreter runs the unoptimised graph.
     The program's decoder reads one to four tokens per step, rewinds by a random number of tokens, and drops and adds
     sentences, until all targets end.
 
@@ -68,7 +68,7 @@ def _random_batch(spec: Spec, seed: int) -> tuple[PaddedBatch, Tensor]:
 
 
 def _run(program: Program, purpose: Purpose, source: PaddedBatch, target: Tensor) -> Tensor:
-    """Run the program for one purpose. Return the smoothed and plain losses, or the target's log-probabilities."""
+    """Run the program for one purpose. Return the target's log-probabilities or, for training, the losses."""
     if purpose is Purpose.DECODE_STEP:
         return _decode(program, source, target)
     source, target = source.to(program.device), target.to(program.device)

@@ -82,8 +82,8 @@ def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
 def fixed_sizes(graph: Graph) -> Mapping[str, int]:
     """Return the symbolic sizes that are exported as constants, with their values.
 
-    In a decoder step with recurrences, `new` is 1, because recurrences loop over new tokens. For other graphs, the
-    mapping is empty.
+    In a decoder step with recurrences, `new` (the number of new tokens) is 1, because recurrences loop over new tokens.
+    For other graphs, the mapping is empty.
     """
     fields = [node.operation.receptive_field() for node in graph.nodes]
     is_step = graph.purpose is Purpose.DECODE_STEP

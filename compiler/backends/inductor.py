@@ -45,10 +45,10 @@ def _build(request: BuildRequest) -> EmittedProgram:
 
 
 def _vector_bits() -> int:
-    """Return the length in bits of the SIMD vectors that torch compiles for. ATEN_CPU_CAPABILITY can shorten it.
+    """Return the size of the SIMD vectors that torch compiles for, in bits. ATEN_CPU_CAPABILITY can reduce the size.
 
-    Pass the length to torch as an option, because torch's cache on disk does not distinguish lengths otherwise. Cached
-    code for another length would write beyond its buffers.
+    Pass the size to torch as an option. Otherwise, torch may reuse code from its disk cache that was compiled for a
+    different size, and such code would write beyond its buffers.
     """
     from torch._inductor.cpu_vec_isa import pick_vec_isa  # slow to import
 

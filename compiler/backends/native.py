@@ -32,7 +32,7 @@ from compiler.program import TopK
 class NativeProgram(KernelProgram):
     """Program that encodes and decodes with our C++ kernels. Only `score` runs emitted PyTorch code.
 
-    Methods change states in place. A state is invalid after it has been passed to a method.
+    Methods change decoder states in place. A state is invalid after it has been passed to a method.
     """
 
     device = torch.device("cpu")
@@ -145,7 +145,7 @@ class _Packer:
         return PackedModel({**vars(code), **parts}, memory)
 
     def _fields(self, i: Instruction) -> dict[str, Any]:
-        """Return an instruction as fields of the kernels' struct, with weight offsets in place of parameter names."""
+        """Return an instruction as the fields of a C struct. Offsets of weights replace the names of parameters."""
         fields: dict[str, Any] = dict.fromkeys(POINTERS)
         for name, value in vars(i).items():
             if isinstance(value, Operand):

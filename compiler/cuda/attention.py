@@ -160,7 +160,7 @@ def packed_attention(
     scale: float,
     causal: bool,
 ) -> Float[Tensor, "1 n h·d_v"]:
-    """Return softmax(scale · Q Kᵀ) V of all heads, where each query sees the keys of its own sentence (3.2.2).
+    """Return softmax(scale · Q Kᵀ) V of all heads (section 3.2.2). Each query sees the keys of its own sentence.
 
     Args:
         q: Features that contain the queries.

@@ -23,7 +23,7 @@ VECTOR: tl.constexpr = tl.constexpr(8)
 
 @triton.jit
 def _read(start, first, row_stride, classes, block: tl.constexpr):
-    """Return the column indices and the logits of a block, [block / VECTOR, VECTOR]. Padding has logits of -inf."""
+    """Return the column indices and logits of a block, each [block / VECTOR, VECTOR]. Padding has logits of -inf."""
     columns = first + tl.arange(0, block // VECTOR)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
     z = tl.load(start + columns, columns < row_stride, other=float("-inf")).to(tl.float32)
     return columns, tl.where(columns < classes, z, float("-inf"))

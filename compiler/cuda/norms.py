@@ -152,7 +152,7 @@ def residual_norm(
     key: int = 0,
     training: bool = False,
 ) -> Float[Tensor, "... d"]:
-    """Return LayerNorm(x + Dropout(y + c)) (3.1, 5.4). y and c are optional.
+    """Return LayerNorm(x + Dropout(y + c)) (sections 3.1 and 5.4). y and c are optional.
 
     Sums and statistics are computed in float32, whatever the type of x is.
     """
@@ -206,7 +206,7 @@ class _ResidualNorm(torch.autograd.Function):
 def linear_relu(
     x: Float[Tensor, "... inner"], matrix: Float[Tensor, "inner outer"], bias: Float[Tensor, " outer"]
 ) -> Float[Tensor, "... outer"]:
-    """Return max(0, x W + b), the first half of the feed-forward network (3.3)."""
+    """Return max(0, x W + b), the first half of the feed-forward network (section 3.3)."""
     return _LinearRelu.apply(x, matrix, bias)
 
 
@@ -233,7 +233,10 @@ class _LinearRelu(torch.autograd.Function):
 def seeded_dropout(
     x: Float[Tensor, ...], probability: float, seed: Int[Tensor, ""], key: int, training: bool
 ) -> Float[Tensor, ...]:
-    """Apply dropout to x (5.4) in training. The mask depends only on `seed`, `key` and the index of each element."""
+    """In training, apply dropout to x (section 5.4).
+
+    The mask depends only on `seed`, `key` and the index of each element.
+    """
     return _SeededDropout.apply(x, probability, seed, key) if training else x
 
 

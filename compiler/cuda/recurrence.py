@@ -18,7 +18,7 @@ BLOCK, WARPS = 128, 2
 def _sentence(spans, count, first):
     """Return the index after the last token of the sentence that begins at `first`.
 
-    If no sentence begins there, return `first`. Each padding token counts as a sentence, so that results are finite.
+    If no sentence begins at `first`, return `first`. Each padding token counts as a sentence, so its result is finite.
     """
     start, end = tl.load(spans + first), tl.load(spans + count + first)
     return tl.where(end == 0, first + 1, tl.where(start == first, end, first))
@@ -60,7 +60,7 @@ def _backward(gate, z, spans, out, gradient, gate_gradient, z_gradient, count, w
 def packed_ssru(
     gate: Float[Tensor, "1 n d"], value: Float[Tensor, "1 n d"], spans: Int[Tensor, "2 n"]
 ) -> Float[Tensor, "1 n d"]:
-    """Return the states of an SSRU (see `compiler.sublayers.ssru`) that starts at 0 in each of the packed sentences.
+    """Return the states of an SSRU (see `compiler.sublayers.ssru`). Each packed sentence starts with a state of 0.
 
     Args:
         gate: The forget gate before the sigmoid.

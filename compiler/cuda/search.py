@@ -65,7 +65,7 @@ def _attend(
     d_k: tl.constexpr, d_v: tl.constexpr, stored_width: tl.constexpr, k_block: tl.constexpr, v_block: tl.constexpr,
     block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
-    """Attend to the memory, or to the cache after the new keys and values have been added to it."""
+    """Attend to the memory, or add the new keys and values to the cache and attend to the cache."""
     if early:  # the next product may begin to read its matrix
         gdc_launch_dependents()
         gdc_wait()
@@ -321,7 +321,7 @@ def attend_cache(
     Args:
         features: Features that contain queries, keys and values. The values follow the keys.
         cache: Keys and values of earlier positions, indexed by the row that computed them.
-        slots: The slots. For each row and position, they contain the index of the cache row to read.
+        slots: Buffers of the search. For each row and position, they contain the index of the cache row to read.
         heads: The columns of queries, keys and values.
         scale: Factor by which Q Kᵀ is multiplied.
     """
@@ -335,7 +335,7 @@ def attend_memory(
 
     Args:
         features: Features that contain the queries.
-        slots: The slots, with the memory.
+        slots: Buffers of the search, which contain the memory.
         heads: The columns of queries in `features`, and of keys and values in the memory.
         scale: Factor by which Q Kᵀ is multiplied.
     """
@@ -360,7 +360,7 @@ def select(slots: Slots, logits: Float[Tensor, "rows V"]) -> None:
     """Select the hypotheses of the next step in all slots, and write the state of each slot to `slots.states`.
 
     Args:
-        slots: The slots.
+        slots: Buffers of the search.
         logits: The logits of the next token of each hypothesis.
     """
     layout, columns, vocabulary = slots.layout, slots.layout.columns, logits.shape[-1]

@@ -78,8 +78,7 @@ class PackedModel:
 class KernelState:
     """Decoder state in the memory of the C++ kernels.
 
-    All sentences have the same number of rows, `beams`. During a search, the numbers may differ between sentences, and
-    `beams` is 0.
+    Each sentence has `beams` rows. During a search, the number of rows may differ between sentences, and `beams` is 0.
     """
 
     def __init__(self, program: KernelProgram, handle: int | None, sentences: int) -> None:
@@ -90,10 +89,10 @@ class KernelState:
 
 
 class KernelProgram:
-    """Program that runs a packed model in the kernels. It encodes sources and runs searches (see `SearchingDecoder`).
+    """Compiled model that runs on the C++ kernels. It encodes sources and runs searches (see `SearchingDecoder`).
 
-    A call runs on the calling thread. Methods change states in place. A state is invalid after it has been passed to a
-    method.
+    Each method runs on the calling thread. Methods change states in place. A state is invalid after it has been passed
+    to a method.
 
     Attributes:
         max_drafts: Maximum number of tokens that a greedy search drafts per step. This limit does not affect results.
@@ -243,7 +242,7 @@ class KernelProgram:
             log_probabilities: Array that receives all log-probabilities.
 
         Returns:
-            The log-probabilities and IDs of the best tokens [rows, count], and the log-probability of EOS [rows].
+            The log-probabilities and IDs of the best tokens [tokens, count], and the log-probability of EOS [tokens].
         """
         rows = len(tokens)
         if rows != k * state.sentences * state.beams:

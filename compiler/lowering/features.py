@@ -18,7 +18,7 @@ from specs import Features
 
 
 def features(b: GraphBuilder, options: Features, d_model: int) -> tuple[Value, Value]:
-    """Return the encoder's input [batch, source, d_model], and the number of positions [batch] of each sequence.
+    """Return the encoder's input [batch, source, d_model], and the number of positions in each sequence [batch].
 
     A centred convolution with stride s turns n positions into ⌈n / s⌉. It reads zeros after the end of a sequence, so
     that no result depends on padding. If the options have no convolutions, a linear map projects the features from

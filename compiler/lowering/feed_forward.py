@@ -86,8 +86,9 @@ class TopKGates(Operation):
     """Expert weights: the softmax of the k largest scores x W_g, otherwise 0 (Shazeer et al. 2017, equations 3 to 5).
 
     Input: x [batch, n, d]. Parameters: W_g and W_noise [d, experts]. Result: [batch, n, experts]. If `noisy`, training
-    adds noise with the standard deviation softplus(x W_noise) to the scores, and a balance loss with the weight
-    `balance`. Outside training, W_noise is ignored, but remains a parameter so that all graphs share one weights file.
+    adds noise with the standard deviation softplus(x W_noise) to the scores, and minimises a balance loss with the
+    weight `balance`. Outside training, W_noise is unused, but stays a parameter so that all graphs share one weights
+    file.
     """
 
     k: int

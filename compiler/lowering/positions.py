@@ -47,7 +47,7 @@ class StackPositions:
     """Positional encoding of the encoder or the decoder, of the kind that the spec selects."""
 
     def __init__(self, builder: GraphBuilder, architecture: Architecture, stack: str, causal: bool) -> None:
-        """Store the builder, the options of the positions and the properties of the stack.
+        """Store the graph builder, the options for positional encoding and the properties of the stack.
 
         Args:
             builder: The builder of the graph.
@@ -173,7 +173,7 @@ class PositionalEncoding(Operation):
         codegen.add(node, Opcode.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count the bytes of inputs and result. If there is a table, add one row per position, not the whole table."""
+        """Count the bytes of inputs and result, plus one row per position if the encodings are rows of a parameter."""
         read = sum((each.bytes(float_bytes) for each in inputs), Size())
         return read + result.bytes(float_bytes) * (2 if weight_bytes.terms else 1)
 
@@ -241,9 +241,9 @@ class Rotate(Operation):
 class PositionBias(Operation):
     """Base class of attention score biases that depend on the distance between query and key.
 
-    Outside decoder steps, the input is the input of the stack [batch, n, ...]. Only its shape is used. The result is
-    [1, heads, n, n]. In a decoder step, the inputs are position [rows, new] and cache [rows, h, length, d], and the
-    result is [rows, heads, new, slots]. Parameters are tables [..., heads].
+    For whole sequences, the input is the input of the layer stack [batch, n, ...], and the result is [1, heads, n, n].
+    Only the shape of the input is used. In a decoder step, the inputs are the positions [rows, new] and the key cache
+    [rows, kv_heads, slots, d], and the result is [rows, heads, new, slots]. Parameters have one column per head.
     """
 
     heads: int
@@ -260,7 +260,7 @@ class PositionBias(Operation):
         raise NotImplementedError
 
     def emit_values(self, distance: str, parameters: Expressions) -> str:
-        """Return the Python expression for the biases [rows, heads, new, slots] at distances [rows, 1, new, slots]."""
+        """Return a Python expression for biases [rows, heads, queries, keys] at distances [rows, 1, queries, keys]."""
         raise NotImplementedError
 
     @property

@@ -112,8 +112,8 @@ class Transformer:
     def teacher_forced(self) -> tuple[Value, Value, Memory | None]:
         """Add the model with teacher forcing, and return logits, labels and memory.
 
-        The decoder reads target[:, :-1], and the labels are target[:, 1:]. For the purpose `update`, both sequences are
-        separate inputs, because packed rows contain several sentences.
+        The decoder reads target[:, :-1], and the labels are target[:, 1:]. For the purpose `update`, the
+        graph has separate inputs for the two, because packed rows contain several sentences.
         """
         memory = self.encoder() if self.a.encoder else None
         if self.b.purpose is Purpose.UPDATE:
@@ -199,7 +199,7 @@ class Transformer:
         return self.b.node("dropped", Dropout(probability), (x,))
 
     def final_norm(self, stack: str, x: Value) -> Value:
-        """Normalise the output of a stack's last layer. If norm placement is `post`, return it unchanged."""
+        """Normalise the output of a stack's last layer. If norm placement is `post`, return the output unchanged."""
         if self.a.norm.placement == "post":
             return x
         with self.b.sublayer(stack):

@@ -56,9 +56,9 @@ class HeadColumns:
 
 
 class AttentionWeights(Operation):
-    """Attention weights softmax(scale · Q Kᵀ + bias, masked), for programs that return these weights to the caller.
+    """Attention weights softmax(scale · Q Kᵀ + bias, masked), for graphs that return these weights to the caller.
 
-    Inputs: Q [batch, h, n, d_k], K [batch, h / groups, m, d_k], masks, and a bias of the scores if `biased`. Result:
+    Inputs: Q [batch, h, n, d_k], K [batch, kv_heads, m, d_k], masks, and a bias of the scores if `biased`. Result:
     [batch, h, n, m], always in float32. The weights of a query sum to 1, and hidden keys have weight 0. There may be a
     parameter v [h, d_k], as in `Attention`.
     """
@@ -129,7 +129,7 @@ class AttentionWeights(Operation):
 class Attention(AttentionWeights):
     """Scaled dot-product attention, softmax(scale · Q Kᵀ + bias, masked) V (3.2.1), or additive attention.
 
-    Inputs: Q [batch, h, n, d_k], K [batch, h / groups, m, d_k], V [batch, h / groups, m, d_v], masks that hide keys,
+    Inputs: Q [batch, h, n, d_k], K [batch, kv_heads, m, d_k], V [batch, kv_heads, m, d_v], masks that hide keys,
     and a bias of the scores if `biased`. Result: [batch, h, n, d_v]. Dropout applies to the weights after the softmax.
     With a parameter v [h, d_k], the score of a query and a key is v · tanh(query + key), and the scale is 1.
     """
@@ -208,7 +208,7 @@ class Attention(AttentionWeights):
 class WeightedSum(Operation):
     """Attention output: the sum of the values, weighted by the attention weights.
 
-    weights [batch, h, n, m], V [batch, h / groups, m, d_v] -> [batch, h, n, d_v].
+    weights [batch, h, n, m], V [batch, kv_heads, m, d_v] -> [batch, h, n, d_v].
     """
 
     code = "runtime.grouped_product({0}.to({1}.dtype), {1})"
@@ -233,11 +233,11 @@ class WeightedSum(Operation):
 class RestrictedAttention(Operation):
     """Self-attention restricted to `before` positions before the query and `after` positions after it (4).
 
-    Inputs: Q [batch, h, n, d], K and V [batch, h / groups, n, d], and an optional padding mask [batch, 1, 1, n].
+    Inputs: Q [batch, h, n, d], K and V [batch, kv_heads, n, d], and an optional padding mask [batch, 1, 1, n].
     Parameters: an optional vector v [h, d] of additive scores. A query always sees itself, because a query at
     padding might see no other key. Each block of queries is multiplied by one window of keys, which contains all keys
-    that the block may see. Costs are computed for sequences longer than `before`. Shorter sequences get full attention,
-    which costs no more.
+    that the block may see. The cost estimates assume sequences longer than `before`. Shorter sequences get full
+    attention, which costs no more.
     """
 
     before: int

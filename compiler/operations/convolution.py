@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Convolution(Operation):
-    """Convolution with a kernel of k positions, `dilation` apart: y_t = b + Σ_i x_(t + (i - before) · dilation) W_i.
+    """Convolution with a kernel of k positions, `dilation` apart: y_t = b + Σ_j x_(t + (j - before) · dilation) W_j.
 
     Inputs: x [batch, n, i]. Parameters: kernel [k, i, o], bias [o]. Result: [batch, n, o]. The kernel has
     `before` positions before the position of the result, and `after` positions after that position. x is padded with

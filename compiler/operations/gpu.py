@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class KernelOperation:
     """Base class of operations that have a GPU kernel, but no reference implementation for the interpreter.
 
-    Tests compare programs that contain such operations with programs on padded batches.
+    Tests compare graphs that contain such operations with graphs for padded batches.
     """
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -87,9 +87,10 @@ class PackedSsru(KernelOperation, Operation):
 
 
 class ResidualNorm(KernelOperation, LayerNorm):
-    """LayerNorm(x + Dropout(y + c)) (3.1, 5.4). Inputs: x, y if `residual`, and the seed if there is dropout.
+    """LayerNorm(x + Dropout(y + c)) (3.1, 5.4).
 
-    Parameters: gain, bias, and optionally c, the bias of the matrix product that computes y.
+    Inputs: x, then y (only if `residual`), then the random seed (only with dropout). Parameters: gain, bias, and
+    optionally c, the bias of the matrix product that computes y.
     """
 
     residual: bool = True
@@ -117,7 +118,7 @@ class ResidualNorm(KernelOperation, LayerNorm):
 
 
 class SeededDropout(Dropout):
-    """Dropout whose mask depends only on the seed of the step (5.4). Inputs: x, and the seed."""
+    """Dropout whose mask depends only on the random seed of the training step (5.4). Inputs: x, and the seed."""
 
     site: int = 0
 
@@ -133,7 +134,10 @@ class LinearRelu(KernelOperation, Linear):
 
 
 class PackedPositions(PositionalEncoding):
-    """Add sinusoidal encodings (3.5) from a table: x [batch, n, d], positions below n [batch, n] -> [batch, n, d]."""
+    """Add sinusoidal encodings (3.5) from a table: x [batch, n, d], positions [batch, n] -> [batch, n, d].
+
+    All positions are less than n.
+    """
 
     code = "{0} + functional.embedding({1}, runtime.sinusoids({0}, halves={self.halves}, first={self.first}))"
     emit = Operation.emit
@@ -157,8 +161,8 @@ class WholeCrossEntropy(ChunkedCrossEntropy):
 class SlotEmbedding(KernelOperation, Operation):
     """Embed the last token of each hypothesis, and add the encoding of its position (3.4, 3.5).
 
-    Input: the beam search slots. Parameters: table [V, d], and optionally learned positions. Result: [rows, 1, d].
-    If `positions` is None, no encodings are added.
+    Input: the slots (see `compiler.slots`). Parameters: table [V, d], and optionally learned positions. Result:
+    [rows, 1, d]. If `positions` is None, no encodings are added.
     """
 
     rows: Size
@@ -180,7 +184,8 @@ class SlotEmbedding(KernelOperation, Operation):
 class SlotSelfAttention(KernelOperation, Operation):
     """Self-attention in a decoder step, which also writes the new keys and values to the cache in place.
 
-    Inputs: features with queries, keys and values [rows, 1, ...], the cache, and the slots. Result: [rows, 1, h·d_v].
+    Inputs: features with queries, keys and values [rows, 1, ...], the cache, and the slots (see `compiler.slots`).
+    Result: [rows, 1, h·d_v].
     """
 
     heads: HeadColumns
@@ -195,7 +200,7 @@ class SlotSelfAttention(KernelOperation, Operation):
 class SlotCrossAttention(SlotSelfAttention):
     """Cross-attention in a decoder step. The slots contain the keys and values that are projected from the memory.
 
-    Inputs: features with queries [rows, 1, ...], and the slots. Result: [rows, 1, h·d_v].
+    Inputs: features with queries [rows, 1, ...], and the slots (see `compiler.slots`). Result: [rows, 1, h·d_v].
     """
 
     code = "cuda.search.attend_memory({all}, {self.heads!r}, {self.scale!r})"
@@ -247,7 +252,7 @@ class Part(Slice):
 
 
 class SlotParents(KernelOperation, Operation):
-    """Return the row of the previous step that each hypothesis continues. Input: the slots. Result: [rows]."""
+    """Return each hypothesis's row in the previous step: [rows]. Input: the slots (see `compiler.slots`)."""
 
     rows: Size
 

@@ -138,9 +138,9 @@ class WindowMask(Mask):
 class UnwrittenMask(Mask):
     """Hide cache slots that are empty, or that contain the key of a position after the query.
 
-    Inputs: the positions of the queries [rows, new], and the cache [rows, h, n, d] before the new keys are appended.
-    Result: [rows, 1, new, slots]. Rows may be at different positions. In a `planned` cache, which is preallocated, the
-    keys of a row are in the first slots. In a cache that grows, they are in the last slots.
+    Inputs: the positions of the queries [rows, new], and the key cache [rows, h, n, d]. Result: [rows, 1, new, slots].
+    Rows may be at different positions. A `planned` cache is preallocated: slots = n, and the keys of a row are in the
+    first slots. In a cache that grows, slots = n + new, and the keys are in the last slots.
     """
 
     planned: bool = False
@@ -166,8 +166,9 @@ def slot_positions(position: Tensor, cache: Tensor, planned: bool) -> Tensor:
 
     Args:
         position: The positions of the queries [rows, new].
-        cache: The cache [rows, h, n, d].
-        planned: Whether the cache is preallocated (see `UnwrittenMask`). Slots after the last query may then be empty.
+        cache: The key cache [rows, h, n, d].
+        planned: Whether the cache is preallocated (see `UnwrittenMask`). If so, slots = n, and slots after the last
+            query may be empty. Otherwise, slots = n + new.
     """
     if planned:
         return position.new_tensor(range(cache.shape[2])).expand(len(position), -1)

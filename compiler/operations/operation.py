@@ -270,7 +270,7 @@ class Operation(ABC):
         return not self.loops_in_python(inputs)
 
     def describe(self, inputs: Sequence[str]) -> str:
-        """Return the details below the operation's name in a model drawing, given descriptions of the inputs."""
+        """Return the text to show below the operation's name in a model diagram, given descriptions of the inputs."""
         return self.details.format(self=self)
 
 

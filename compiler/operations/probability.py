@@ -105,7 +105,7 @@ class CrossEntropy(Operation):
 
 
 class AlignmentLoss(Operation):
-    """Add the cross entropy between the attention weights of the first head and an alignment to the smoothed loss.
+    """Add to the smoothed loss the cross entropy between the first head's attention weights and a word alignment.
 
     Inputs: the two losses from `CrossEntropy` [2], attention weights [batch, h, n, m], and the alignment [batch, n, m].
     Each row of the alignment is a probability distribution, or all zeros if the position has no link. The result [2]

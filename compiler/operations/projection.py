@@ -153,8 +153,8 @@ class Logits(_Projection):
 class QuantisedLinear(_Int8, Linear):
     """Linear map in int8, with one scale per row of x and column of W: x [..., i], W [i, o], scales [o] [, b [o]].
 
-    Integer sums are exact. The scale of a row of x depends on this row alone, so that results do not depend on the
-    other rows of a batch.
+    Integer sums are exact. The scale of a row of x depends on this row alone, so results do not depend on the other
+    rows of a batch.
     """
 
     caption = ("int8", "Linear in int8")

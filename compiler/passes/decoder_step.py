@@ -61,10 +61,10 @@ def beams_as_queries(graph: Graph) -> Graph:
 def _one_memory_per_sentence(graph: Graph) -> Graph:
     """Add a beam axis to the inputs of a decoder step, so that all hypotheses of a sentence share one memory.
 
-    Nodes that read the memory and hypotheses have one row per sentence. Other nodes have one row per hypothesis.
+    Nodes that read both the memory and hypotheses get one row per sentence. Other nodes get one row per hypothesis.
 
     Raises:
-        GraphError: A value needs one memory per hypothesis.
+        GraphError: Some value needs a separate memory for each hypothesis.
     """
     types, per_sentence = graph.types, _nodes_per_sentence(graph)
     inputs = {name: _input_type(name, type_, graph) for name, type_ in graph.inputs.items()}

@@ -55,7 +55,7 @@ def pack_rows(graph: Graph) -> Graph:
 
 
 def pack(graph: Graph) -> Graph:
-    """Replace attention, SSRU and positions with operations on packed rows."""
+    """Replace attention, SSRUs and positional encodings with operations on packed rows."""
     if "source" not in graph.inputs:
         raise Unpackable("it has no encoder")
     if graph.inputs["source"].kind is not ValueKind.INTEGER:

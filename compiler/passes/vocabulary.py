@@ -18,7 +18,8 @@ _MULTIPLE = 8
 def pad_vocabulary(graphs: Graphs) -> Graphs:
     """Pad the table and bias of the pre-softmax projection to a multiple of 8 rows.
 
-    Matrix products are fastest if sizes are multiples of the hardware's tile size. Most vocabulary sizes are not.
+    Matrix products are fastest if their dimensions are multiples of the hardware's tile size. Most vocabularies have a
+    size that is not such a multiple.
     """
     padded: dict[str, Parameter] = {}
     for graph in graphs.values():
@@ -53,8 +54,8 @@ def _pad(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
 def chunk_loss(graph: Graph) -> Graph:
     """Merge the pre-softmax projection and the loss into one operation that works on chunks of positions.
 
-    The logits are the largest tensor in training: the tokens of a batch times a vocabulary of, for example, 37,000.
-    Computing them in chunks avoids storing all of them.
+    The logits are the largest tensor in training: for example, 37,000 numbers for each target token in a batch.
+    Computing the logits in chunks avoids storing all of them.
     """
     by_name = {node.name: node for node in graph.nodes}
     nodes = tuple(join_loss(graph, by_name, node, ChunkedCrossEntropy) or node for node in graph.nodes)

@@ -186,7 +186,7 @@ def test_log_probabilities_that_are_not_numbers_end_the_search(searching: Search
     with torch.no_grad():
         program.get_parameter("embedding")[5] = torch.nan
     (history,) = in_slots(searcher, BeamSearch(2, 0.6), [sources(1)])
-    with pytest.raises(Exception, match="not usable numbers"):
+    with pytest.raises(Exception, match="not finite"):
         history.hypotheses()
 
 

@@ -35,7 +35,7 @@ In measurements, padding was lowest with slightly more bands than batches in eac
 
 
 class BatchSize(NamedTuple):
-    """Numbers of examples (rows) and tokens in a batch, or in several batches together."""
+    """Numbers of examples (rows) and tokens in one batch, or in several batches together."""
 
     rows: int
     source_tokens: int
@@ -47,7 +47,7 @@ class BatchSize(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Mapping[str, Sequence[int] | Lengths]) -> Self:
-        """Return the size of a batch, given the row lengths of each stream, with EOS and without BOS."""
+        """Return the size of a batch, given the length of each row in each stream. Lengths include EOS, but not BOS."""
         rows = len(lengths[OUTPUT])
         tokens = {name: int(np.sum(each, dtype=np.int64)) for name, each in lengths.items()}
         padded = rows * sum(int(np.max(each, initial=0)) for each in lengths.values())
@@ -112,7 +112,10 @@ class Batch:
         return Batch({name: stream.to(device) for name, stream in self.streams.items()}, self.size)
 
     def split_packed(self, budgets: Mapping[str, int]) -> list[Batch]:
-        """Split a batch of tokens into parts of at most `budgets[stream]` tokens. Each example must fit into a part."""
+        """Split a batch of token IDs into batches of at most `budgets[stream]` tokens per stream, not counting padding.
+
+        Each example must fit into a batch of this size.
+        """
         limits = [budgets[name] for name in self.streams]
         # With EOS and without BOS
         lengths = [stream.lengths.numpy() - (name == OUTPUT) for name, stream in self.streams.items()]
@@ -130,7 +133,7 @@ class Batch:
 
 
 class Examples(dict[str, Sequence[Values]]):
-    """Values of several examples by stream, without BOS and EOS: `{name: [values of an example, ...]}`."""
+    """Token IDs or features of several examples, without BOS and EOS: `{stream: [values of an example, ...]}`."""
 
     @classmethod
     def from_store(cls, store: Store, indices: npt.ArrayLike) -> Self:
@@ -140,7 +143,7 @@ class Examples(dict[str, Sequence[Values]]):
 
     @property
     def lengths(self) -> dict[str, Lengths]:
-        """Row lengths of each stream, with EOS. Features have no EOS."""
+        """Length of each example in each stream, with EOS. Features have no EOS."""
         return {
             name: np.array([len(row) + (row.dtype.kind != "f") for row in rows], np.int32)
             for name, rows in self.items()
@@ -189,13 +192,13 @@ def epoch_batches(
     packed, padding does not count. The result depends only on the arguments and the content of the store.
 
     Args:
-        store: Values of the training text.
+        store: Store of the training set.
         budgets: Maximum number of tokens in each stream per batch.
         seed: Seed of the training run.
         epoch: Number of the epoch.
         weights: How often an epoch contains the examples of each corpus part. For a fraction such as 0.5, each
-            epoch draws that fraction of the examples at random. Empty: 1 for all parts.
-        packed: Whether batches are trained as packed rows, so that padding does not count.
+            epoch samples that fraction of the examples. Empty: 1 for all parts.
+        packed: Whether the examples of a batch are concatenated instead of padded.
 
     Returns:
         The indices of the examples in each batch.
@@ -208,7 +211,7 @@ def epoch_batches(
     for name, each in zip(store.lengths, lengths, strict=True):
         if (longest := int(np.max(each, initial=0))) > budgets[name]:
             raise ZooError(
-                f"a {name} of {longest - 1:,} tokens and its EOS exceed `training.{name}_tokens` ({budgets[name]:,})",
+                f"the longest {name} (length {longest:,}) exceeds `training.{name}_tokens` ({budgets[name]:,})",
                 hint=f"set `training.{name}_tokens` to at least {longest}, or lower `corpus.max_length`",
             )
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
@@ -224,13 +227,13 @@ def batch_examples(
 ) -> list[Examples]:
     """Divide a few thousand examples into batches, in an order that the seed determines.
 
-    For so few examples, the method of `epoch_batches` would put very different target lengths into one batch.
+    With so few examples, the method of `epoch_batches` would combine very different target lengths in one batch.
 
     Args:
         examples: The examples. Each example must fit into a batch.
         budgets: Maximum number of tokens in each stream per batch.
-        seed: Seed of the order.
-        packed: Whether padding does not count, as in `epoch_batches`.
+        seed: Seed for the order of the batches.
+        packed: Whether the examples of a batch are concatenated instead of padded.
     """
     lengths, limits = list(examples.lengths.values()), [budgets[name] for name in examples]
     batches = max(each.sum() / limit for each, limit in zip(lengths, limits, strict=True))
@@ -241,7 +244,7 @@ def batch_examples(
 
 
 def _draw(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indices | slice:
-    """Draw the examples of an epoch, and return their indices. See `epoch_batches` for the arguments."""
+    """Sample the examples of an epoch, and return their indices. See `epoch_batches` for the arguments."""
     if all(weight == 1.0 for weight in weights):
         return slice(None)
     total = sum(count * weight for count, weight in zip(store.parts, weights, strict=True))
@@ -257,7 +260,7 @@ def _draw(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indi
         start += count
     if not sum(map(len, indices)):
         hint = "raise the weights: an epoch contains each part's number of examples times the part's weight"
-        raise ZooError("the weights of `corpus.train` are so small that an epoch has no example", hint=hint)
+        raise ZooError("the weights of `corpus.train` are so small that an epoch has no examples", hint=hint)
     return np.concatenate(indices)
 
 
@@ -286,7 +289,7 @@ def _order_in_bands(lengths: Sequence[Lengths], count: int) -> Indices:
 
 
 def _noisy_lengths(lengths: Lengths, random: np.random.Generator) -> npt.NDArray[np.integer[Any]]:
-    """Add noise to lengths. The results have 16 bits if possible, because numpy sorts such integers in linear time."""
+    """Add noise to lengths. Return 16-bit integers if possible, because NumPy sorts such integers in linear time."""
     noisy = np.rint(lengths * (1 + _LENGTH_NOISE * random.random(len(lengths), np.float32)))
     return noisy.astype(np.int16 if noisy.max(initial=0) < 1 << 15 else np.int32)
 
@@ -314,7 +317,7 @@ def _batch_bounds(lengths: Sequence[Lengths], limits: Sequence[int], packed: boo
 
 
 def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
-    """Divide ordered examples into consecutive batches, as large as possible. Padding does not count.
+    """Divide ordered examples into consecutive batches that are as large as possible. Padding does not count.
 
     Args:
         lengths: Lengths of each stream, `[examples]`.

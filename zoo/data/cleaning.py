@@ -97,7 +97,7 @@ class CleaningCounts:
         return f"{self.read:,} pairs read{control}, {self.kept:,} kept; dropped: {dropped or 'none'}"
 
     def dropped_for(self, reasons: Sequence[str]) -> CleaningCounts:
-        """Return the counts after some of the kept pairs are dropped for these reasons (see `reasons_to_drop`)."""
+        """Return these counts after dropping some kept pairs for the given reasons (see `reasons_to_drop`)."""
         dropped = Counter(filter(None, reasons))
         counts = {reason: getattr(self, reason) + count for reason, count in dropped.items()}
         return replace(self, kept=self.kept - dropped.total(), **counts)
@@ -110,7 +110,7 @@ def classify(
 
     The pairs whose first streams have the smallest hashes are held out, so that the selection does not depend on the
     order of the sentences. All pairs with the same source are held out together. If the last held-out source has more
-    pairs than needed, the remaining pairs are not used.
+    pairs than needed, its remaining pairs are not used.
 
     Each pair needs up to 2 bytes of memory, plus 40 bytes to find duplicates, plus 40 bytes to hold out pairs.
 
@@ -119,11 +119,11 @@ def classify(
         deduplicate: Whether to drop repeated pairs.
         dev: Number of pairs to hold out for dev.
         test: Number of pairs to hold out for test.
-        filtered: Status of each example from `apply_filters`. The iterator `examples` may append the status of an
-            example before it yields the example. Empty: no filters.
+        filtered: Status of each example from `apply_filters`, or empty if there are no filters. The iterator
+            `examples` may append each status just before it yields the example.
 
     Returns:
-        Status of each pair, `[pairs]`, and the counts. Pairs with unsuitable lengths still count as kept (see
+        Status of each pair, `[pairs]`, and the counts. Pairs with unsuitable lengths are still counted as kept (see
         `reasons_to_drop`).
 
     Raises:
@@ -180,12 +180,12 @@ def examples_with_status(examples: Iterable[Example], statuses: Statuses, status
 
 
 def reasons_to_drop(values: Rows, section: Corpus, *, features: bool = False) -> list[str]:
-    """Return for each example why its lengths are not suitable, as a key of REASONS, or "" if they are suitable.
+    """Return the reason to drop each example because of its lengths: a key of REASONS, or "" to keep the example.
 
     Args:
         values: Values of each stream of the examples.
         section: Settings of the corpus, such as `corpus.max_length` and `corpus.max_ratio`.
-        features: Whether the first stream has features. A file that cannot be used has no frames.
+        features: Whether the first stream consists of features. An example without frames has an unusable file.
     """
     lengths = np.array([[len(row) for row in rows] for rows in values.values()], np.int64).reshape(len(values), -1)
     shorter, longer = lengths.min(0), lengths.max(0)

@@ -84,7 +84,7 @@ class CorpusReader:
     def part_examples(self, split: Split, number: int) -> Iterator[Example]:
         """Yield the examples of part `number` of a split, unchanged and in the order of the files.
 
-        Examples that are held out for dev or test are yielded as examples of `train`. Archives that are not on this
+        The examples of `train` include those that are held out for dev or test. Archives that are not on this
         machine are downloaded.
 
         Raises:
@@ -163,7 +163,7 @@ class CorpusReader:
         return ["files", *files, *self._identity_of_listed(part)]
 
     def _listed(self, part: Part) -> Iterator[str]:
-        """Yield the paths of the files that a part lists, such as audio files. A text part lists no files."""
+        """Yield the paths of the audio or image files that a corpus part lists. A text part lists no files."""
         for name in self._listed_streams:
             if isinstance(part, Files):
                 yield from listed_files(existing_file(self.corpus, getattr(part, name)))
@@ -171,7 +171,7 @@ class CorpusReader:
                 yield from (example[name] for example in self._table_examples(part, "dev"))
 
     def _identity_of_listed(self, part: Part) -> list[str]:
-        """Return a list with one hash for all files that a part lists. The list is empty if all streams are text."""
+        """Return a list with one hash for all files that a part lists (see `_listed`), or an empty list for text."""
         return [identify(self._listed(part))] if self._listed_streams else []
 
     def _paths(self, part: Files | Archive | Table | Treebank) -> Sequence[Path]:
@@ -259,7 +259,7 @@ def parallel_lines(paths: Sequence[Path], streams: Sequence[Iterator[str]]) -> I
             ]
             raise ZooError(
                 ", but ".join(f"`{path}` has {lines:,} lines" for path, lines in zip(paths, counts, strict=True)),
-                hint="line n of the target must translate line n of the source: the numbers of lines must be equal",
+                hint="the numbers of lines must be equal: line n of the target must translate line n of the source",
             )
         yield values
         count += 1

@@ -63,8 +63,8 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     """Open the prepared corpus of a spec. If it does not exist yet, create it in `storage.prepared()`.
 
     Creating a prepared corpus downloads archives, learns the vocabulary from the training text, and writes token stores
-    and cleaning counts. The folder is created atomically. If another process creates the folder first, it is used. A
-    damaged folder is created again, with a warning.
+    and cleaning counts. The folder is created atomically. If another process creates the folder first, that folder is
+    used. A damaged folder is created again, with a warning.
 
     Args:
         spec: Spec with the `corpus`, `vocabulary` and `task` sections.
@@ -101,7 +101,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
         _Preparation(spec, corpus, vocabulary, partial, report).write()
         if fingerprint(spec, corpus, vocabulary) != folder.name:
-            problem = "the files of the corpus changed while they were read"
+            problem = "the files of the corpus changed while they were being read"
             raise ZooError(problem, hint="run the command again when the files are complete", exit_code=1)
     prepared = PreparedCorpus(folder)
     report.info(f"the prepared corpus is in {folder}; its folders dev and test also contain these sets as text")
@@ -289,11 +289,11 @@ class _Preparation:
             start += count
 
     def _kept_examples(self) -> Iterator[Example]:
-        """Yield the training examples that cleaning kept, with copy symbols in place of spans such as numbers."""
+        """Yield the training examples that cleaning kept. Spans such as numbers are replaced by copy symbols."""
         return starmap(self._with_copy_symbols, self._train_examples(Status.KEPT))
 
     def _with_copy_symbols(self, example: Example, direction: Direction) -> Example:
-        """Replace spans of an example with copy symbols, if the vocabulary has such symbols."""
+        """Replace spans such as numbers with copy symbols (placeholders), if the vocabulary has such symbols."""
         if not self.symbols:
             return example
         first = crc32(example["source"].encode())
@@ -390,7 +390,7 @@ class _Preparation:
 
 
 def _shortened(streams: Iterable[str]) -> str:
-    """Return the beginnings of the streams of an example on one line, for people to read."""
+    """Join the first characters of each stream on one line, for people to read."""
     return " | ".join(raw[:_EXAMPLE_CHARACTERS] for raw in streams)
 
 

@@ -38,7 +38,7 @@ class StoreWriter:
         Args:
             folder: Folder for the files of the store.
             dtypes: Data type of the values of each stream.
-            parts: Number of parts of the corpus.
+            parts: Number of corpus parts.
             widths: Number of features per frame in each stream of features.
         """
         self._folder, self._dtypes = folder, dtypes
@@ -130,7 +130,7 @@ class Store:
 
 
 def longest_input(store: Store) -> int:
-    """Return the length of the longest source without EOS or, for a language model, of the longest target."""
+    """Return the length, without EOS, of the longest source or, for a language model, of the longest target."""
     return int(next(iter(store.lengths.values())).max())
 
 

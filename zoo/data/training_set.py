@@ -79,8 +79,8 @@ _Batches = Generator[tuple[Examples, Position], None, None]
 class TrainingSet:
     """Batches of a training run. Their content depends only on the data, the spec and the position in the data.
 
-    Subword regularisation changes the lengths of sentences, so that batches planned for the stored lengths would not
-    fit. Therefore a pool (the examples of POOL_BATCHES batches) is tokenised again, and then divided into batches.
+    Subword regularisation changes the lengths of sentences, so batches planned for the stored lengths could become too
+    large. Therefore the examples for POOL_BATCHES batches (a pool) are tokenised again before they are put in batches.
     """
 
     def __init__(
@@ -145,8 +145,8 @@ class TrainingSet:
 
         Args:
             epoch: Epoch of the first batch.
-            batch: Number of finished batches of the epoch.
-            pool_batch: Number of finished batches of the pool (see `TrainingSet`) that begins at `batch`.
+            batch: Number of finished batches in the epoch.
+            pool_batch: Number of finished batches in the pool (see `TrainingSet`) that begins at `batch`.
         """
         if self._sampler is None:
             return self._stored_batches(epoch, batch)
@@ -158,9 +158,9 @@ class TrainingSet:
             yield self._augmented(Examples.from_store(self.store, self.epoch_batches(at)[number]), position), position
 
     def _augmented(self, examples: Examples, position: Position) -> Examples:
-        """Change the features in a batch at random, if the source has features.
+        """Augment the features in a batch at random, if the source has features.
 
-        The changes depend only on the seed and the position.
+        The result depends only on the examples, the seed and the position.
         """
         modality = self._modality
         if modality is None:
@@ -206,7 +206,7 @@ class TrainingSet:
         """Raise the error that the background check of the store's files has found, if any.
 
         Args:
-            wait: Whether to wait for the check to finish. If false, do nothing while it is unfinished.
+            wait: Whether to wait for the check to finish. If false, an unfinished check is ignored.
 
         Raises:
             ZooError: A file of the prepared corpus is damaged or cannot be read.

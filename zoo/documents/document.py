@@ -85,7 +85,7 @@ class TextArchive:
         return text
 
     def replace(self, texts: Mapping[str, str]) -> bytes:
-        """Return the bytes of the archive with new texts for some of the files that `read` has returned.
+        """Return the bytes of the archive with new texts for some of the files that were read.
 
         If no text differs, return the original bytes.
         """
@@ -190,7 +190,7 @@ def _render(
     rest: Iterator[tuple[str, list[AlignedToken]]],
     language: str | None,
 ) -> str:
-    """Return the text of a view with its segments translated. If nothing changes, return the original text.
+    """Return the text of a view (see `View`) with its segments translated, or the original text if nothing changes.
 
     `rest` yields the translation and the alignment of each segment in this view, and then in later views.
     """
@@ -235,7 +235,7 @@ class Document:
             roles: Roles of XML or HTML elements. If given, the document is read as XML or HTML, whatever its suffix.
 
         Raises:
-            ZooError: The format is unknown, or the document is damaged, too large or too complex, or not UTF-8.
+            ZooError: The format is unknown, or the document is damaged, too large, too complex or not UTF-8.
         """
         form = format_of(name) if roles is None else html.format_with(roles)
         self._archive: TextArchive | None = None

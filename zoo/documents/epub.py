@@ -47,7 +47,10 @@ _BY_SUFFIX = {
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the format of each text file that an e-book's package lists. If there is no package, use file suffixes."""
+    """Return the format of each text file that the package documents of an e-book list.
+
+    If the package documents list no text files, file suffixes select the formats.
+    """
     known, formats = set(names), dict[str, Format]()
     roots = dict(_links(read(_CONTAINER), "", "rootfile", "full-path")) if _CONTAINER in known else {}
     for package in filter(known.__contains__, roots):

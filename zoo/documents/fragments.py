@@ -41,13 +41,13 @@ class Fragment:
     Attributes:
         kind: Kind of the fragment.
         raw: The fragment as it is written in the document.
-        text: The characters that the translator reads. For TEXT, the text with decoded entities. For a UNIT, its
-            readable content, such as code, a space for white space such as a tab, or "" if it has no readable content.
+        text: The characters that the translator reads. For TEXT, the text with decoded entities. For a UNIT (copied
+            inline content), its readable content such as code, a space for white space such as a tab, or "" otherwise.
         name: Name of the element, for OPEN and CLOSE. Identifier of the range, for START and END.
         output: The fragment as it is written in a translated segment. If None, it is written as in the document.
-        again: The OPEN or CLOSE tag as it is written if its element is opened a second time, because the words of the
-            element are not adjacent in the translation. For instance, the second start tag has no `id`. If None, the
-            tag does not change.
+        again: The OPEN or CLOSE tag for repetitions of its element. An element is repeated if its words are not
+            adjacent in the translation. For instance, the repeated start tag has no `id`. If None, the tag does not
+            change.
     """
 
     kind: Kind
@@ -64,7 +64,7 @@ class Fragment:
 
     @property
     def written_again(self) -> str:
-        """The tag as it is written if its element is opened a second time."""
+        """The tag as it is written if its element is repeated in a translated segment."""
         return self.written if self.again is None else self.again
 
 
@@ -86,8 +86,8 @@ class View:
         needs_runs: Whether all text must be in an inline element, as in Word documents.
         wraps: Whether line breaks only wrap a sentence, as in subtitles. Otherwise, a line that begins with a capital
             letter or a digit is a separate segment, as in an address.
-        marks: Pattern for marks to copy at the start of a line, such as dashes in a dialogue.
-        end_marks: Pattern for marks to copy at the end of a line.
+        marks: Pattern for symbols to copy at the start of a line, such as bullets, or dashes in a dialogue.
+        end_marks: Pattern for symbols to copy at the end of a line, such as musical notes in subtitles.
         finish: Function that completes a translated document, for formats whose escapes depend on the text around them.
     """
 

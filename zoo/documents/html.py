@@ -68,7 +68,7 @@ class ElementRoles:
         non_splitting: Names of elements that are part of the sentence around them.
         copied: Names of elements that are copied with their content.
         outline: Whether the children of an XML element without text are also separate segments.
-        is_html: Whether the text is HTML. Elements without a chosen role then have the role that HTML gives them.
+        is_html: Whether the text is HTML. Elements without an assigned role then have their usual role in HTML.
     """
 
     splitting: frozenset[str] = frozenset()
@@ -91,7 +91,7 @@ class _Part(NamedTuple):
 class Parser:
     """HTML parser that records where each fragment starts. It reads each character once, even in malformed HTML.
 
-    Comments, declarations and elements with raw text that have no end extend to the end of the text, as in browsers.
+    Unclosed comments, declarations and raw text elements extend to the end of the text, as in browsers.
 
     Attributes:
         tags: Position, name and text of each start tag that is not inside copied content.
@@ -116,7 +116,7 @@ class Parser:
         self._read()
 
     def fragments(self) -> Iterator[Fragment]:
-        """Yield the fragments of the document. Adjacent texts form one fragment, and so does each copied element."""
+        """Yield the fragments of the document. Adjacent texts are joined, and each copied element is one fragment."""
         for index, (part, end) in enumerate(pairwise([*self._found, _Part(len(self._text), Kind.BREAK)])):
             raw = self._text[part.start : end.start]
             if index == self._root and part.kind is Kind.BREAK:
@@ -252,7 +252,7 @@ class Parser:
             self._add(start, Kind.TEXT, text=text)
 
     def _is_copied(self, name: str) -> bool:
-        """Return whether a tag is inside a copied element. If the tag implies the element's end, end it first."""
+        """Return whether a tag is inside a copied element. If the tag implies the end of this element, end it first."""
         if self._depth and not self.is_xml and name in _ENDED_BY.get(self._copied, ()):
             self._end_copied()
         return self._depth > 0
@@ -267,7 +267,7 @@ class Parser:
     def _text_of_empty(self, name: str) -> str:
         """Return the text that the translator reads in place of an element without content.
 
-        It is a placeholder for unknown elements and for elements that the client copies. Otherwise, it is empty.
+        For unknown elements and for elements that the client copies, the text is a placeholder. Otherwise, it is empty.
         """
         is_known = name in _INLINE or name in _COPIED or name in _VOID or name in _BLOCKS
         return PLACEHOLDER if name in self._roles.copied or not is_known else ""
@@ -349,7 +349,7 @@ class _XmlParser(Parser):
         self._split()
 
     def _split(self) -> None:
-        """Turn the tags of elements that are separate segments into boundaries."""
+        """Mark the tags of elements that are separate segments as segment boundaries."""
         # A parent precedes the elements in it.
         for element in self._elements:
             parent = element.parent
@@ -407,7 +407,7 @@ def _text_view(roles: ElementRoles, parser: type[Parser]) -> View:
 def _html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
     """Return the format for HTML with these roles.
 
-    Attributes are translated before text, because a translation may repeat tags.
+    Attributes are translated before text, because the translated text may repeat tags.
     """
 
     def find_tags(text: str) -> Iterator[tuple[int, str, str]]:

@@ -33,7 +33,7 @@ _ATTRIBUTES, _PARSE_HTML = html.FORMAT[0], html.FORMAT[1].parse
 def parse(text: str, attributes: Callable[[str], list[Fragment]] | None = None) -> list[Fragment]:
     """Return the fragments of a Markdown document.
 
-    `attributes` returns the fragments of an HTML block. If given, everything except HTML blocks is copied.
+    If `attributes` is given, it splits each HTML block into fragments, and everything else is copied.
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     removed = [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
@@ -72,7 +72,7 @@ def parse(text: str, attributes: Callable[[str], list[Fragment]] | None = None) 
 
 
 def _read_html(content: str) -> Iterator[Fragment]:
-    """Yield the fragments of an HTML block. Tags that are alone on a line become boundaries."""
+    """Yield the fragments of an HTML block. Tags on a line of their own become segment boundaries."""
     end = 0
     for fragment in _PARSE_HTML(content):
         start, end = end, end + len(fragment.raw)

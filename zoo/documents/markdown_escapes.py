@@ -16,7 +16,7 @@ _MARKERS = "".join(map(chr, range(0xD800, 0xD80A)))
 
 
 class Mode(Enum):
-    """Type of Markdown block, which determines the characters to escape. Each value marks the start of a block."""
+    """Type of Markdown block, which determines the characters to escape. Each value is a marker before the block."""
 
     TEXT = chr(0xD805)
     CELL = chr(0xD806)
@@ -59,7 +59,7 @@ def escape(text: str) -> str:
 
 
 def mark(raw: str, *, is_open: bool) -> str:
-    """Return a delimiter, such as `**`, after a marker for the start or end of an element."""
+    """Return a delimiter, such as `**`, preceded by a marker for the start or end of an element."""
     return (_OPEN if is_open else _CLOSE) + raw
 
 

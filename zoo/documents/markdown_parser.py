@@ -63,11 +63,11 @@ _LABEL = re.compile(r"(?:\[\^[^\[\]\s]+\]:|\*\[[^\]]+\]:|[:~](?=[ \t]))[ \t]*")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Mapping from the characters of an inline text to their positions in the source.
+    """Mapping from positions in the text of a Markdown block, such as a heading, to positions in the source.
 
     Attributes:
-        content: The inline text.
-        offsets: Positions in `content` at which the distance to the source position changes. The first offset is 0.
+        content: The text of the block.
+        offsets: Positions in `content` at which the difference from the source position changes. The first one is 0.
         positions: Source positions of the characters at `offsets`.
     """
 
@@ -76,13 +76,13 @@ class Place:
     positions: list[int]
 
     def source(self, offset: int) -> int:
-        """Return the source position of the character at `offset` in the inline text."""
+        """Return the source position of the character at `offset` in `content`."""
         index = bisect_right(self.offsets, offset) - 1
         return self.positions[index] + offset - self.offsets[index]
 
 
 def make_parser() -> MarkdownIt:
-    """Create the Markdown parser. It stores the source positions of each inline text in `token.meta["place"]`."""
+    """Create the Markdown parser. It stores the source positions of each inline token in `token.meta["place"]`."""
     parser = (
         MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(["text_join", "fragments_join", "autolink"])
     )
@@ -113,7 +113,7 @@ _InlineRule = Callable[[StateInline, bool], bool]
 
 
 def _placed(rule: _BlockRule, place: Callable[[StateBlock, Sequence[Token]], None]) -> _BlockRule:
-    """Wrap a block rule, so that it also records the source positions of its inline texts."""
+    """Wrap a block rule so that it also records the source positions of its inline tokens."""
 
     def placed(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         first = len(state.tokens)
@@ -172,7 +172,7 @@ def _place_cells(state: StateBlock, tokens: Sequence[Token]) -> None:
 
 
 def _cells(state: StateBlock, line: int) -> list[tuple[int, int]]:
-    """Return the start and end of each cell in a table row."""
+    """Return the start and end position of each cell in a table row."""
     start, end = _stripped(state, state.bMarks[line] + state.tShift[line], state.eMarks[line])
     bars = [start - 1, *(start + bar.start() for bar in re.finditer(r"(?<!\\)\|", state.src[start:end])), end]
     spans = [(one + 1, other) for one, other in pairwise(bars)]
@@ -183,7 +183,7 @@ def _cells(state: StateBlock, line: int) -> list[tuple[int, int]]:
 
 
 def _line(state: StateBlock, line: int) -> tuple[int, str]:
-    """Return the start of a line, after its indentation, and the text of the line."""
+    """Return the position and the text of a line, both without the indentation."""
     start = state.bMarks[line] + state.tShift[line]
     return start, state.src[start : state.eMarks[line]]
 
@@ -207,7 +207,7 @@ def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _titled(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read the first or last line of a container, such as `::: note`. Also read the content if it is indented."""
+    """Parse the first or last line of a container, such as `::: note`. Also parse the content if it is indented."""
     position, line = _line(state, start)
     match = _TITLED.match(line) if line[:3] in (":::", "!!!", "???", "===") else None
     if match is None or state.is_code_block(start):
@@ -226,7 +226,7 @@ def _titled(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _labelled(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a footnote, an abbreviation or a definition, whose content follows its label and is indented."""
+    """Parse a footnote, an abbreviation or a definition. Its content follows the label and is indented."""
     line = _line(state, start)[1]
     match = _LABEL.match(line) if line[:1] in ("[", "*", ":", "~") else None
     if match is None or state.is_code_block(start):
@@ -242,7 +242,7 @@ def _labelled(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _read_indented(state: StateBlock, start: int, end: int) -> None:
-    """Read the blocks that are indented by four columns."""
+    """Parse the blocks that are indented by four columns."""
     state.push("container_open", "", 1)
     state.blkIndent += 4
     state.md.block.tokenize(state, start, end)
@@ -251,7 +251,7 @@ def _read_indented(state: StateBlock, start: int, end: int) -> None:
 
 
 def _measured(rule: _InlineRule) -> _InlineRule:
-    """Wrap an inline rule, so that it also records where its last token ends."""
+    """Wrap an inline rule so that it also records the end position of its last token."""
 
     def measured(state: StateInline, silent: bool) -> bool:
         count = len(state.tokens)
@@ -272,7 +272,7 @@ def _text(state: StateInline, silent: bool) -> bool:
 
 
 def _html(state: StateInline, silent: bool) -> bool:
-    """Read an HTML tag or comment.
+    """Parse an HTML tag or comment.
 
     Unlike markdown-it's own rule, reject a tag that starts inside a Markdown element, such as highlighted text, and
     ends outside this element.

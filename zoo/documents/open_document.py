@@ -44,7 +44,7 @@ _NESTED = ("text-box", "note-body", "annotation")
 def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
     """Return the fragments of an XML file in an OpenDocument text document (.odt).
 
-    Start marks without an end mark, such as comments without a range, become units.
+    The start of a range without an end, such as a comment at a single point, becomes a UNIT fragment, which is copied.
 
     Raises:
         ZooError: The XML is damaged, or declares entities.
@@ -66,7 +66,7 @@ def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
 
 
 def _leaf(tokens: Sequence[Token]) -> Iterator[Fragment]:
-    """Yield the fragment for a text node or element. Fields, whose text the office program computes, become units."""
+    """Yield the fragment for a text node or element. Fields, such as page numbers, are copied as UNIT fragments."""
     name, raw = tokens[0].name, join_raw(tokens)
     mark = _RANGE.fullmatch(name)
     if tokens[0].kind == "text":
@@ -95,10 +95,9 @@ def _unit_text(tokens: Sequence[Token]) -> str:
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the format of each text file in an OpenDocument archive.
+    """Return the format of each XML file with text in an OpenDocument archive.
 
-    Notes are translated before the paragraphs that contain them, because the translation of a paragraph can move its
-    notes.
+    Notes are translated before the paragraphs that contain them, because translating a paragraph can move its notes.
     """
     files = [name for name in ("content.xml", "styles.xml") if name in names]
     code = code_styles(*map(read, files))

@@ -20,17 +20,17 @@ whole, because the time grows with the square of the length."""
 
 @dataclass
 class _Word:
-    """Word of a translation.
+    """Word of a translation, and the markup to write around it.
 
     Attributes:
         start: Start position in the translation.
         end: End position in the translation.
-        source: Position, in the segment's text, of the characters that the word translates, or None if unknown.
-        parts: Parts of the word, each with the elements around it. Empty until the elements are known.
-        unit: Copied content that replaces the word.
-        before: Start marks of ranges, to write before the word.
-        ends: End marks of ranges, to write after the word.
-        after: Other content to write after the word.
+        source: Position of the source word in the segment's text, or None if the word is not aligned.
+        parts: Substrings of the word, each with the markup elements around it. Empty until the elements are known.
+        unit: Copied content, such as an image, that replaces the word.
+        before: Start marks of ranges, such as bookmarks, to write before the word.
+        ends: End marks of ranges to write after the word.
+        after: Other copied content to write after the word.
     """
 
     start: int
@@ -44,13 +44,13 @@ class _Word:
 
 
 def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], view: View) -> str:
-    """Return a translated segment with its markup.
+    """Insert the markup of a segment into its translation.
 
     Args:
         segment: The segment.
         target: The translation of the segment's text.
-        tokens: Alignment of the translation's tokens. Ignored if the segment has no markup.
-        view: The view that contains the segment. It determines how text is escaped.
+        tokens: The translation's tokens, aligned to the source. Ignored if the segment has no markup.
+        view: The part of the file that contains the segment. It determines how text is escaped.
     """
     if not segment.needs_alignment:
         return view.escape(segment.start + target + segment.end)
@@ -64,7 +64,7 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
 
 
 def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -> list[_Word]:
-    """Return the words of a translation. The token with the highest weight in a word determines the word's source."""
+    """Split a translation into words. The token with the highest weight in a word determines its source position."""
     words = [_Word(*match.span(), None) for match in WORDS.finditer(target)] or [_Word(0, len(target), None)]
     starts, ends = [word.start for word in words], [word.end for word in words]
     weights = [0.0] * len(words)
@@ -81,7 +81,10 @@ def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -
 
 
 def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Unit]:
-    """Replace words that stand for copied content with the content. Return the units that have no such word."""
+    """Replace the words that stand for copied content, such as an image, with this content.
+
+    Return the content for which the translation has no word.
+    """
     visible = [unit for unit in segment.units if unit.end > unit.start]
     starts = [unit.start for unit in visible]
     found: list[list[int]] = [[] for _ in visible]
@@ -123,7 +126,7 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
 
 
 def _set_parts(segment: Segment, words: Sequence[_Word], target: str, view: View) -> None:
-    """Set the elements around each word. A word without a source gets the elements of the preceding word."""
+    """Set the markup elements around each word. A word that is not aligned gets those of the preceding word."""
     covered = _covered(segment)
     spans = [match.span() for match in WORDS.finditer(segment.text)]
     starts = [start for start, _ in spans]
@@ -149,7 +152,7 @@ def _covered(segment: Segment) -> bytearray:
 
 
 def _first_text_stack(segment: Segment) -> Stack:
-    """Return the elements around the first character that is neither white space nor copied content."""
+    """Return the markup elements around the first character that is neither white space nor copied content."""
     characters = zip(segment.text, segment.stacks, _covered(segment), strict=False)
     return next(stack for character, stack, is_covered in characters if character != " " and not is_covered)
 
@@ -159,7 +162,7 @@ def _word_parts(
 ) -> list[tuple[str, Stack]]:
     """Split a translated word if the markup changes inside its source word, which is at `span`.
 
-    Each part gets the elements around the same characters in the source word.
+    Each part gets the markup elements around the same characters in the source word.
     """
     stacks = segment.stacks[slice(*span)] if span[1] - span[0] <= _MAX_WORD else [segment.stacks[position]]
     if all(stack == stacks[0] for stack in stacks):
@@ -176,10 +179,10 @@ def _word_parts(
 
 
 def _keep_elements(segment: Segment, words: Sequence[_Word], view: View) -> list[Unit]:
-    """Put each element without a translated word around the nearest word with the same outer elements.
+    """Put each markup element that has lost its words around the nearest word with the same outer elements.
 
-    If there is no such word, return the element as a unit. In Word documents, a run is put only around a word whose
-    own run has less markup, so that no other run loses its word.
+    If there is no such word, return an empty element. In Word documents, a word can move to a different run only from a
+    run with the least formatting, so that no other run loses its word.
     """
     starts: dict[int, int] = {}
     previous = None
@@ -218,14 +221,14 @@ def _keep_elements(segment: Segment, words: Sequence[_Word], view: View) -> list
 
 
 def _solid_elements(segment: Segment) -> set[int]:
-    """Return the elements that contain more than white space."""
+    """Return the indices of the markup elements that contain more than white space."""
     stacks = (stack for character, stack in zip(segment.text, segment.stacks, strict=False) if character != " ")
     units = (unit.stack for unit in segment.units if not unit.is_space)
     return {element for stack in {*stacks, *units} for element in stack}
 
 
 def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | None:
-    """Remove and return the word whose source is nearest to `start`. If words are equally near, take the first."""
+    """Remove and return the word whose source position is nearest to `start`. In a tie, take the first word."""
     following = bisect_left(words, (start, 0))
     nearest = words[following : following + 1]
     if following:  # the first of the words that start at the nearest position before `start`
@@ -237,7 +240,7 @@ def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | 
 
 
 def _place_units(words: Sequence[_Word], units: Sequence[Unit], target: str) -> list[Unit]:
-    """Put each unit after the translation of the word before the unit. Return the units that precede all words."""
+    """Put copied content after the translation of the word that precedes it. Return content before the first word."""
     order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
     starts = [source for source, _ in order]
     gaps = enumerate(target[one.end : other.start] for one, other in pairwise(words))
@@ -255,13 +258,13 @@ def _place_units(words: Sequence[_Word], units: Sequence[Unit], target: str) -> 
 
 
 def _nearest(values: Sequence[int], value: int) -> int:
-    """Return the nearest of sorted values. If two values are equally near, return the higher value."""
+    """Return the element of the sorted `values` that is nearest to `value`. In a tie, return the higher element."""
     index = bisect_left(values, value)
     return min(values[max(index - 1, 0) : index + 1], key=lambda each: (abs(each - value), -each))
 
 
 def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit]:
-    """Put the start mark of each range before its first word, and the end mark after its last word.
+    """Put the marks of each range, such as a bookmark, before its first word and after its last word.
 
     Return the marks that precede all words.
     """
@@ -292,7 +295,7 @@ def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit]:
 
 
 class _Extremes:
-    """Sparse table of a list. It finds the smallest value in any slice of the list in constant time."""
+    """Sparse table, which finds the minimum of any slice of a list in constant time."""
 
     def __init__(self, values: Sequence[int]) -> None:
         self._levels = [list(values)]
@@ -303,7 +306,7 @@ class _Extremes:
             width *= 2
 
     def find(self, start: int, end: int) -> int:
-        """Return the smallest value with an index from `start` to `end` - 1."""
+        """Return the minimum of the list elements from index `start` to `end` - 1."""
         level = (end - start).bit_length() - 1
         values = self._levels[level]
         return min(values[start], values[end - (1 << level)])
@@ -364,7 +367,7 @@ def _first_stacks(segment: Segment, words: Sequence[_Word]) -> list[Stack]:
 
 
 class _Writer:
-    """Writer for text in inline elements. It opens and closes the elements as needed."""
+    """Writer for a translated segment. It opens and closes inline elements as needed."""
 
     def __init__(self, elements: Sequence[tuple[Fragment, Fragment]], view: View) -> None:
         self._elements, self._view = elements, view
@@ -411,14 +414,14 @@ class _Writer:
             self._text += text
 
     def copy(self, content: str) -> None:
-        """Write content without changing it."""
+        """Write content unchanged."""
         self._flush()
         self._output.append(content)
 
     def copied(self, content: Unit, *, at_start: bool = False) -> None:
-        """Write copied content, with the space before the content if the source has one.
+        """Write copied content, preceded by a space if the source has one there.
 
-        At the start of the text, write the space after the content instead.
+        At the start of the text, write the space that follows the content in the source instead.
         """
         if content.kind is not Kind.UNIT:
             self.move_to(_common(content.stack, self.stack))
@@ -432,7 +435,7 @@ class _Writer:
         return None
 
     def _write_gap(self, stack: Stack) -> None:
-        """Write the space that follows copied content. The space is outside the content's own elements."""
+        """Write the space after copied content, inside only those elements that also contain the following text."""
         if self._gap:
             self._gap = False
             self.text(" ", _common(self.stack, stack))
@@ -453,5 +456,5 @@ class _Writer:
 
 
 def _common(*stacks: Stack) -> Stack:
-    """Return the outermost elements that all stacks share."""
+    """Return the outer elements that all stacks share, which are their common prefix."""
     return tuple(same[0] for same in takewhile(lambda each: len({*each}) == 1, zip(*stacks, strict=False)))

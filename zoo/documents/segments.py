@@ -47,19 +47,20 @@ the element is raised or lowered.
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Inline content that is copied, or the start or end mark of a range, such as a bookmark.
+    """Inline content that is copied, such as an image, or the start or end mark of a range, such as a bookmark.
 
     Attributes:
         start: Position in the text of the segment. For a mark, the start of the range, or 0 if the range starts in an
             earlier segment.
-        end: End of the word that the translator reads in place of the content. If there is no such word, `start`. For a
-            mark, the end of the range, or the length of the text if the range ends in a later segment.
-        stack: The elements around the content.
+        end: End of the word that the translator reads in place of the content. If there is no such word, equal
+            to `start`. For a mark, the end of the range, or the length of the text if the range ends in a later
+            segment.
+        stack: Indices of the inline elements around the content, outermost first.
         output: The content to write to the translated document.
         space_before: Whether the source has a space before the content.
         space_after: Whether the source has a space after the content.
         is_space: Whether the content replaces a space, as a line break does.
-        kind: UNIT, START or END.
+        kind: UNIT for content, START or END for a mark.
     """
 
     start: int
@@ -74,17 +75,17 @@ class Unit:
 
 @dataclass
 class Segment:
-    """Text between two boundaries, which is translated as a whole.
+    """Text between two boundaries, such as paragraph tags. It is translated as a whole.
 
     Attributes:
-        fragments: The fragments, without boundaries.
-        text: The text that the translator reads, without markup. Each run of white space is one space.
+        fragments: The fragments of the document between the boundaries.
+        text: The text that the translator reads, without markup. White space is collapsed to single spaces.
         start: White space before the text.
         end: White space after the text.
-        stacks: For each character of `text`, the elements around it.
+        stacks: For each character of `text`, the indices of the inline elements around it, outermost first.
         elements: The start tag and the end tag of each inline element.
-        units: Inline content that is copied, in order.
-        marks: Marks of ranges, in order.
+        units: Inline content that is copied, such as images, in order.
+        marks: Start and end marks of ranges, such as bookmarks, in order.
     """
 
     fragments: list[Fragment]
@@ -106,12 +107,12 @@ class Segment:
 
     @property
     def needs_alignment(self) -> bool:
-        """Whether the segment has markup, so that its translation must be aligned."""
+        """Whether the segment has markup. If so, its translation must be aligned to the source."""
         return bool(self.elements or self.units or self.marks)
 
 
 class _Reader:
-    """Reader for the fragments of a segment. Positions count characters before white space is normalised."""
+    """Reader for the fragments of a segment. Positions are character offsets before white space is collapsed."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
@@ -125,7 +126,7 @@ class _Reader:
         """Whether the last character belongs to a unit. A letter after it then begins a new word."""
 
     def read(self) -> None:
-        """Set the text, elements, units and marks of the segment from its fragments."""
+        """Set the text and the markup of the segment from its fragments."""
         for fragment in self._segment.fragments:
             if fragment.kind is Kind.OPEN:
                 self._stack = (*self._stack, len(self._segment.elements))
@@ -175,7 +176,7 @@ class _Reader:
         self._stacks += [self._stack] * len(text)  # one tuple for all characters, to save memory
 
     def _normalise(self) -> None:
-        """Set the text of the segment, with single spaces, and convert all positions to positions in this text."""
+        """Set the text of the segment, with white space collapsed, and convert all positions to this text."""
         segment, characters = self._segment, self._characters
         positions, kept = [], list[str]()
         for character, stack in zip(characters, self._stacks, strict=True):
@@ -248,7 +249,7 @@ def _begins_sentence(before: str, after: str, view: View) -> bool:
 
 
 def _match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
-    """Return the index of each matching end tag, keyed by the index of its start tag. No element crosses a boundary."""
+    """Match tags between boundaries. Return the index of each end tag, keyed by the index of its start tag."""
     ends, stack = dict[int, int](), list[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:
@@ -261,9 +262,9 @@ def _match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
 
 
 def _divide(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
-    """Yield the fragments. Line breaks, and tags without a matching tag, become boundaries.
+    """Yield the fragments. Line breaks and unmatched tags become boundaries between segments.
 
-    Elements around a line break are closed before it and opened again after it.
+    Elements around a line break are closed before the line break and reopened after it.
     """
     ends = _match_tags(fragments)
     matched = set(ends.values())
@@ -295,9 +296,9 @@ def _reopened(tag: Fragment) -> Fragment:
 
 
 def _copy_marks(run: list[Fragment], view: View) -> list[Fragment]:
-    """Convert marks at the start and end of a segment, such as dashes, to units. Return all fragments.
+    """Split marks such as dashes off the start and end of a segment, so they are copied. Return all fragments.
 
-    Text with entities is not split, because its positions differ from the positions in the document.
+    Text with HTML entities is not split, because its character offsets differ from those in the document.
     """
     texts = [index for index, fragment in enumerate(run) if fragment.kind is Kind.TEXT and fragment.text.strip()]
     if not texts:
@@ -329,7 +330,7 @@ def _split_text(text: Fragment, position: int, view: View, *kinds: Kind) -> list
 
 
 def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
-    """Join each short element into a UNIT fragment, which is copied, if `test` returns text for the element.
+    """Merge each short element for which `test` returns text into a UNIT fragment, which is copied.
 
     Return all fragments of the segment.
     """
@@ -356,7 +357,7 @@ def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
 
 
 def _is_glued(parts: Sequence[Fragment]) -> bool:
-    """Return whether the fragments are copied content with nothing, or only a sign such as "+", between them."""
+    """Return whether the fragments are copied elements with nothing between them, or only a sign such as "+"."""
     kinds, first, last = [each.kind for each in parts], parts[0], parts[-1]
     if not first.text.strip() or not (last.text.strip() or not last.written):
         return False
@@ -377,7 +378,7 @@ def _element_end(run: Sequence[Fragment], start: int) -> int:
 
 
 def _wordless_text(before: str, content: str, after: str, is_raised: bool) -> str | None:
-    """Return the text that an element without words adds to the sentence. None if the element has words.
+    """Return the text that the translator reads for an element without words. None if the element has words.
 
     Elements without words are white space, symbols such as the arrow back from a footnote, and the numbers of notes
     and verses.
@@ -390,7 +391,7 @@ def _wordless_text(before: str, content: str, after: str, is_raised: bool) -> st
 
 
 def _reference_text(before: str, content: str, after: str, is_raised: bool) -> str | None:
-    """Return the text that an element such as a footnote number adds to the sentence. None if it is not a reference.
+    """Return the text that the translator reads for a reference, such as a footnote number. None for other elements.
 
     A reference has no letters and directly follows a word, or it is a superscript number after a sentence.
     """
@@ -410,7 +411,7 @@ def _is_number(content: str, after: str) -> bool:
 def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:
     """Split copied content and white space off both ends of a segment. Return the start, the text and the end.
 
-    Content that the translator reads as a word, and marks whose range contains words, stay in the text.
+    Content that the translator reads as a word, and marks of ranges that contain words, stay in the text.
     """
     kept = [index for index, each in enumerate(run) if each.text.strip() or each.kind in (Kind.OPEN, Kind.CLOSE)]
     first, last = (kept[0], kept[-1] + 1) if kept else (len(run), len(run))

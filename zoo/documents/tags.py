@@ -60,7 +60,7 @@ def attributes(tag: str) -> Iterator[Attribute]:
 def attribute_view(
     find_tags: Callable[[str], Iterable[tuple[int, str, str]]], is_text: Callable[[str, str, Attribute], bool]
 ) -> View:
-    """Return a view of attributes with text, such as `alt`. Translations are written in double quotation marks.
+    """Return a view of the attributes to translate, such as `alt`. Translations are written in double quotation marks.
 
     Args:
         find_tags: Function that returns the position, name and text of each start tag in a file.
@@ -81,7 +81,7 @@ def attribute_view(
 
 
 def add_boundaries(text: str, parts: Iterable[tuple[int, Fragment]]) -> list[Fragment]:
-    """Split text into the given fragments, with boundaries between them. `parts` contains each fragment's position."""
+    """Return the given fragments, with the text between them as boundaries. `parts` also contains their positions."""
     fragments, end = list[Fragment](), 0
     for start, part in parts:
         fragments += [Fragment(Kind.BREAK, text[end:start]), part]
@@ -94,7 +94,7 @@ def _escape(text: str) -> str:
 
 
 def pattern_view(pattern: re.Pattern[str]) -> View:
-    """Return a view of the XML text in the pattern's group `text`. All other groups match language codes."""
+    """Return a view of the XML text that the pattern's group `text` matches. Other groups match language codes."""
 
     def find(text: str) -> Iterator[tuple[int, Fragment]]:
         for match in pattern.finditer(text):
@@ -259,10 +259,10 @@ def paragraph_fragments(
     Args:
         tokens: The tokens of the file.
         names: Names of the paragraph elements.
-        skipped: Names of elements whose paragraphs are copied.
-        level: 1 for paragraphs of the file, 2 for paragraphs inside other paragraphs, such as in text boxes and notes.
-        elements: Names of inline elements. The value is None if an element may be repeated around other words.
-            Otherwise, it is the name of the child with the text. "" means all content after the properties.
+        skipped: Names of elements whose paragraphs are not translated.
+        level: Nesting level: 1 for ordinary paragraphs, 2 for paragraphs inside other paragraphs, such as in notes.
+        elements: For each inline element, the name of the child with its text, or "" for all content after the
+            properties. None means all content. Only elements with None may be repeated around other words.
         leaf: Function that returns the fragments of a text node, or of an element that is copied as a whole.
     """
     index, copied, depth, ends = 0, 0, 0, element_ends(tokens)

@@ -24,16 +24,16 @@ _LINE_END_MARKS = re.compile(rf"(?:\s*+(?:[♪♫#]++|{_SOUND}))++$")
 
 
 def _parse_text(text: str) -> list[Fragment]:
-    """Return the fragments of plain text. Lines, and parts of a line between tabs or runs of spaces, are segments."""
+    """Return the fragments of plain text. Line breaks, tabs and multiple spaces separate segments."""
     kinds = Kind.TEXT, Kind.BREAK
     parts = enumerate(_GAP.split(text))
     return [Fragment(kinds[index % 2], part, "" if index % 2 else part) for index, part in parts]
 
 
 def _parse_subtitles(text: str) -> list[Fragment]:
-    """Return the fragments of subtitles. Each subtitle is a segment.
+    """Return the fragments of subtitles. Each subtitle contains one or more segments.
 
-    Lines that begin a sentence, and lines by a different speaker, are separate segments.
+    A line that begins a new sentence, or that has a different speaker, begins a new segment.
     """
     before, *parts = _HEAD.split(text)
     fragments = [Fragment(Kind.BREAK, before)]

@@ -48,11 +48,11 @@ class _Field:
 
     Attributes:
         begin: Index of the field's first fragment.
-        place: Index of the element that contains the field, and number of text boundaries before the field.
+        place: Index of the element that contains the field, and number of segment boundaries before the field.
         is_inside: Whether the field is inside the code of another field, or inside a result that is copied.
         code: The start of the field's code.
         separate: Index of the fragment that precedes the field's result. -1 if the field has no result.
-        is_whole: Whether the field's code contains no part of another element.
+        is_whole: Whether the field's code begins and ends in the same element.
     """
 
     begin: int
@@ -64,12 +64,12 @@ class _Field:
 
     @property
     def hides(self) -> bool:
-        """Whether a nested field that begins at this point is part of this field's code or of a copied result."""
+        """Whether a field that begins here is nested in this field's code, or in a result that is copied."""
         return self.is_inside or self.separate < 0 or _is_computed(self.code)
 
 
 def _is_part(fragment: Fragment) -> bool:
-    """Return whether a fragment is a mark or the code of a Word field."""
+    """Return whether a fragment is part of a Word field: the code, or a mark such as the beginning of the field."""
     return fragment.kind is Kind.UNIT and bool(fragment.name)
 
 
@@ -81,8 +81,9 @@ def _is_computed(code: str) -> bool:
 def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
     """Join the parts of each field, and return all fragments.
 
-    A field with a computed result becomes a unit, and any other field an element around its result. The parts of a
-    field that begins and ends in different paragraphs or elements become boundaries between segments.
+    A field whose result Word computes becomes a UNIT fragment, which is copied. Any other field becomes an inline
+    element around its result. If a field begins and ends in different paragraphs or elements, its parts become
+    boundaries between segments.
     """
     fields, elements, breaks = list[_Field](), [-1], 0
     result = list[Fragment]()
@@ -116,8 +117,8 @@ def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
 def _join(fragments: list[Fragment], field: _Field, *, is_whole: bool) -> None:
     """Join the last fragments, which form a field, in place.
 
-    If Word computes the result of the field, they become one unit. Otherwise, the fragments before and after the result
-    become an element around the result.
+    If Word computes the result of the field, the fragments become one UNIT fragment, which is copied. Otherwise, the
+    fragments before and after the result become the tags of an inline element.
     """
     if field.separate < 0 or _is_computed(field.code):
         parts = fragments[field.begin :]
@@ -173,7 +174,7 @@ def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> lis
         text: The XML.
         prefix: Prefix of the element names.
         code: Names of the styles for code.
-        level: 1 for the paragraphs of the file, 2 for paragraphs in text boxes, which are inside other paragraphs.
+        level: Nesting level: 1 for ordinary paragraphs, 2 for paragraphs in text boxes, which are inside paragraphs.
 
     Raises:
         ZooError: The XML is damaged, or declares entities.
@@ -186,9 +187,9 @@ def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> lis
 
 
 def _read(text: str, code: Collection[str]) -> list[Token]:
-    """Return the tokens of an XML file. White space between tags is added to the token before it.
+    """Return the tokens of an XML file. White space between tags is appended to the preceding token.
 
-    Paragraphs and runs in a style for code have the name `_CODE`.
+    Paragraphs and runs with a code style get the name `_CODE`.
     """
     tokens, result, owner = read_tokens(text, _NAMESPACES), list[Token](), 0
     for index, token in enumerate(tokens):
@@ -209,7 +210,7 @@ def _read(text: str, code: Collection[str]) -> list[Token]:
 
 
 def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of an element that is directly in a paragraph and contains no other elements."""
+    """Yield the fragments of an inline element, such as a run, that contains no other inline elements."""
     name, raw = tokens[0].name, join_raw(tokens)
     if name in ("w:r", _CODE):
         yield from _run(tokens, prefix)
@@ -227,12 +228,12 @@ def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
 
 
 def _range_name(mark: Token) -> str:
-    """Return the name that the start mark and the end mark of a range share."""
+    """Return a name for a range, such as a bookmark. Its start mark and end mark get the same name."""
     return f"{mark.name.removesuffix('Start').removesuffix('End')} {local_attributes(mark.raw).get('id', '')}"
 
 
 def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of a run: an element around its text, or a copied run."""
+    """Yield the fragments of a run (text with one style). A run without text becomes a single fragment."""
     inside = list(children(tokens))
     style = join_raw(inside.pop(0)) if inside and inside[0][0].name == "w:rPr" else ""
     fragments = [fragment for child in inside for fragment in _child(child, prefix)]
@@ -292,7 +293,7 @@ def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
     """Split runs at boundaries, such as tabs, and at parts of fields. Each part is written in its own run.
 
     Raises:
-        ZooError: The styles of these runs have more than `_MAX_COPIED` characters in total.
+        ZooError: The repeated start tags and styles have more than `_MAX_COPIED` characters in total.
     """
     run: Fragment | None = None
     copied = 0

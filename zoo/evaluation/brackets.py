@@ -98,7 +98,7 @@ def read_parameters(path: Path | str) -> Parameters:
 
 
 def _with_line(known: Parameters, words: list[str]) -> Parameters | None:
-    """Return a copy of `known` with the parameter from one line of the file. None if the line is invalid."""
+    """Return a copy of `known` that is updated with one line of the file. None if the line is invalid."""
     match words:
         case ["DEBUG", _]:
             return known

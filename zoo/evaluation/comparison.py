@@ -1,8 +1,8 @@
 """Scores of translations in files, and comparison of systems by bootstrap resampling of a test set (Koehn 2004).
 
-The bootstrap shows how much a score depends on the choice of sentences. Each resampled set has as many sentences as the
-original set, drawn with replacement. All systems are scored on the same resampled sets, so that their scores can be
-compared set by set. sacreBLEU draws the same sets with its default seed.
+The bootstrap shows how much a score depends on the choice of sentences. Each bootstrap sample has as many sentences as
+the original set, drawn with replacement. All systems are scored on the same samples, so that their scores can be
+compared sample by sample. sacreBLEU draws the same samples with its default seed.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def compare_files(
         first: Outputs of system A.
         second: Outputs of system B.
         references: File with one reference per line.
-        language: Language code for the paper's BLEU. If None, the suffix of the references' file name is used.
+        language: Language code for the paper's BLEU. If None, the suffix of the reference file is used.
         transcripts: Whether to compute WER and CER instead of the metrics for translations.
 
     Returns:
@@ -139,12 +139,12 @@ def compare_models(
 ) -> ComparedModels:
     """Compare the models in two folders by their outputs for the same dev or test set.
 
-    Each model uses the beam size and the length penalty in its spec. If only one model has such a set on this machine,
-    both models use this set.
+    Each model uses the beam size and the length penalty in its spec. If the set of only one model is available on this
+    machine, both models use this set.
 
     Raises:
-        ZooError: The models have different dev or test sets, the task of a model has no metric that compares texts, or
-            a folder has no valid model.
+        ZooError: The models have different dev or test sets, the task of a model has no text metric, or a folder has no
+            valid model.
     """
     translators = []
     for folder in (first, second):
@@ -215,8 +215,8 @@ def evaluate_files(
     Args:
         outputs: File with the outputs.
         references: File with one reference per line.
-        language: Language code for the paper's BLEU. If None, the suffix of the references' file name is used, such as
-            `de`. If the suffix is not a language, the paper's BLEU is not computed.
+        language: Language code for the paper's BLEU. If None, the suffix of the reference file is used, such as `de`.
+            If the suffix is not a language, the paper's BLEU is not computed.
         tokenize: Tokenisation for sacreBLEU's BLEU.
         lowercase: Whether BLEU, chrF, WER and CER ignore case.
         transcripts: Whether to compute WER and CER instead of the metrics for translations.
@@ -261,14 +261,14 @@ def resolve_language(given: str | None, references: Path | str) -> str | None:
 
 
 SAMPLES = 1_000
-"""Number of resampled sets."""
+"""Number of bootstrap samples."""
 SEED = 12_345
 
 
 def sample_counts(sentences: int) -> FloatArray:
-    """Draw resampled sets. Return how often each set contains each sentence, [SAMPLES, sentences].
+    """Draw bootstrap samples. Return how often each sample contains each sentence, [SAMPLES, sentences].
 
-    All calls with the same number of sentences draw the same sets.
+    All calls with the same number of sentences draw the same samples.
     """
     counts = np.empty((SAMPLES, sentences))
     draws = np.random.default_rng(SEED).choice(sentences, counts.shape)
@@ -286,11 +286,11 @@ def interval_half_width(scores: FloatArray) -> float:
 def p_value(difference: float, sample_differences: FloatArray) -> float:
     """Return the p-value: the probability of a difference at least this large if both systems were equally good.
 
-    The null distribution consists of the differences on the resampled sets, shifted to a mean of 0.
+    The null distribution consists of the differences on the bootstrap samples, shifted to a mean of 0.
 
     Args:
         difference: Difference between the scores of the two systems on the original set.
-        sample_differences: Difference between their scores on each resampled set.
+        sample_differences: Difference between their scores on each bootstrap sample.
     """
     at_least_as_large = np.abs(sample_differences - sample_differences.mean()) >= abs(difference)
     return float(1 + at_least_as_large.sum()) / (1 + len(sample_differences))
@@ -299,7 +299,7 @@ def p_value(difference: float, sample_differences: FloatArray) -> float:
 def log_perplexity_by_sample(
     weights: FloatArray, log_probabilities: Sequence[float], tokens: Sequence[int]
 ) -> FloatArray:
-    """Return the natural logarithm of the perplexity per token on each resampled set, [SAMPLES].
+    """Return the natural logarithm of the perplexity per token on each bootstrap sample, [SAMPLES].
 
     Args:
         weights: Result of `sample_counts`.

@@ -98,9 +98,9 @@ _F1_DETAILS = {"recall": "recall", "precision": "precision", "complete_match": "
 def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
     """Return the F1 of labelled brackets and related scores, in points, as entries of `scores.json`.
 
-    Each word of an output gets its part-of-speech tag from the reference, because EVALB deletes punctuation by its tag,
-    and excludes a sentence if output and reference then have different words. With its own tags, a parser with many
-    tagging errors would only be scored on its easiest sentences.
+    Each word of an output gets its part-of-speech tag from the reference. EVALB deletes punctuation by its tag, and
+    then excludes a sentence if the output and the reference have different words. With its own tags, a parser with
+    many tagging errors would only be scored on its easiest sentences.
 
     Raises:
         ZooError: A reference is not a tree. An output that is not a tree does not raise, but counts as an error.

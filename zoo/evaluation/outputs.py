@@ -43,7 +43,7 @@ class EvaluationSet(NamedTuple):
 
     @property
     def references(self) -> Sequence[str]:
-        """The texts that the model should write."""
+        """The reference outputs."""
         return self.streams[OUTPUT]
 
     def examples(self, direction: Direction) -> list[tuple[str, ...]]:

@@ -56,7 +56,7 @@ class Audio(FeatureModality):
         return self.features(read_samples(file))
 
     def features(self, samples: Samples) -> Frames:
-        """Compute frames from samples. If there are fewer samples than in one window, silence is appended."""
+        """Compute frames from samples. If the samples are shorter than one window, silence is appended."""
         padded = np.pad(samples, (0, max(0, WINDOW - len(samples))))
         windows = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[::HOP]
         bank, frames = mel_filters(self.options.bins), np.empty((len(windows), self.options.bins), np.float32)
@@ -77,7 +77,7 @@ class Audio(FeatureModality):
         return f"{frame * HOP / SAMPLE_RATE:.2f} s"
 
     def augment(self, frames: Frames, random: np.random.Generator) -> Frames:
-        """Warp frequencies and times, and mask random ranges of frames and of features (SpecAugment).
+        """Warp frequency and time, and mask random ranges of frames and of features (SpecAugment).
 
         A time mask hides at most a fifth of the frames. Masked values are set to 0, the mean of each feature.
         """
@@ -99,12 +99,12 @@ def _random_factor(warp: float, random: np.random.Generator) -> float:
     return float(np.exp(random.uniform(-1, 1) * np.log1p(warp)))
 
 
-def _interpolate(places: npt.NDArray[np.float64], rows: Frames) -> Frames:
-    """Interpolate linearly between rows. Places outside the range of rows get the first or last row."""
-    places = np.clip(places, 0, len(rows) - 1)
-    before = places.astype(np.int64)
+def _interpolate(positions: npt.NDArray[np.float64], rows: Frames) -> Frames:
+    """Interpolate linearly between rows, at fractional positions. Positions are clamped to the first and last row."""
+    positions = np.clip(positions, 0, len(rows) - 1)
+    before = positions.astype(np.int64)
     after = np.minimum(before + 1, len(rows) - 1)
-    weight = (places - before).astype(np.float32)[:, None]
+    weight = (positions - before).astype(np.float32)[:, None]
     return rows[before] * (1 - weight) + rows[after] * weight
 
 

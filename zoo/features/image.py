@@ -39,7 +39,7 @@ class Image(FeatureModality):
     options: parts.Image
 
     def encode(self, file: str | Path | BinaryIO) -> Frames:
-        """Return the patches of an image, [columns * rows, pixels], column by column and from top to bottom.
+        """Split an image into patches, [columns * rows, pixels], column by column and from top to bottom.
 
         If the last patches extend beyond the right edge of the image, the last column of pixels is repeated.
 

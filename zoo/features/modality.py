@@ -35,9 +35,9 @@ _DEVIATIONS = 2.5  # absolute value of white and of black pixels
 
 
 class FeatureModality(ABC):
-    """Modality whose raw data is the path of a file, and whose values are float32 vectors, called frames.
+    """Modality that reads files, such as recordings, as sequences of float32 vectors, called frames.
 
-    Frames are stored as float16. Each frame takes one position in a batch. Padding is zero.
+    Frames are stored as float16. Each frame takes one position in a batch. Padding frames are zero.
 
     Attributes:
         options: Options of the modality in the spec.
@@ -81,7 +81,7 @@ class FeatureModality(ABC):
         return frames
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
-        """Draw frames as a greyscale image, [height, width]: one column per frame, the first feature at the bottom."""
+        """Draw frames as a greyscale image, [height, width], with a column per frame. The lowest row is feature 0."""
         return grey_pixels(frames.T[::-1])
 
     @abstractmethod
@@ -153,7 +153,7 @@ def absolute_path(file: Path, line: int, name: str) -> str:
 
 
 def identify(paths: Iterable[str]) -> str:
-    """Return a hash of the sizes and first bytes of files, in hexadecimal. Hashing whole files would take too long.
+    """Return a hexadecimal hash of the sizes and first bytes of files. Hashing whole files would take too long.
 
     Raises:
         ZooError: A file is missing or cannot be read.
@@ -169,9 +169,9 @@ def input_files(path: Path, suffixes: tuple[str, ...]) -> list[str] | None:
     """Find the input files for a path that the user gives.
 
     Returns:
-        The files in a folder, sorted by name and without hidden files, or only the path itself. None if the path does
-        not exist, or if it is a text file, which is then a list of files. Binary files with unknown suffixes are not
-        text files.
+        For a folder, its files without hidden files, sorted by name. For an input file, only this file. None if the
+        path does not exist, or is a text file, which the caller reads as a list of files. A binary file is an input
+        file even if its suffix is unknown.
 
     Raises:
         ZooError: The folder contains no files with one of the suffixes.

@@ -60,7 +60,7 @@ Samples = npt.NDArray[np.floating[Any]]
 
 
 def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the audio file and text of each of the first `count` digit strings in a split. Write missing files first.
+    """Yield the audio file and text of the first `count` digit strings in a split. Generate missing files first.
 
     Raises:
         ZooError: espeak-ng is not installed, or fails.

@@ -138,7 +138,7 @@ def _fill(rest: Samples, pending: Iterator[Samples], size: int) -> Samples:
 
 
 def _levels(samples: Samples, hop: int) -> npt.NDArray[np.float64]:
-    """Return the level of each hop of samples, in decibels relative to full scale."""
+    """Return the level of each block of `hop` samples, in decibels relative to full scale."""
     padded = np.pad(samples, (0, -len(samples) % hop)).reshape(-1, hop)
     energy = np.square(padded, dtype=np.float64).mean(1)
     smooth = np.convolve(np.pad(energy, 1, "edge"), np.full(3, 1 / 3), "valid")
@@ -146,7 +146,7 @@ def _levels(samples: Samples, hop: int) -> npt.NDArray[np.float64]:
 
 
 def _threshold(levels: npt.NDArray[np.float64], previous: float) -> float:
-    """Return the threshold below which a hop is silent, in decibels.
+    """Return the level in decibels below which a hop (a short block of samples) is silent.
 
     Args:
         levels: The levels of the hops.

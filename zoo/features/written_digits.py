@@ -37,7 +37,7 @@ _GAPS = (-4, 4)
 
 
 def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the image file and text of each of the first `count` digit strings in a split. Write missing files first.
+    """Yield the image file and text of the first `count` digit strings in a split. Generate missing files first.
 
     Raises:
         ZooError: pillow or scikit-learn is not installed.

@@ -55,7 +55,7 @@ def atomic_file(path: Path, mode: int | None = None) -> Iterator[Path]:
 
 
 def create_file(path: Path, content: bytes) -> bool:
-    """Write a complete file unless the path exists. If several processes do so at the same time, exactly one succeeds.
+    """Create a file with the given content unless the path exists. Of several concurrent calls, exactly one succeeds.
 
     Returns:
         Whether this call created the file. An existing file is left unchanged.
@@ -156,9 +156,9 @@ def _replace_folder(partial: Path, path: Path) -> None:
 
 
 def restore_replaced(folder: Path) -> None:
-    """Restore subfolders that a process renamed but did not replace, unless their old name is in use again.
+    """Rename subfolders back if a process renamed but did not replace them, unless their old name is in use again.
 
-    The process was killed, or it is still running. A running process notices that the name is in use, and tries again.
+    The process may have been killed. If it is still running, it notices that the name is in use, and tries again.
     """
     with suppress(OSError):  # there is no such folder, or this user may not change it
         replaced = [(path.stat().st_mtime_ns, path) for path in folder.iterdir() if path.name.endswith(_REPLACED)]
@@ -170,10 +170,10 @@ def restore_replaced(folder: Path) -> None:
 
 
 def remove_folder(path: Path) -> Path | None:
-    """Remove a folder. It is renamed first, so that an interrupted removal leaves nothing that looks complete.
+    """Remove a folder. It is renamed first, so that an interrupted removal leaves no folder that looks complete.
 
     Returns:
-        None if the folder was removed. If this user has no permission to remove all files, the renamed folder.
+        None if the folder was removed. Otherwise, the renamed folder, because this user may not remove all files in it.
     """
     _remove_leftovers(path.parent)
     renamed = _set_aside(path, ".removed")
@@ -286,7 +286,7 @@ def _set_aside(path: Path, suffix: str) -> Path:
 
 
 def _default_mode(path: Path) -> int:
-    """Return the permissions that a new file gets from the umask. Create and remove `path` to find out."""
+    """Return the default permissions of new files, which depend on the umask. Create and remove `path` to find out."""
     path.touch()
     mode = stat.S_IMODE(path.stat().st_mode)
     path.unlink()

@@ -78,8 +78,8 @@ def try_exclusive(path: Path) -> Iterator[bool]:
     """Try to lock a folder or lock file without waiting. Other processes lock the path while they use it.
 
     Yields:
-        True if no other process uses the path, or if the file system does not support locks. In the first case, the
-        path stays locked until the `with` block ends.
+        False if another process uses the path, otherwise True. The path then stays locked until the `with` block ends,
+        unless the file system does not support locks.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:

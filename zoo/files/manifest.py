@@ -51,7 +51,7 @@ class Manifest:
 
     @property
     def is_current(self) -> bool:
-        """Whether the file `manifest.json` in the folder has not been replaced since it was read."""
+        """Whether the folder still contains the `manifest.json` that was read."""
         return bool(self.identity) and _identity(self.folder) == self.identity
 
     def read_file(self, name: str, max_bytes: int = MAX_BYTES) -> bytes:

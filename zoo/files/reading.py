@@ -28,7 +28,7 @@ class UnreadableError(ZooError):
 
 
 def damaged(file: Path | str, reason: str, hint: str = "restore the file from its source") -> ZooError:
-    """Return the ZooError for a file with wrong content."""
+    """Create the ZooError for a damaged file."""
     return ZooError(f"`{file}` is damaged: {reason}", hint=hint, exit_code=1)
 
 

@@ -44,7 +44,7 @@ def registries() -> Path:
 
 
 def archives() -> Path:
-    """Return the folder for downloaded archives, their extracted members, and their SHA-256 in `corpus.lock`."""
+    """Return the folder for downloaded archives, their extracted members, and the list of SHA-256 in `corpus.lock`."""
     return home() / "archives"
 
 

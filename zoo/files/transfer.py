@@ -56,7 +56,7 @@ class _Version:
 
 
 class _RetryError(Exception):
-    """An attempt to download failed but can be repeated, after `wait` seconds if the server specifies a time."""
+    """A download attempt failed, but can be repeated. `wait` is the delay that the server requests, in seconds."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -210,7 +210,7 @@ def _read(response: HTTPResponse) -> bytes:
 
 
 def _parse_headers(status: int, headers: Message) -> tuple[int, _Version]:
-    """Return the offset at which the body begins, and the version of the file."""
+    """Return the position in the file at which the response body begins, and the version of the file."""
     tag = headers.get("ETag")
     validator = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
     if status == HTTPStatus.PARTIAL_CONTENT:

@@ -27,7 +27,7 @@ from zoo.system.processors import timed
 
 @dataclass(frozen=True)
 class Artefact:
-    """Folder with the compiled files of a program, in the cache `storage.compiled()`."""
+    """Folder with files of a compiled model, in the cache `storage.compiled()`."""
 
     folder: str
     bytes: int
@@ -72,7 +72,7 @@ def compile_spec(
     report: Report = SILENT,
     **options: Unpack[BackendOptions],
 ) -> Compiled:
-    """Compile a model's translation program, and compare its results with the float32 reference interpreter.
+    """Compile a model for translation, and compare its results with those of the float32 reference interpreter.
 
     Args:
         spec: The model's spec.
@@ -109,7 +109,7 @@ def compile_spec(
 
 
 def _artefact_times() -> dict[Path, tuple[int, int]]:
-    """Return the times at which each folder in the cache was last used and created, in nanoseconds since the epoch."""
+    """Return when each cache folder was last used and when it was created, in nanoseconds since the epoch."""
     times = {}
     for folder in storage.compiled().glob("[!.]*"):
         with suppress(OSError):

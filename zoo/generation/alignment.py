@@ -47,13 +47,17 @@ class AlignedToken(NamedTuple):
 
 
 class AlignmentHead(NamedTuple):
-    """Attention head that aligns words best. Weights files store it as `LAYER.HEAD.reads` or `LAYER.HEAD.predicts`."""
+    """Cross-attention head that aligns words best.
+
+    Weights files store it as `LAYER.HEAD.reads` or `LAYER.HEAD.predicts`. The suffix specifies which decoder position
+    aligns a token: the position that reads the token, or the position that predicts it.
+    """
 
     layer: int
     """Index of the decoder layer."""
     head: int
     reads: bool
-    """Whether tokens are aligned at the position that reads them. If false, at the position that predicts them."""
+    """Whether a token is aligned by the decoder position that reads it. If false, by the position that predicts it."""
 
     def __str__(self) -> str:
         return f"{self.layer}.{self.head}.{'reads' if self.reads else 'predicts'}"
@@ -89,7 +93,7 @@ def align(
 ) -> list[list[AlignedToken]]:
     """Align each translation to its source (see `Translator.align`).
 
-    Sentence pairs with `max_tokens` tokens or more on one side are not aligned.
+    Sentence pairs with `max_tokens` or more tokens on either side are not aligned.
     """
     build_program = translator.require_attention()
     tokenizers = translator.vocabulary.source, translator.vocabulary.target
@@ -195,7 +199,7 @@ def _weights_of(
 def _aligned_tokens(
     weights: Float32[np.ndarray, "target source"], sources: Sequence[Span], targets: Sequence[Span]
 ) -> Iterator[AlignedToken]:
-    """Yield the target tokens that attend mostly to source tokens. Columns after `sources` are for EOS and padding."""
+    """Align target tokens, except those that attend mostly to EOS. Columns after `sources` are for EOS and padding."""
     columns = [column for column, (start, end) in enumerate(sources) if start < end]
     if not columns:
         return

@@ -78,9 +78,9 @@ class Attention:
         rows still sum to 1. A text without spaces is one word.
 
         Args:
-            reads: Whether a token's row in `cross` comes from the position that reads the token, as for some alignment
-                heads (`AlignmentHead.reads`). Otherwise, and always for EOS, the row comes from the position that
-                predicts the token.
+            reads: Whether a token's row in `cross` is the row of the decoder position that reads the token, as some
+                alignment heads require (`AlignmentHead.reads`). If false, and always for EOS, it is the row of the
+                position that predicts the token.
         """
         of_source, of_target = self.language_tokens
         source, target = list(_words(self.source, of_source)), list(_words(self.target, of_target))
@@ -110,11 +110,11 @@ def compute_attention(
     """Compute the attention weights of one sentence pair.
 
     Args:
-        program: A program that was built with the purpose `Purpose.ATTEND`.
-        source: The text; its token IDs (with EOS if the model reads EOS) or frames; and a string for each position of
-            the encoder.
-        target: The translation, its token IDs, and its tokens as strings, without BOS and EOS.
-        forced: Whether the caller gave the translation.
+        program: A compiled model that was built with `Purpose.ATTEND`.
+        source: Tuple of the text, its token IDs (with EOS if the model reads EOS) or frames, and a string for each
+            encoder position.
+        target: Tuple of the translation, its token IDs, and its tokens as strings, without BOS and EOS.
+        forced: Whether the caller gave the translation. Otherwise, the model generated it.
         language_tokens: Number of language tokens at the start of the source, and at the start of the target.
     """
     text, source_values, source_tokens = source

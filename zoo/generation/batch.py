@@ -32,7 +32,7 @@ class Batch(Generic[State]):
     """Batch of unfinished sentences, with the decoder state and the state of the constraint.
 
     Attributes:
-        program: The program that computes the probabilities of tokens.
+        program: The compiled model, which computes the probabilities of tokens.
         histories: The history of each sentence.
         state: The decoder state.
         token: The last token of each row (hypothesis).
@@ -43,7 +43,7 @@ class Batch(Generic[State]):
     def __init__(
         self, program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
     ) -> None:
-        """Encode the sentences, and let the decoder read their prefixes.
+        """Encode the sentences, and run the decoder on their target prefixes.
 
         All prefixes must have the same number of tokens, and all strategies must have the same batch key.
 
@@ -78,7 +78,7 @@ class Batch(Generic[State]):
         """Decode one more token for every sentence, and return the histories of the sentences that are done.
 
         Args:
-            min_rows: Minimum number of rows per sentence after the step. Set it so that another batch can `join`.
+            min_rows: Minimum number of rows per sentence after the step. To `join`, batches need equal numbers of rows.
         """
         allowed = None if self._constraint is None else self._constraint.allowed()
         selection, self.state = self.histories[0].strategy.step(self, allowed, max(self._min_rows, min_rows))
@@ -176,7 +176,7 @@ class _PendingStep:
         self._tensors = tensors
 
     def reorders(self, parents: Int[Tensor, "sentences rows"]) -> bool:
-        """Return whether a row continues a row with a different index. On a GPU, return True without a check."""
+        """Return whether any row continues a row with a different index. On a GPU, return True without a check."""
         # On a GPU, the check would wait for the GPU.
         return self.asynchronous or parents.numpy().tolist() != [list(range(parents.shape[1]))] * parents.shape[0]
 
@@ -203,7 +203,7 @@ def _max_rows(histories: Sequence[SearchHistory]) -> int:
 
 
 def start_constraint(rule: Constraint, sources: Sequence[SearchInput], device: torch.device | str) -> ConstraintState:
-    """Return the state of a constraint after the prefixes of the sentences, which must all have the same length.
+    """Return the state of a constraint after the target prefixes of the sentences, which must have the same length.
 
     Raises:
         ZooError: The constraint forbids a prefix.
@@ -236,7 +236,7 @@ Many steps of a small model fit into this time. If one step takes longer, each c
 def start_batch(
     program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
 ) -> Batch[State] | ProgramBatch[State]:
-    """Return a new batch. Its search runs in the program if the program and the strategy support this."""
+    """Return a new batch. Its search runs inside the compiled program if the program and the strategy support this."""
     strategy = histories[0].strategy
     if isinstance(strategy, BeamSearch) and strategy.runs_in_program:
         if issubclass(type(program), SearchingDecoder):
@@ -249,16 +249,17 @@ def start_batch(
 
 
 class ProgramBatch(Generic[State]):
-    """Batch of sentences whose beam search runs in the program. Its results are bitwise identical to those of `Batch`.
+    """Batch of sentences whose beam search runs inside the compiled program.
 
-    Sentences may have different beam sizes. A sentence has only as many rows as live hypotheses.
+    Its results are bitwise identical to those of `Batch`. Sentences may have different beam sizes. Each sentence has
+    one row per live hypothesis.
     """
 
     rows = 0
     """Always 0, because batches can join regardless of their numbers of rows."""
 
     def __init__(self, program: SearchingDecoder[State], histories: Sequence[SearchHistory]) -> None:
-        """Encode the sentences, and let the decoder read their prefixes, which must have the same length."""
+        """Encode the sentences, and run the decoder on their target prefixes, which must have the same length."""
         self.program, self.histories = program, histories
         constraint = histories[0].strategy.constraint
         rule = constraint if isinstance(constraint, SuppressedTokens) else None
@@ -307,7 +308,7 @@ class ProgramBatch(Generic[State]):
         return self
 
     def abandon(self) -> None:
-        """End the search, and free its slots."""
+        """Cancel the search, so that other sentences can use its memory."""
         self._state = self.program.keep(self._state, [])
 
 
@@ -339,13 +340,13 @@ def _penalties(history: SearchHistory) -> tuple[float, ...]:
 
 @lru_cache(maxsize=256)
 def _penalty_table(alpha: float, kind: LengthPenalty, count: int) -> tuple[float, ...]:
-    """Return the penalties for lengths below `count`. The first entry is not used, because EOS counts as a token."""
+    """Return the length penalties for lengths below `count`. Length 0 does not occur, because EOS counts as a token."""
     return (0.0, *(length_penalty(length, alpha, kind) for length in range(1, count)))
 
 
 @lru_cache(maxsize=16)
 def _allowed_tokens(rule: SuppressedTokens) -> Bool[np.ndarray, "2 V"]:
-    """Return a mask of the tokens that are allowed before the minimum length (row 0, without EOS) and after (row 1)."""
+    """Return a mask of the allowed tokens: row 0, without EOS, before the minimum length, and row 1 after it."""
     allowed = np.ones((2, rule.vocabulary_size), bool)
     allowed[:, list(rule.tokens)] = False
     allowed[0, EOS] = False

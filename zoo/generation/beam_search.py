@@ -62,13 +62,13 @@ class BeamSearch:
 
     @property
     def batch_key(self) -> Hashable:
-        """The key of the batch. Sentences with the same key can share a batch."""
+        """The batch key. Sentences with the same key can share a batch."""
         size = max(_SHARED_SIZE, 1 << (self.size - 1).bit_length())
         return BeamSearch, size, self.constraint, self.shortlist
 
     @property
     def runs_in_program(self) -> bool:
-        """Whether a `SearchingDecoder` can run the search, because there is at most one simple constraint."""
+        """Whether a `SearchingDecoder` can run the search. It supports at most one constraint, without an inner one."""
         rule = self.constraint
         is_simple = not isinstance(rule, SuppressedTokens) or rule.inner is None
         return is_simple and isinstance(rule, SuppressedTokens | BracketConstraint | None)

@@ -46,9 +46,9 @@ LAZY_MESSAGE = (
 class BackendOptions(TypedDict, total=False):
     """Options that select device, precision and backend.
 
-    If `precision` or `backend` is missing or None, the value in the spec is used. The default of `device` is auto.
-    `device` is auto, cpu, cuda or cuda:N; `precision` is float32, bfloat16 or int8; `backend` is auto or a name that
-    `zoo doctor` lists.
+    - `device`: auto (the default), cpu, cuda or cuda:N.
+    - `precision`: float32, bfloat16 or int8. If it is missing or None, the value in the spec is used.
+    - `backend`: auto or a name that `zoo doctor` lists. If it is missing or None, the value in the spec is used.
     """
 
     device: str
@@ -59,7 +59,7 @@ class BackendOptions(TypedDict, total=False):
 def build_with_message(
     spec: Spec, purposes: Iterable[Purpose], report: Report, **options: Unpack[BuildOptions]
 ) -> Program:
-    """Build a program with `compiler.build`, and show a message if compilation takes long.
+    """Compile a model with `compiler.build`, and show a message if this takes long.
 
     The compiled files are stored in `storage.compiled()`.
 
@@ -80,7 +80,7 @@ def build_with_message(
 
 @contextmanager
 def message_if_slow(report: Report, message: str) -> Iterator[None]:
-    """Show a message and the number of seconds so far if the `with` block takes longer than `QUIET_SECONDS`."""
+    """Show a message and the elapsed seconds if the `with` block takes longer than `QUIET_SECONDS`."""
     finished = Event()
 
     def count_seconds() -> None:
@@ -107,9 +107,9 @@ Build = Callable[["PackedModel | None"], "Program"]
 
 
 class PackedProgram(KernelProgram):
-    """Program that translates with packed weights, without importing torch.
+    """Compiled model that translates with packed weights, without importing torch.
 
-    All other methods and attributes come from the complete program, which is built when it is first needed.
+    Everything else is done by the complete program, which is built when it is first needed.
     """
 
     def __init__(self, library: Any, model: PackedModel, build: Build) -> None:
@@ -135,7 +135,7 @@ class PackedProgram(KernelProgram):
 def packed_artefact(
     model: Model, *, device: str, precision: str | None = None, backend: str | None = None
 ) -> Artefact | None:
-    """Return the cache entry of the packed model, or None if models are not packed with these options.
+    """Return the cache entry for the model with packed weights, or None if these options do not allow packing.
 
     See `zoo.load` for the options.
     """
@@ -178,7 +178,7 @@ def read_or_build(stored: Artefact | None, build: Build) -> Program:
 def _code_version() -> str:
     """Return zoo's version, with the modification time and size of each source file that affects packed weights.
 
-    Every edit of a file changes its time. Hashing the files instead would take longer than reading a small model.
+    Every edit changes the modification time. Hashing the files instead would take longer than reading a small model.
     """
     packages = (Path(str(package.__file__)).parent for package in (compiler, specs))
     files = (*(file for folder in packages for file in sorted(folder.rglob("*.py"))), Path(weights.__file__))

@@ -47,8 +47,8 @@ class Calibration:
     Attributes:
         intercept: Intercept (bias) of the regression.
         log_probability: Coefficient of the log-probability per character, at least 0.
-        length: Coefficient of the squared difference between the log length ratio and the usual ratio, at most 0.
-        usual_ratio: The usual log length ratio: the median over the dev set.
+        length: Coefficient of the squared difference between the log length ratio and `usual_ratio`, at most 0.
+        usual_ratio: Median over the dev set of the log length ratio, log(translation length / source length).
     """
 
     intercept: float
@@ -62,7 +62,7 @@ class Calibration:
 
         Args:
             translations: Source, translation and log-probability of each sentence of the dev set.
-            good: Whether each translation is good.
+            good: For each sentence, whether its translation is good (chrF of at least `GOOD_CHRF`).
 
         Returns:
             The calibration. None if there are not enough sentences.
@@ -108,7 +108,10 @@ def calibration_error(confidences: Sequence[float], good: ArrayLike) -> float:
 
 
 def _features(source: str, translation: str, log_probability: float) -> tuple[float, float]:
-    """Return the log-probability per character and the log length ratio. The end of a text counts as a character."""
+    """Return the log-probability per character, and log(translation length / source length).
+
+    The end of each text counts as a character.
+    """
     length = len(translation) + 1
     return log_probability / length, math.log(length / (len(source.strip()) + 1))
 

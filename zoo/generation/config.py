@@ -26,8 +26,8 @@ class GenerationOptions(TypedDict, total=False):
     """Options of a search. If an option is missing or None, the value in the spec's `decoding` section is used.
 
     The default of `seed` is the spec's `training.seed`. The default of `max_batch_tokens` is
-    `DEFAULT_MAX_BATCH_TOKENS`. If `max_batch_tokens` or `workers` of a call differ from the translator's values, the
-    call uses separate worker threads.
+    `DEFAULT_MAX_BATCH_TOKENS`. If a call sets `max_batch_tokens` or `workers` to a value that differs from the
+    translator's value, the call uses separate worker threads.
     """
 
     search: str | None

@@ -26,14 +26,17 @@ class ConstraintState(Protocol):
     """
 
     def allowed(self) -> Bool[Tensor, "#rows V"]:
-        """Return a mask of the tokens that may come next: at least one token, and EOS at the maximum length."""
+        """Return a mask of the tokens that may come next.
+
+        At least one token is allowed. At the maximum length, EOS is always allowed.
+        """
 
     def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> Self:
         """Return the state after the next token.
 
         Args:
             rows: The row that each new row continues. None keeps all rows as they are.
-            tokens: The token that each new row adds.
+            tokens: The token that is appended to each new row.
         """
 
     def join(self, other: Self) -> Self:
@@ -44,8 +47,8 @@ class Constraint(Protocol):
     """Restriction of a search to certain tokens. It has no mutable state, so all workers share one object.
 
     The search never chooses forbidden tokens. Allowed tokens keep the model's log-probabilities, without
-    renormalisation. PAD and BOS are always forbidden, even without a constraint. While the search reads the prefix of a
-    sentence, the sentence has only one row.
+    renormalisation. PAD and BOS are always forbidden, even without a constraint. While the search reads the prefix that
+    an output must start with, the sentence has only one row.
     """
 
     def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> ConstraintState:
@@ -196,7 +199,7 @@ class BracketConstraint:
 
 
 def _limits_of(source: SearchInput) -> TreeLimits:
-    """Return the limits of a sentence's tree. Words that may have any word token have the token PAD."""
+    """Return the limits of a sentence's tree. PAD stands for a word that may have any word token."""
     words = [PAD if token == UNK else token for token in source.words]
     return TreeLimits(len(words), (source.max_length - len(words)) // 2, words, source.prefix)
 
@@ -204,9 +207,8 @@ def _limits_of(source: SearchInput) -> TreeLimits:
 class _Tables(NamedTuple):
     """Lookup tables for the rules of `BracketConstraint`.
 
-    The rules depend on the case: the four counters of `BracketState`, each clipped to `max_counters`.
-
-    To limit memory for large vocabularies, the tables have at most five entries per token.
+    The allowed tokens depend on the case, which consists of the four counters of `BracketState`, each clipped to
+    `max_counters`. To limit memory for large vocabularies, the tables have at most five entries per token.
     """
 
     effects: Int[Tensor, "V 5"]
@@ -228,16 +230,16 @@ class BracketState:
     """Stack of open brackets and four counters for each hypothesis.
 
     The counters are, in this order: open brackets, words left, constituents that still fit into the maximum length, and
-    opening brackets since the last other token. The bottom of each stack is a sentinel. Entries above the top of the
+    consecutive opening brackets at the end. The bottom of each stack is a sentinel. Entries above the top of the
     stack are undefined.
 
     Attributes:
         tables: The rules, on the device of the batch.
         counters: The counters of each row.
         max_length: Maximum number of tokens in a hypothesis.
-        words: For each row, the token of the next word, indexed by the number of words left. PAD allows any word token.
+        words: Word tokens of each row. Entry n is the next word when n words are left. PAD allows any word token.
         stack: The stack of each row.
-        tokens_read: Number of tokens that the rows have read, at least of the row that has read most.
+        tokens_read: Upper bound on the number of tokens that any row has read.
     """
 
     tables: _Tables

@@ -39,7 +39,7 @@ SearchResult = tuple[SearchInput, list[Translation]]
 
 
 class Engine(AbstractContextManager["Engine"]):
-    """Search engine of a program, which several threads can use at the same time.
+    """Engine that runs searches with a compiled model. Several threads can use it at the same time.
 
     Worker threads start when they are first needed. They end when the engine is closed or garbage-collected, or when
     Python exits. A forked child process starts its own threads, and does not get the results of its parent's requests.
@@ -59,10 +59,10 @@ class Engine(AbstractContextManager["Engine"]):
         """Create an engine without threads.
 
         Args:
-            program: The program that computes the probabilities of tokens.
-            device: Device of the program.
+            program: Compiled model that computes the probabilities of tokens.
+            device: Device of the compiled model.
             workers: Maximum number of worker threads.
-            max_batch_tokens: Maximum number of source tokens in all batches of a worker, counting padding.
+            max_batch_tokens: Maximum total number of source tokens in the batches of a worker, counting padding.
         """
         self.queue = RequestQueue(max_batch_tokens)
         self.program, self.device = program, device
@@ -182,7 +182,7 @@ class Engine(AbstractContextManager["Engine"]):
 
 
 class _Worker(Generic[State]):
-    """Worker thread that decodes sentences in batches, one batch per batch key.
+    """Worker thread that decodes sentences in batches. Only sentences with the same batch key share a batch.
 
     While a worker waits, it must not hold a reference to a request, because the request refers to the engine. Otherwise
     the engine could not be garbage-collected. Therefore the loop in `run` has no local variables.

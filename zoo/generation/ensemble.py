@@ -21,7 +21,7 @@ States = tuple[Any, ...]
 
 
 class Ensemble:
-    """Program that averages the probabilities of other programs, which share one vocabulary and one device."""
+    """Ensemble of compiled models, which must share one vocabulary and one device. It averages their probabilities."""
 
     def __init__(self, programs: Sequence[TranslationModel]) -> None:
         self.programs = list(programs)
@@ -36,7 +36,7 @@ class Ensemble:
         return tuple(program.encode(source) for program in self.programs)
 
     def begin(self, rows: int) -> States:
-        """Return the decoder state of each program before the first token, for programs without an encoder."""
+        """Return the decoder state of each program before the first token, for models without an encoder."""
         return tuple(cast(DecoderOnly, program).begin(rows) for program in self.programs)
 
     def advance(self, state: States, tokens: Int[Tensor, "rows k"]) -> tuple[Float32[Tensor, "rows k V"], States]:
@@ -74,7 +74,7 @@ class Ensemble:
 
 
 def check_compatible(translators: Sequence[Translator]) -> None:
-    """Raise ZooError unless there is a translator and all translators have the same vocabulary and device."""
+    """Raise ZooError unless there is at least one translator and all have the same vocabulary and device."""
     if not translators:
         raise ZooError("an ensemble needs at least one model", hint="give the name of at least one model")
     first = translators[0]

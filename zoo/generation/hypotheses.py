@@ -148,11 +148,11 @@ class SearchHistory:
         self.stop_reason = reason or ("length" if last else None)
 
     def set_result(self, hypotheses: list[Translation], reason: StopReason) -> None:
-        """Set the result of a search that ran in the program and recorded no steps."""
+        """Set the result of a search that the compiled program ran by itself, without recording its steps here."""
         self._result, self.stop_reason = hypotheses, reason
 
     def hypotheses(self) -> list[Translation]:
-        """Return the finished hypotheses without their text, best first if ranked.
+        """Return the finished hypotheses without their text. Beam search returns the best hypothesis first.
 
         Raises:
             ZooError: No hypothesis has finished, or the score of a hypothesis is not finite.
@@ -162,7 +162,7 @@ class SearchHistory:
             found = [Translation("", each.score, each.total, self._tokens(each)) for each in self._finished]
         if not found or not all(math.isfinite(hypothesis.score) for hypothesis in found):
             raise ZooError(
-                "the model's log-probabilities are not usable numbers (nan or -inf)",
+                "the model's log-probabilities are not finite (nan or -inf)",
                 hint="for a published model, run `zoo verify NAME`; for your own run, check whether training diverged",
                 exit_code=1,
             )
@@ -173,7 +173,10 @@ class SearchHistory:
         return length_penalty(length, self.strategy.alpha, self.strategy.length_penalty)
 
     def _finish(self, totals: list[float], tokens: list[int], penalty: float, all_finish: bool) -> None:
-        """Add the candidates that finished in the last step. If scores are equal, earlier hypotheses come first."""
+        """Add the candidates that ended with EOS in the last step, or all candidates if `all_finish` is true.
+
+        If scores are equal, earlier hypotheses come first.
+        """
         step = len(self._steps) - 1
         for candidate, (total, token) in enumerate(zip(totals, tokens, strict=True)):
             if (all_finish or token == EOS) and total != -math.inf:
@@ -185,9 +188,9 @@ class SearchHistory:
     def _find_stop_reason(self, best_live: float) -> StopReason | None:
         """Return the reason why the search for this sentence can stop, or None if it must continue.
 
-        It can stop if enough hypotheses have finished, or if no live hypothesis can still become one of the `n_best`.
-        The score of a live hypothesis has an upper bound, because its log-probability can only fall, and the length
-        penalty has a maximum.
+        The search can stop if enough hypotheses have finished, or if no live hypothesis can still become one of the
+        `n_best`. The score of a live hypothesis has an upper bound, because its log-probability can only fall, and the
+        length penalty has a maximum.
         """
         if best_live == -math.inf:
             return "exhausted"

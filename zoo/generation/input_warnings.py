@@ -88,7 +88,7 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
             report.warn(
                 f"{self._long:,} of {self._texts:,} {preprocessor.label}s are longer than any source in training "
                 f"({self._longest_in_training:,} {preprocessor.length_unit}), and {self._describe_longest(False)}; "
-                f"they are {preprocessor.treatment} as a whole, but quality may be lower{preprocessor.advice}"
+                f"each is {preprocessor.treatment} as a whole, so quality may be lower{preprocessor.advice}"
             )
         if self._split:
             report.warn(

@@ -39,7 +39,7 @@ Compiling a program for one text would take too long.
 
 
 class PromptPreprocessor(Preprocessor):
-    """Preprocessor for language models. Each text is a prompt that the output begins with."""
+    """Preprocessor for language models. Each text is a prompt, and the output begins with this prompt."""
 
     unknown_effect = None  # a prompt with unknown characters is an error
 
@@ -61,8 +61,8 @@ class PromptPreprocessor(Preprocessor):
 class LanguageModel(Translator):
     """Model that continues prompts, and computes the probability of texts.
 
-    The texts for `hypotheses`, `submit` and `zoo decode` are prompts. The output begins with its prompt. From an empty
-    prompt, the model writes a whole text.
+    The texts for `hypotheses`, `submit` and `zoo decode` are prompts. The output begins with its prompt. If the
+    prompt is empty, the model generates a complete text.
     """
 
     verb = "generate"
@@ -117,7 +117,7 @@ def open_model(
     Args:
         folder: Folder of the training run or published model.
         max_batch_tokens: Maximum number of source tokens in a batch. None for the default.
-        report: Receives warnings. By default, they are issued with Python's module `warnings`.
+        report: Receives warnings. By default, they are issued with Python's `warnings` module.
         **options: Device, precision and backend (see `BackendOptions`).
 
     Raises:
@@ -167,10 +167,10 @@ class _ReplacedError(ZooError):
 
 
 def _read_weights(folder: Path, light: Model) -> Mapping[str, Tensor]:
-    """Read the tensors of a model whose other files were read before.
+    """Read the tensors of a model after its other files.
 
     Raises:
-        _ReplacedError: The model was replaced in the meantime.
+        _ReplacedError: Another process replaced the model after the other files were read.
     """
     weights = read_weights(folder)
     if weights.metadata != light.weights.metadata:

@@ -22,7 +22,7 @@ from zoo.text.vocabulary import Side
 
 
 class ParserPreprocessor(Preprocessor):
-    """Preprocessor for parsers: sentences are never split, and trees have no prefixes."""
+    """Preprocessor for parsers. Sentences are never split, and prefixes for the trees are not supported."""
 
     unknown_effect = None  # no warning, because the tree contains unknown words unchanged
 
@@ -47,7 +47,7 @@ class ParserPreprocessor(Preprocessor):
         if cast(Parsing, self.spec.task).constrained and length and max_length < needed:
             raise ZooError(
                 f"the tree of {name} needs at least {needed:,} tokens, but may have at most {max_length:,}",
-                hint="raise `decoding.extra_length` in the model's spec (learned positions also limit the length)",
+                hint="raise `decoding.extra_length` in the model's spec (learned position embeddings also limit it)",
             )
         word_tokens = cast(TreeTokenizer, self.vocabulary.target).word_ids(map(escape_brackets, words))
         part = SearchInput(index, {"source": tokens}, max_length, (), text, word_tokens)
@@ -74,7 +74,7 @@ class Parser(Translator):
     preprocessor_class = ParserPreprocessor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create a parser from a program, with the arguments of `Translator`. The spec's task must be parsing."""
+        """Create a parser from a compiled parsing model. The arguments are the same as for `Translator`."""
         super().__init__(*args, **kwargs)
         self.symbols = symbols = cast(TreeTokenizer, self.vocabulary.target)
         if cast(Parsing, self.spec.task).constrained:

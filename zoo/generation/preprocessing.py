@@ -49,7 +49,7 @@ class Preprocessor:
         max_source_length: Maximum number of tokens in a text that is translated as a whole, without EOS.
         warnings: Counts of unusual texts.
         protects: Whether numbers, links and the like are protected, and texts without letters stay as they are.
-        unchanged_texts: Indices and translations of the texts that were read, but need no search.
+        unchanged_texts: Indices and translations of the texts that stay unchanged and need no search.
         split_texts: Texts that are being translated in parts, by index.
         finished_parts: Translations of the finished parts of split texts, by text index and part.
         error: The error that stopped reading, if any.
@@ -307,8 +307,8 @@ class Preprocessor:
             first: Number of the first pair, for error messages.
 
         Returns:
-            The token IDs of each text. Sources end with EOS if the model reads EOS. Targets start with BOS and end with
-            EOS.
+            The token IDs of each text. Sources end with EOS if the model uses EOS there. Targets start with BOS and end
+            with EOS.
 
         Raises:
             ZooError: A text has more than 10,000 tokens or more tokens than the model has positions, or a source has no
@@ -339,7 +339,7 @@ class Preprocessor:
         return len(tokens) - len(self.vocabulary.source_suffix)
 
     def source_tokens(self, source: Replaced) -> list[str]:
-        """Return the tokens of a source as strings, without EOS. Spans are shown in place of their copy symbols."""
+        """Return the tokens of a source as strings, without EOS. Replace each copy symbol with its span."""
         tokens = self.vocabulary.source.tokenize(source.text)
         return [source.spans[token].text if token in source.spans else token for token in tokens]
 

@@ -38,7 +38,7 @@ _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
 
 
 class _Plan(NamedTuple):
-    """Plan for translating a sentence again. It has no parts if the translation cannot be repaired."""
+    """Plan for translating a sentence again because its translation lost numbers or the like. No parts: do not try."""
 
     parts: Sequence[SearchInput | str]
     """Fragments to translate, and strings to copy between them, in order."""
@@ -289,7 +289,7 @@ def _text(source: SearchInput) -> str:
 
 
 def _is_apart(span: Span, text: str) -> bool:
-    """Return whether a span is an emoji or the like at the beginning or the end of a sentence."""
+    """Return whether a span is an emoji or a similar symbol at the beginning or the end of a sentence."""
     is_edge = span.start == 0 or span.end == len(text) or text[: span.start].rstrip().endswith((".", "!", "?"))
     return is_edge and not any(map(str.isalnum, span.text))
 

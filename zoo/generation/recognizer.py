@@ -37,7 +37,7 @@ CHUNK_WINDOWS = 16
 
 
 class FilePreprocessor(Preprocessor):
-    """Preprocessor for recognizers. Each text is the path of a file, which is never split."""
+    """Preprocessor for recognizers. Each text is a file path, and the file is always read as a whole."""
 
     unknown_effect, label, unit = None, FILE, "files"
     length_unit, treatment = "frames", "read"
@@ -72,7 +72,7 @@ class FilePreprocessor(Preprocessor):
         return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
 
     def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[Any]:
-        """Encode the files, or their texts, for scoring (see `Preprocessor.encode_pairs_side`)."""
+        """Encode the files or their transcripts for scoring (see `Preprocessor.encode_pairs_side`)."""
         if side == "target":
             return super().encode_pairs_side(texts, side, first=first)
         return [torch.from_numpy(frames) for frames in self.modality.encode_all(texts)]
@@ -89,7 +89,7 @@ class Recognizer(Translator):
     preprocessor_class = FilePreprocessor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create a recognizer from a program, with the arguments of `Translator`."""
+        """Create a recognizer from a compiled recognition model. The arguments are the same as for `Translator`."""
         super().__init__(*args, **kwargs)
         self.modality = cast(FeatureModality, modality_of(self.spec.task))
 
@@ -98,7 +98,7 @@ class Recognizer(Translator):
         return super().translate(_names(texts), **options)
 
     def score(self, sources: Any, targets: Any, **options: Any) -> Any:
-        """Return the log-probability of each target as the text in its source file (see `Translator.score`)."""
+        """Return the log-probability of each target, given its source file (see `Translator.score`)."""
         return super().score(_names(sources), targets, **options)
 
     def transcribe(
@@ -109,10 +109,10 @@ class Recognizer(Translator):
         report: Report | None = None,
         **options: Unpack[GenerationOptions],
     ) -> Transcript:
-        """Return the transcript of a recording of any length, with the times of its parts.
+        """Return the transcript of a recording of any length, with start and end times.
 
         The recording is cut at pauses into windows. A window is at most half as long as the longest recording in
-        training, and at most 30 seconds. For recordings that the model reads as a whole, use `translate`.
+        training, and at most 30 seconds. To process a recording as a whole, use `translate`.
 
         Args:
             file: The path of an audio file.
@@ -122,7 +122,7 @@ class Recognizer(Translator):
 
         Raises:
             ZooError: The file is missing or damaged, an option is out of range, or the model does not read audio or
-                does not write the language.
+                cannot output the language.
         """
         seconds = max_window_seconds(self)
         windows, results = list[Window](), list[Translation]()
@@ -153,7 +153,7 @@ class Recognizer(Translator):
             **options: Generation options. Defaults come from the spec.
 
         Raises:
-            ZooError: An input is too long, an option is out of range, or the model does not write the language.
+            ZooError: An input is too long, an option is out of range, or the model cannot output the language.
         """
         config, preprocessor = self.config(n_best, options), cast(FilePreprocessor, self.preprocessor(target=target))
         sources = [
@@ -180,7 +180,7 @@ class Recognizer(Translator):
     ) -> Attention:
         """Return the attention weights of every head in every layer, for a file and its text.
 
-        The source positions are combined into at most 60 consecutive groups, which take the place of words.
+        Neighbouring source positions are combined into at most 60 groups, which take the place of words.
 
         Args:
             text: The path of the file.
@@ -189,8 +189,8 @@ class Recognizer(Translator):
             target: Language code of the text.
 
         Raises:
-            ZooError: The file cannot be read or is too long, the model has no such language, or the recognizer was
-                created from a program.
+            ZooError: The file cannot be read or is too long, the model does not support a language, or the
+                recognizer was created from a compiled model.
         """
         build_program = self.require_attention()
         preprocessor, frames = cast(FilePreprocessor, self.preprocessor(source, target)), self.modality.encode(text)

@@ -28,10 +28,10 @@ class Request:
         fail: Function that is called with the error that ended the request. It may be called more than once.
         request_fill: Function that is called when half of the sentences that were last added have left the queue.
         batch_key: Key of the batch. Requests with the same key share batches.
-        queue: The sentences that wait, in the order in which they are decoded.
+        queue: The waiting sentences, in the order in which they will be decoded.
         refill_threshold: Number of waiting sentences at which `request_fill` is called.
-        served_tokens: Number of tokens in the sentences that have left the queue. The waiting request with the fewest
-            such tokens is served first.
+        served_tokens: Number of tokens in the sentences that have left the queue. The waiting request with the smallest
+            number is served first.
         active: Whether the caller still wants results.
         added: Time at which the request was added, in seconds. None after its first sentence has left the queue.
     """
@@ -62,9 +62,9 @@ class RequestQueue:
     sentences as fit into `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most an equal
     share of the queued tokens.
 
-    Waiting requests are served in turn, so that all of them get the same number of tokens. A new request starts with
-    the token count of a request that has waited from the beginning. Therefore a new request does not wait for long
-    requests to end, and a stream of new requests cannot starve older requests.
+    Waiting requests are served in turn, so that all of them get the same number of tokens. For a new request, this
+    number starts at the value that a request waiting from the beginning would have reached. Therefore a new request
+    does not wait for long requests to end, and a stream of new requests cannot starve older requests.
     """
 
     def __init__(self, max_batch_tokens: int) -> None:
@@ -94,9 +94,10 @@ class RequestQueue:
 
     @property
     def waiting_seconds(self) -> float:
-        """Estimated time until the first sentence of a new request begins, in seconds.
+        """Estimated time in seconds until a worker takes the first sentence of a new request.
 
-        It is at least the waiting time of the oldest request that has not begun. If all requests have begun, it is 0.
+        It is at least the waiting time of the oldest request whose sentences are all still waiting. It is 0 if there is
+        no such request.
         """
         with self.changed:
             added = next((request.added for request in self._waiting if request.added is not None), None)

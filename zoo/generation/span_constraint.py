@@ -30,8 +30,9 @@ _AFTER_SPACE, _AFTER_MARK = 0, 1
 class SpanConstraint:
     """Constraint that makes each output contain the spans in `SearchInput.required`, and no other digit or copy symbol.
 
-    A span may have any of its spellings. Tokens of letters at the start of a span may also belong to another word.
-    After any other token, the span must be completed. EOS is allowed after all spans, and at the maximum length.
+    A span may have any of its spellings. If a span starts with tokens of letters, the output may still continue with
+    another word. After the first other token of the span, such as a digit, the span must be completed. EOS is allowed
+    after all spans, and at the maximum length.
     """
 
     def __init__(self, vocabulary: Vocabulary, free: Sequence[int] = ()) -> None:
@@ -106,8 +107,8 @@ class _Trie:
     """Token trie of all spellings of the spans in a sentence.
 
     Attributes:
-        left: For each span, how often it must occur.
-        edges: For each edge, the parent node, the token, the child node, and the spans below the child.
+        left: For each span, the number of times that the output must contain it.
+        edges: For each edge, the parent node, the token, the child node, and the spans that pass through the child.
         ends: For each node, the number of the span that ends there, counted from 1. 0 if no span ends there.
         forced: For each node, 1 if the span must be completed from there.
         closed: For each node, 1 if a span ends there and must not be followed by a letter or digit.

@@ -48,7 +48,7 @@ class TextSearch:
         longest_source: Number of tokens in the longest source in training. Longer sentences cause a warning.
         max_batch_tokens: Maximum number of source tokens in a batch, unless a call specifies another maximum.
         positions: Number of learned position embeddings, which limits the length of texts. None: no limit.
-        backend: Name of the backend that built the program. Empty if the translator was created from a program.
+        backend: Name of the backend that compiled the model. Empty if the translator was created from a compiled model.
         constraint: Constraint on all outputs, if any.
         shortlist: Shortlist of the tokens that a translation may contain, if the model has one.
         calibration: Calibration of the confidence in translations, if the model has one.
@@ -72,15 +72,15 @@ class TextSearch:
         device: torch.device | str = "cpu",
         max_batch_tokens: int | None = None,
     ) -> None:
-        """Create a translator from a program. To open a model by name, use `zoo.load` instead.
+        """Create a translator from a compiled model. To open a model by name, use `zoo.load` instead.
 
         Args:
-            program: A program, or an ensemble of programs.
+            program: A compiled model, or an ensemble of compiled models.
             vocabulary: The vocabularies of source and target.
             spec: The model's spec.
             longest_source: Number of tokens in the longest source in training, if known.
             report: Receives warnings.
-            device: Device of the program.
+            device: Device of the compiled model.
             max_batch_tokens: Maximum number of source tokens in a batch, with EOS and padding. None for the default.
         """
         self.program, self.vocabulary, self.spec = program, vocabulary, spec
@@ -156,8 +156,8 @@ class TextSearch:
             **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
 
         Raises:
-            ZooError: The same errors as `translate`. This method raises errors in texts and options. The future raises
-                errors in the search.
+            ZooError: The same errors as `translate`. Errors in texts and options are raised immediately. Errors during
+                the search are raised by the future.
             TypeError: `texts` is a single string instead of a list.
             CancelledError: `abandoned` was set.
         """
@@ -227,7 +227,7 @@ class TextSearch:
         return config.model_copy(update={"max_batch_tokens": self._limited(config.max_batch_tokens, config.rows)})
 
     def _require_shortlist(self) -> None:
-        """Check that the model has a shortlist, and that the program can use shortlists. Raise ZooError otherwise."""
+        """Raise ZooError if the model has no shortlist, or if the backend (or an ensemble) does not support it."""
         hint = "or turn the shortlist off with `--no-shortlist` (in Python: `shortlist=False`)"
         if not issubclass(type(self.program), ShortlistDecoder):
             name, fix = "an ensemble", "use a single model"

@@ -32,7 +32,7 @@ class SearchInput:
 
     Attributes:
         index: Position of the text that the sentence belongs to, from 0.
-        streams: The values of each stream that the encoder reads: token IDs (with EOS if the model reads EOS), or
+        streams: The values of each stream that the encoder reads: token IDs (with EOS if the model uses it), or
             features, [frames, width]. Empty if the model has no encoder.
         max_length: Maximum number of tokens in the output, without EOS.
         prefix: Token IDs that the output must start with.
@@ -77,7 +77,7 @@ class Translation:
             length.
         tokens: Token IDs without BOS and EOS.
         parts: If the text was translated in parts, each part and its translation. Otherwise empty.
-        unkept: Amounts, links and the like of the text that the translation lacks, and numbers that it has added.
+        unkept: Amounts, links and similar spans of the text that the translation lacks, and numbers that it has added.
         uncertain: Sentences of the text whose translations have a low confidence or, if the model has no calibration, a
             low probability.
         confidence: Probability that the translation is good (see `zoo.generation.confidence`). For a text of several
@@ -131,7 +131,7 @@ def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[
 
     Args:
         lengths: Number of tokens in each sentence.
-        max_batch_tokens: Maximum number of tokens in a batch, counting padding. A single sentence may be longer.
+        max_batch_tokens: Maximum number of tokens in a batch, counting padding. A longer sentence gets its own batch.
 
     Returns:
         Batches of sentence indices, longest sentences first.
@@ -151,7 +151,7 @@ def pad_sequences(rows: Sequence[Sequence[int]], device: torch.device | str) -> 
 
 
 def concatenate(first: Tensor, second: Tensor) -> Tensor:
-    """Concatenate the rows of two tensors. Their other dimensions are padded with zeros to the same sizes."""
+    """Concatenate the rows of two tensors. All other dimensions are padded with zeros to the larger size."""
     sizes = list(map(max, first.shape[1:], second.shape[1:]))
     padded = []
     for tensor in (first, second):

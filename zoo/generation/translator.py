@@ -35,9 +35,9 @@ class Translator(TextSearch):
     parent's translator, but torch then computes on one thread.
 
     Attributes:
-        reopen: Function that opens the same translator again. None if the translator was created from a program.
-        attention_program: Function that returns the program for attention weights, and builds it on the first call.
-            None for an ensemble, or if the translator was created from a program.
+        reopen: Function that opens the same translator again. None if it was created from a compiled model.
+        attention_program: Function that returns the compiled program for attention weights. The first call compiles it.
+            None for an ensemble, or if the translator was created from a compiled model.
         alignment_head: Attention head that aligns words best. None if it is not known.
     """
 
@@ -48,16 +48,16 @@ class Translator(TextSearch):
     def __reduce__(self) -> tuple[Callable[[], Translator], tuple[()]]:
         if self.reopen is None:
             raise ZooError(
-                "this translator was created from a program, so it cannot be pickled",
+                "this translator was created from a compiled model, so it cannot be pickled",
                 hint="open the model with `zoo.load(NAME)`",
             )
         return self.reopen, ()
 
     def require_attention(self) -> Callable[[], EmittedProgram]:
-        """Return the function that builds the program for attention weights.
+        """Return the function that builds the compiled program for attention weights.
 
         Raises:
-            ZooError: The translator is an ensemble or was created from a program.
+            ZooError: The translator is an ensemble or was created from a compiled model.
         """
         if self.attention_program is None:
             problem = "attention is only available for one model that was opened from a folder, not for an ensemble"
@@ -71,7 +71,7 @@ class Translator(TextSearch):
         The spec, the vocabulary and the default settings are taken from the first translator.
 
         Raises:
-            ZooError: There is no translator, or the translators have different vocabularies or devices.
+            ZooError: No translator is given, or the translators have different vocabularies or devices.
         """
         check_compatible(translators)
         first = translators[0]
@@ -173,7 +173,7 @@ class Translator(TextSearch):
         max_batch_tokens: int | None = None,
         **languages: Unpack[LanguageOptions],
     ) -> float | list[float]:
-        """Return the natural log-probability of each target as the translation of its source, with EOS.
+        """Return the natural log-probability of each target, including its EOS, given its source.
 
         Args:
             sources: One text, or several texts.
@@ -182,7 +182,7 @@ class Translator(TextSearch):
             **languages: Language codes, for a multilingual model (see `LanguageOptions`).
 
         Raises:
-            ZooError: The numbers of sources and targets differ, or a source is empty and the model reads no EOS.
+            ZooError: The numbers of sources and targets differ, or a source is empty and the model appends no EOS.
             TypeError: Only one of the arguments is a string.
         """
         if isinstance(sources, str) and isinstance(targets, str):
@@ -204,7 +204,7 @@ class Translator(TextSearch):
         """Return the log-probability of each token of the given translations.
 
         Args:
-            *texts: The sources, and then their translations.
+            *texts: Two iterables: the sources, and the translation of each source.
             source: Language code of the sources (see `LanguageOptions`).
             target: Language code of the translations.
             max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the translator's default.
@@ -284,7 +284,7 @@ class Translator(TextSearch):
 
         Raises:
             ZooError: The text is empty or too long to translate as a whole, a language is missing or unknown, or the
-                translator is an ensemble or was created from a program.
+                translator is an ensemble or was created from a compiled model.
         """
         self.spec.require_source("attention")
         build_program = self.require_attention()
@@ -292,7 +292,7 @@ class Translator(TextSearch):
         preprocessor = self.preprocessor(source, target)
         encoded, languages = preprocessor.encode(text, "", 0), preprocessor.languages
         if not encoded.parts:
-            raise ZooError("there are no attention weights for an empty text", hint="give a sentence")
+            raise ZooError("an empty text has no attention weights", hint="enter a sentence")
         preprocessor.require_length("the text", encoded.length, "give a single sentence")
         source_ids: Sequence[int] = encoded.parts[0].tokens
         target_ids: Sequence[int]

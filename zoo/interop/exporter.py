@@ -122,7 +122,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
     """
     format = format_named(to, EXPORT_FORMATS, "export")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ZooError(f"`{folder}` already exists", hint="name a new or empty folder with `-o`")
+        raise ZooError(f"`{folder}` already exists", hint="choose a new or empty folder with `-o`")
     path = find.published_model(name, report)
     model = read_model(path)
     model.spec.require_source("each export format")

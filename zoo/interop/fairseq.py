@@ -185,7 +185,7 @@ def _read_checkpoint(file: Path) -> tuple[Mapping[str, Any], dict[str, Tensor]]:
     """Return the options and tensors of a checkpoint. Newer versions of fairseq put the options into sections.
 
     Raises:
-        ZooError: The file is damaged, is not a fairseq checkpoint, or names a function that fairseq does not use.
+        ZooError: The file is damaged, is not a fairseq checkpoint, or refers to a function that fairseq does not use.
     """
     content = load_torch_file(file, "fairseq", _replacement)
     model = content.get("model") if isinstance(content, dict) else None
@@ -227,11 +227,11 @@ def _replacement(name: str) -> Any:
 
 
 def _flat_options(options: Mapping[str, Any], sections: Sequence[str], where: str) -> Settings:
-    """Return some options of a checkpoint as one mapping, for all versions of fairseq.
+    """Return some options of a checkpoint as one mapping, whatever the fairseq version.
 
     Args:
         options: The options. Newer versions of fairseq put them into sections.
-        sections: The sections to return. If two have the same key, the last one counts.
+        sections: The sections to return. If several sections have the same key, the last section takes precedence.
         where: The file, for error messages.
     """
     if not isinstance(options.get("model"), Mapping):

@@ -116,7 +116,7 @@ class ExportCheck:
 
 
 class ExportFormat(Protocol):
-    """Model format of another toolkit to which zoo can export."""
+    """Another toolkit's model format that zoo can export to."""
 
     name: ClassVar[str]
     """The value of `--to` that selects this format."""
@@ -198,7 +198,7 @@ def imported_spec(
         decoding: The fields of `decoding` that differ from the spec `base`.
 
     Raises:
-        ZooError: The fields contradict each other, or the model does not support a language that the user names.
+        ZooError: The fields contradict each other, or the model does not support a requested language.
     """
     sections: dict[str, Any] = {"architecture": architecture, "decoding": decoding}
     source, target = request.languages or (vocabulary and vocabulary.direction) or UNKNOWN_LANGUAGES
@@ -237,7 +237,7 @@ def search_fields(beam: int, extra_length: int, alpha: float = 1.0) -> dict[str,
 
 
 def cannot_export(format: str, reason: str) -> ZooError:
-    """Return the error for a model that a format cannot express."""
+    """Return the error for a model that cannot be represented in a format."""
     return ZooError(f"cannot export this model to {format}: {reason}", hint=USE_ONNX)
 
 

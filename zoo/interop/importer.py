@@ -215,7 +215,7 @@ def _default_name(origin_name: str) -> str:
 
 
 def is_on_hub(source: str) -> bool:
-    """Return whether a source on the command line is a model on the Hugging Face Hub, not a file or folder."""
+    """Return whether a source on the command line is a model on the Hugging Face Hub, rather than a file or folder."""
     return source.startswith(_HUB_PREFIX)
 
 
@@ -230,7 +230,7 @@ def hub_page(source: str) -> str:
 
 
 def download_from_hub(source: str, report: Report, otherwise: str = "give a folder on this computer") -> Path:
-    """Download a model from the Hugging Face Hub, except files that an import does not need.
+    """Download the files of a model on the Hugging Face Hub that an import needs.
 
     Args:
         source: `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`.

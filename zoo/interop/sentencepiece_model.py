@@ -130,8 +130,8 @@ class SentencePieceModel:
 
         Args:
             numbering: The tokens, in the order of zoo's token IDs.
-            control: Names of tokens that no text contains. They become control tokens, as do the control tokens of the
-                model.
+            control: Names of tokens that never occur in text. They become control tokens, in addition to the control
+                tokens of the model.
 
         Raises:
             ZooError: SentencePiece would split a language token, or the added tokens would change how the model merges
@@ -251,7 +251,7 @@ def _encode_model(
     ids: Mapping[int, int] = _SPECIAL_IDS,
     names: Mapping[int, str] = _SPECIAL_NAMES,
 ) -> bytes:
-    """Encode a SentencePiece model from its tokens and trainer settings. `ids` and `names` override these settings."""
+    """Encode a SentencePiece model. `ids` and `names` of special tokens override the settings in `trainer`."""
     trainer += encode_integer(_SIZE, len(entries))
     trainer += b"".join(encode_integer(field, id) for field, id in ids.items())
     trainer += b"".join(encode_bytes(field, name.encode()) for field, name in names.items())

@@ -152,7 +152,7 @@ class Setting(NamedTuple):
 
     @classmethod
     def listed(cls, sections: Sequence[str]) -> Iterator[Setting]:
-        """Yield the settings that sections of `toolkits.yaml` list, with a key for each side in place of `{side}`."""
+        """Yield the settings that sections of `toolkits.yaml` list. Yield a key with `{side}` once for each side."""
         for section in sections:
             for key, row in TOOLKITS[section].get("converted", {}).items():
                 for side in SIDES if _SIDE in key else ("",):
@@ -171,7 +171,7 @@ class Setting(NamedTuple):
         return self.names[value]
 
     def written(self, a: Any) -> Any:
-        """Return the setting for the value of the field in `a`. Return None if `a` lacks the field."""
+        """Return the other toolkit's value for the field in `a`. Return None if `a` lacks the field."""
         value: Any = a
         for name in self.field.split("."):
             value = getattr(value, "depths" if name == "N" else name, None)  # `N` may be one number for both sides
@@ -224,7 +224,7 @@ def head_sizes(settings: Settings, key: str, fields: Mapping[str, Any]) -> dict[
     """Return `d_k` and `d_v` of a model that divides the features among its heads.
 
     Raises:
-        ZooError: The features cannot be divided, or their number, the value of `key`, is odd.
+        ZooError: The number of features, which `key` specifies, is odd or not divisible by the number of heads.
     """
     d_model, h = fields["d_model"], fields["h"]
     if d_model % h or d_model % 2 or d_model < 4:
@@ -258,7 +258,7 @@ NamedTensors = Iterator[tuple[str, Tensor]]
 def read_tensors(
     source: ForeignTensors, table: Iterable[TensorRow], *, optional_biases: bool = False
 ) -> dict[str, Tensor]:
-    """Remove the tensors in a table from `source`, and return the tensors with zoo's names and layout.
+    """Remove the tensors that a table describes from `source`, and return them with zoo's names and layout.
 
     Args:
         source: The tensors of the other toolkit's model.
@@ -303,9 +303,9 @@ def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -
 class Layout:
     """Names and layout of another toolkit's tensors, except embeddings and the output projection.
 
-    In the names, `{side}` stands for the stack, `{number}` for the layer, `{next}` for the layer counted from 1,
-    `{index}` for the sub-layer, `{part}` for an entry of `parts`, `{projection}` for an entry of `projections`, and
-    `{tensor}` for a word of `words`.
+    The names contain placeholders: `{side}` (encoder or decoder), `{number}` (layer index from 0), `{next}` (layer
+    number from 1), `{index}` (sub-layer index), `{part}` (an entry of `parts`), `{projection}` (an entry of
+    `projections`), and `{tensor}` (an entry of `words`).
     """
 
     stack: str

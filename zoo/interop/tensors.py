@@ -98,7 +98,7 @@ class Numbering:
 
     @cached_property
     def ids(self) -> dict[int, int]:
-        """IDs in zoo, keyed by row in the original model's matrices. If two tokens share a row, use the first token."""
+        """IDs in zoo, keyed by row in the original model's matrices. If two tokens share a row, the first is used."""
         ids: dict[int, int] = {}
         for id, token in enumerate(self.tokens):
             if token.row is not None and not token.input_only:
@@ -126,7 +126,7 @@ class Numbering:
             bias: One number per token of the original model, in any shape. None means zeros.
 
         Returns:
-            One number per token in zoo's vocabulary: `NEVER` for tokens that the original model cannot generate.
+            One number per token in zoo's vocabulary. Tokens that the original model cannot generate get `NEVER` (-1e9).
 
         Raises:
             ValueError: The bias has fewer numbers than the vocabulary has tokens.
@@ -137,7 +137,7 @@ class Numbering:
 
 
 def select_rows(values: Tensor, rows: Sequence[int | None], missing: float) -> Tensor:
-    """Return some rows of a matrix, or numbers of a vector. Each None becomes a row of `missing`.
+    """Select rows of a matrix or elements of a vector. For each None in `rows`, return a row filled with `missing`.
 
     Raises:
         ValueError: The matrix has too few rows.
@@ -152,7 +152,7 @@ def select_rows(values: Tensor, rows: Sequence[int | None], missing: float) -> T
 class ForeignTensors:
     """Tensors of another toolkit's PyTorch model, with that toolkit's names as keys.
 
-    Each tensor is removed when it is used. Tensors that are still unused at the end are an error.
+    Each tensor is removed when it is used. After an import, `require_all_taken` rejects tensors that were not used.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], file: Path) -> None:
@@ -183,7 +183,9 @@ class ForeignTensors:
         """Raise ZooError if the import did not use a tensor of the model."""
         if self.left:
             others = f" and {len(self.left) - 1} more" if len(self.left) > 1 else ""
-            raise ZooError(f"`{self.file}` has the tensor {quote(min(self.left))}{others}, which zoo does not support")
+            raise ZooError(
+                f"`{self.file}` contains the tensor {quote(min(self.left))}{others}, which zoo does not support"
+            )
 
 
 TIES = {"all": (True, True), "embeddings": (True, False), "target": (False, True), "none": (False, False)}
@@ -278,13 +280,13 @@ class BinaryReader:
     """Reader of a file with little-endian numbers and strings."""
 
     def __init__(self, stream: BinaryIO, file: Path) -> None:
-        """Wrap a file that is open. Raise ZooError if it does not fit into memory."""
+        """Wrap an open file. Raise ZooError if it does not fit into memory."""
         self.stream, self.left = stream, os.fstat(stream.fileno()).st_size
         hint = "if the model really has this size, import it on a computer with more memory"
         memory.require_device_memory(self.left, torch.device("cpu"), f"`{file}`", hint)
 
     def numbers(self, format: str) -> tuple[Any, ...]:
-        """Read numbers. `format` has their types in the notation of Python's `struct` module."""
+        """Read numbers. `format` specifies their types in the notation of Python's `struct` module."""
         return struct.unpack(f"<{format}", self.bytes(struct.calcsize(f"<{format}")))
 
     def integer(self, format: str) -> int:
@@ -302,12 +304,12 @@ class BinaryReader:
         return buffer
 
     def text(self, length: int) -> str:
-        """Read a string of `length` bytes, which include a zero byte at the end."""
+        """Read a string of `length` bytes, including the zero byte at its end."""
         return self.bytes(length).rstrip(b"\0").decode("utf-8")
 
 
 def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda name: None) -> Any:
-    """Load a file written by `torch.save` with `weights_only=True`, if its pickles are safe.
+    """Load a file that `torch.save` wrote, if its pickles are safe. Call `torch.load` with `weights_only=True`.
 
     Args:
         file: The file.

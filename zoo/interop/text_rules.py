@@ -167,7 +167,7 @@ def _read_vocabulary(file: Path, threshold: int) -> str:
 
 
 def _read_cases(file: Path) -> str:
-    """Read the words in a Moses truecase model. It has lines such as `The (9/14) the (5)`."""
+    """Read the words in a Moses truecase model, whose lines look like `The (9/14) the (5)`."""
     words = "\n".join(" ".join(line.split()[::2]) for line in read_text(file, MAX_VOCABULARY_BYTES).split("\n"))
     return _require_short(words, file)
 

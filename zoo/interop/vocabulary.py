@@ -92,7 +92,7 @@ def convert_vocabulary(
         shared: Whether both sides have the same token IDs. If so, `target` describes both sides.
         where: The file or folder of the lists, for error messages.
         source_has_end: Whether sources of the original model end with EOS.
-        control: Names of tokens that no text contains, such as language tokens.
+        control: Names of tokens that never occur in text, such as language tokens.
         rules: Rules that split raw text into words. If None, a model with a list of words expects tokenised text.
 
     Raises:

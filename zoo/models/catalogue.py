@@ -53,7 +53,7 @@ _UNKNOWN_BYTES = 1 << 60  # models of unknown size come last
 
 
 class CardLanguages(Section):
-    """Languages of a model: either language pairs, or languages that are all translated into each other."""
+    """Languages of a model: either language pairs, or languages that the model translates in all directions."""
 
     pairs: Annotated[str, Field(pattern=rf"^\s*{_PAIR}(\s+{_PAIR})*\s*$", max_length=_MANY)] | None = None
     """Language pairs, separated by spaces, such as `en-de de-en`. Codes contain `_` instead of `-`."""
@@ -118,7 +118,7 @@ class Score(Section):
 
 
 class KnownTranslation(Section):
-    """A sentence and its documented translation. An imported model's own translation is compared with it."""
+    """Sentence and its documented translation, which zoo compares with the output of the imported model."""
 
     source: _Text
     target: _Text
@@ -127,14 +127,14 @@ class KnownTranslation(Section):
 
 
 class FactSource(Section):
-    """Page that documents the facts in a card, and the date on which it was read."""
+    """Page that documents the facts in a card, and the date on which the page was read."""
 
     url: _Url
     date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 
 
 class ModelCard(Section):
-    """Card of a public model, or of many models, one per language pair. Undocumented properties are None or empty."""
+    """Card that describes a public model, or one model per language pair. Undocumented properties are None or empty."""
 
     name: _NamePattern
     """Name of the model. A name with `{source}` and `{target}` is a pattern: there is one model per language pair."""
@@ -193,7 +193,7 @@ class ModelCard(Section):
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the card is a pattern, which describes one model per language pair."""
+        """Whether the card is a pattern, which describes many models: one per language pair."""
         return "{" in self.name
 
     @property
@@ -250,7 +250,7 @@ def parse(text: str, file: str) -> ModelCard:
         file: The name of the file, for error messages.
 
     Raises:
-        ZooError: The card is invalid. The error has the file and line.
+        ZooError: The card is invalid. The error contains the file and the line.
     """
     return validate(ModelCard, read(text, file, "name: NAME"))
 

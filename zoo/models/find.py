@@ -101,7 +101,7 @@ def of_spec(reference: str, report: Report = WARNINGS) -> Path:
     raise ZooError(
         f"there is no trained model of `{reference}`: the run `{default.folder}` does not exist, no other run in "
         f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist",
-        hint=f"if you trained it in another folder, change to that folder, or name the run with `--model`; otherwise, "
+        hint=f"if you trained it in another folder, change to that folder or select the run with `--model`; otherwise, "
         f"`zoo train {reference}` trains it, and `zoo publish {spec.short_name}` makes it available in every folder"
         f"{_describe_alternative(spec)}",
     )
@@ -154,10 +154,10 @@ def model(reference: str | os.PathLike[str], report: Report = WARNINGS) -> Path:
 def models(reference: str | os.PathLike[str], report: Report = WARNINGS) -> list[Path]:
     """Return the folder of a model, or the folders of all models in an ensemble from the catalogue.
 
-    These kinds of references are tried in this order: the folder of a run or a published model; the name of a published
-    model, such as `NAME` or `NAME@2`; the name of a spec that has a run; and the name of a model in the catalogue. A
-    published model that is not in the local model store is pulled from the registries. If no registry has the model, it
-    is fetched as the catalogue describes.
+    The reference is looked up in this order: the folder of a run or a published model; the name of a published model,
+    such as `NAME` or `NAME@2`; the name of a spec that has a run; and the name of a model in the catalogue. If a
+    published model is not in the local model store, it is pulled from the registries. If no registry has the model, it
+    is downloaded from the source that the catalogue specifies.
 
     Raises:
         ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled or fetched.
@@ -185,7 +185,7 @@ def _run_of_name(name: str) -> ModelFolder | None:
     """Return the default folder for runs of a spec, given the spec's name or file. None if `name` cannot be a spec.
 
     Raises:
-        ZooError: `name` is the file of a spec, but the run in the default folder has a different spec.
+        ZooError: `name` is a spec file, but the run in the default folder has a different spec.
     """
     spec = specs.load(name) if name.endswith(_YAML) else None
     path = Path((spec.short_name if spec else name).removeprefix("specs/"))
@@ -377,7 +377,7 @@ def _not_found_error(
         name: The name that the user gave.
         searched: The searched paths.
         known: The names that exist.
-        in_registries: The reference that was searched in the registries. None: the registries were not searched.
+        in_registries: The reference that was searched in the registries. None if they were not searched.
     """
     further = ""
     if in_registries is not None:

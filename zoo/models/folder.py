@@ -31,9 +31,9 @@ MAX_SPEC_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """Folder of a run or bundle. It contains `spec.yaml` and, after training, weights, vocabulary and scores.
+    """Folder of a training run or bundle. It contains `spec.yaml` and, after training, weights, vocabulary and scores.
 
-    A bundle also has a manifest.
+    A bundle is a published model. It also contains a manifest, which lists its files.
     """
 
     folder: Path
@@ -50,7 +50,7 @@ class ModelFolder:
 
     @property
     def published(self) -> bool:
-        """Whether the folder is a bundle."""
+        """Whether the folder is a bundle, that is, a published model."""
         return file_exists(self.folder / manifest.NAME)
 
     @property

@@ -63,7 +63,7 @@ def read_model(folder: Path, *, tensors: bool = True) -> Model:
 
     Raises:
         ZooError: A file is missing, unreadable or damaged, or the files do not fit together. Without `tensors`, errors
-            in the tensors of a training run are not found.
+            in the tensors of a training run are not detected.
     """
 
     def read(model: ModelFolder, listed: Manifest | None) -> Model:
@@ -94,7 +94,7 @@ def read_weights(folder: Path) -> Weights:
 def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None], Content]) -> Content:
     """Read a model folder by calling `read`.
 
-    If another process replaces the folder meanwhile, call `read` again, so that all files belong to one version.
+    If another process replaces the folder in the meantime, call `read` again to get files of a single version.
     """
     storage.require_utf8(folder)
     model = ModelFolder(folder)
@@ -110,7 +110,7 @@ def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None
             if not was_replaced:
                 raise
     hint = "run the command again when no other process is publishing to this folder"
-    raise ZooError(f"`{folder}` was repeatedly replaced while it was read", hint=hint, exit_code=1)
+    raise ZooError(f"`{folder}` was repeatedly replaced while it was being read", hint=hint, exit_code=1)
 
 
 def _read_light_files(model: ModelFolder, listed: Manifest | None) -> tuple[Spec, Vocabulary, Shortlist | None]:

@@ -32,7 +32,7 @@ class Shortlist:
     Attributes:
         common: Target tokens for all sentences, including EOS, in ascending order.
         offsets: Start index in `tokens` of each source token's list, followed by the length of `tokens`.
-        tokens: The lists of target tokens for all source tokens, joined.
+        tokens: The lists of target tokens for all source tokens, concatenated.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Shortlist:
 
         Args:
             source: Token IDs of the source sentence.
-            prefix: Token IDs that the translation must start with. They are always in the list.
+            prefix: Token IDs that the translation must start with. The result always contains them.
         """
         lists = [self.tokens[self.offsets[token] : self.offsets[token + 1]] for token in set(source)]
         return np.unique(np.concatenate([self.common, prefix, *lists])).astype(np.int64)

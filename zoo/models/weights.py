@@ -39,7 +39,7 @@ _STORED_TYPE, _SCALES = "stored_type", ".scales"
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, with metadata as strings. Each matrix in the paper is one tensor. Tied matrices share a tensor.
+    """Named tensors and their metadata. Each weight matrix in the paper is one tensor. Tied matrices share a tensor.
 
     Examples of metadata are `steps` (the training steps of the averaged checkpoints, separated by commas),
     `longest_source` (the number of tokens in the longest source sentence of the training text), and `alignment_head`
@@ -90,10 +90,10 @@ class Weights:
 def quantise(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Convert each matrix to int8, and add its scales as a tensor `NAME.scales` in bfloat16.
 
-    A matrix is the product of its int8 values and its scales. An embedding has one scale per row [rows, 1]: one per
-    token. Other matrices have one per column [1, columns]. The native backend's int8 weights have the same layout, so
-    it computes with exactly these int8 values. Scales in bfloat16 have 8 significant bits, so that float32 represents
-    their products with int8 values exactly, and quantising twice changes nothing.
+    A matrix is the product of its int8 values and its scales. An embedding has one scale per token [rows, 1]. Other
+    matrices have one scale per column [1, columns]. The native backend's int8 weights have the same layout, so the
+    backend computes with exactly these int8 values. Scales in bfloat16 have 8 significant bits. Therefore float32
+    represents their products with int8 values exactly, and quantising twice changes nothing.
     """
     result: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -146,7 +146,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
         if digest is not None and _tensor_digest(stored) != digest:
             raise damaged(file, "its tensors do not have the recorded SHA-256", RESTORE_HINT)
         if file_identity(file) != before:
-            raise ZooError(f"`{file}` was replaced while it was read", hint="run the command again", exit_code=1)
+            raise ZooError(f"`{file}` was replaced while it was being read", hint="run the command again", exit_code=1)
         tensors = dequantise(stored)
         for name, tensor in tensors.items():
             if str(tensor.dtype) not in _TYPES:
@@ -209,7 +209,7 @@ def _safe_reading(file: Path) -> Iterator[None]:
 
 
 def _parse_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """Parse the metadata in a file's header. Files that zoo did not write may have one entry for each value."""
+    """Parse the metadata in a file's header: one JSON entry or, in files from other programs, one entry per value."""
     entries = metadata or {}
     metadata = json.loads(entries[_METADATA]) if _METADATA in entries else entries
     return {str(key): str(value) for key, value in metadata.items()}

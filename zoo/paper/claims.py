@@ -69,7 +69,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """Statement in the paper, with its section and the specification of its check."""
+    """Statement in the paper, with its section and a specification of how to check it."""
 
     key: str
     """Unique identifier, which begins with the table or the part of the paper: "table3.a-h1.bleu"."""

@@ -134,7 +134,7 @@ def times(measurements: Measurements) -> Plot | None:
 
 
 def cost(languages: str) -> Plot:
-    """Return a plot of BLEU against training cost, for the systems in Table 2 whose cost the paper prints.
+    """Return a plot of BLEU against training cost, for the systems in Table 2 whose cost is given in the paper.
 
     Args:
         languages: Language pair: "en-de" or "en-fr".
@@ -157,7 +157,7 @@ def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot
     Args:
         metric: "perplexity" or "bleu".
         ours: Checked claims, and the measurements with our own training runs. The plot shows the scores of these runs.
-            If None, it shows the numbers that the paper prints.
+            If None, the plot shows the numbers in the paper.
 
     Returns:
         The plot, or None if there are no points.

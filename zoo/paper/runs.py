@@ -51,7 +51,7 @@ class RunResults:
     record: TrainingRecord | None
 
     def score(self, split: str, metric: Metric) -> float | None:
-        """Return the run's score on the dev or test set by a metric. None if the run has no such score."""
+        """Return the run's score for a metric on the dev or test set. None if the run has no such score."""
         return metric.read_score(self.scores.get(split))
 
     @cached_property
@@ -78,7 +78,7 @@ class RunResults:
 
     @cached_property
     def _other_sets(self) -> tuple[str, ...]:
-        """Names of the corpus parts ("train", "dev", "test") that differ from the shipped spec."""
+        """Splits ("train", "dev", "test") for which the run and the shipped spec use different data."""
         ours, theirs = self.spec.corpus, self.shipped and self.shipped.corpus
         return tuple(part for part in SPLITS if getattr(ours, part) != getattr(theirs, part, None))
 
@@ -141,8 +141,8 @@ def read_measurements(root: Path | None, report: Report) -> Measurements:
 def score(claim: Claim, measurements: Measurements, split: str, *metrics: str) -> CheckedClaim:
     """Report the scores of training runs with the claim's spec.
 
-    The function does not judge whether a score is close to the printed score. It reports how the runs differ from the
-    paper's, so that readers can judge.
+    The function does not judge whether a score is close to the paper's score. It reports how the runs differ from the
+    paper's runs, so that readers can judge.
 
     Args:
         claim: The claim to check.
@@ -171,7 +171,7 @@ def score(claim: Claim, measurements: Measurements, split: str, *metrics: str) -
 
 
 def corpus_size(claim: Claim, measurements: Measurements) -> CheckedClaim:
-    """Check whether the corpus of the claim's spec has as many sentence pairs as the paper prints.
+    """Check whether the corpus of the claim's spec has as many sentence pairs as the paper reports.
 
     If the corpus has not been prepared on this machine, report the claim as not tested.
     """
@@ -194,7 +194,7 @@ def gpu(claim: Claim, measurements: Measurements, name: str) -> CheckedClaim:
 
 
 def time(claim: Claim, measurements: Measurements, layer: str) -> CheckedClaim:
-    """Check whether a layer's time grows with the sequence length as Table 1's formula predicts."""
+    """Check whether a layer's running time grows with the sequence length as Table 1's formula predicts."""
     timing = next((timing for timing in measurements.timings if timing.key == layer), None)
     if timing is None:
         return CheckedClaim(claim, Status.OPEN, "not timed: `zoo paper table1 --measure` measures it")

@@ -24,18 +24,18 @@ Lines = tuple[list[str], list[list[str]]]
 
 
 def printed_row(row: SweepRow) -> Row | None:
-    """Return the numbers that the paper prints for a row of a sweep. None if the row is not in Table 3.
+    """Return the paper's numbers for a row of a sweep. None if the row is not in Table 3.
 
-    Overrides are ignored, so that a scaled-down model is compared with the row of Table 3 that it comes from.
+    Overrides are ignored, so a scaled-down model is compared with the full-size model in Table 3.
     """
     folder, _, key = row.spec.short_name.rpartition("/")
     return ROWS["table3"].get(key) if folder == "table3" else None
 
 
 def printed_difference(metric: str, pair: RowPair) -> float | None:
-    """Return the second row's score in the paper minus the first row's score. None if a score is not printed.
+    """Return the second row's score in the paper minus the first row's score. None if the paper lacks a score.
 
-    For perplexity, return the difference between the natural logarithms of both perplexities.
+    For perplexity, return the difference between the natural logarithms of the two perplexities.
     """
     one, two = printed_row(pair.first), printed_row(pair.second)
     if one is None or two is None or metric not in ORDERED:
@@ -46,9 +46,9 @@ def printed_difference(metric: str, pair: RowPair) -> float | None:
 
 
 def row_table(comparison: SweepComparison) -> Lines:
-    """Return the columns and lines of a table with the scores of a sweep, one line per row.
+    """Return the columns and lines of a table with the scores of a sweep, one line per configuration.
 
-    Rows of Table 3 also have the paper's numbers.
+    For configurations from the paper's Table 3, the line also contains the paper's numbers.
     """
     columns = ["row", "sets", "seeds>", "parameters>", *(f"{get_metric(name).title}>" for name in METRICS), "time>"]
     with_paper = any(printed_row(result.row) for result in comparison.results)
@@ -90,8 +90,8 @@ def pair_table(comparison: SweepComparison) -> Lines:
 def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
     """Yield notes for the reader of the tables.
 
-    The notes give the overrides of each row, the meaning of the confidence intervals, and the number of orderings in
-    Table 3 that the sweep confirms.
+    The notes give the overrides of each row and the meaning of the confidence intervals. They also state for how many
+    pairs of rows the sweep confirms which row is better in Table 3.
     """
     for result in comparison.results:
         if result.row.parent is None:
@@ -192,7 +192,7 @@ def _verdict(pair: RowPair, name: str) -> Verdict | None:
     """Return whether the sweep confirms the paper's ordering of two rows by a metric.
 
     Returns:
-        The verdict. None if the paper prints no numbers or equal numbers for the two rows.
+        The verdict. None if the paper gives no numbers or equal numbers for the two rows.
     """
     difference, printed = pair.differences.get(name), printed_difference(name, pair)
     return difference.verdict(printed) if difference and printed else None

@@ -58,7 +58,7 @@ class LayerType:
         return (measured.mixing_flops if self.projected else measured.flops)(batch=1, source=sizes["n"])
 
     def counted(self, sizes: Sizes) -> tuple[int, int]:
-        """Count the sequential operations and the maximum path length in the layer's graph. Return both numbers."""
+        """Return the number of sequential operations and the maximum path length in the layer's graph."""
         measured = complexity(self.sublayer(sizes["k"], sizes["r"]), sizes["n"], sizes["d"], causal=True)
         return measured.sequential_operations, measured.max_path_length
 
@@ -171,7 +171,7 @@ MIN_SECONDS = 0.05
 
 
 def time_layers(layers: Iterable[str] = LAYERS, lengths: Sequence[int] = LENGTHS) -> Iterator[LayerTiming]:
-    """Time the forward pass of each layer, and yield the results. Layers are causal, as in a decoder.
+    """Time the forward pass of each layer, and yield the results. The layers are causal, as in a decoder.
 
     All layers of Table 1 together take half a minute.
     """
@@ -194,9 +194,9 @@ def time_sublayer(
     rounds: int = 5,
     max_seconds: float = math.inf,
 ) -> dict[int, float]:
-    """Time one sub-layer with its residual connection at several sequence lengths, with all of torch's CPU threads.
+    """Time one sub-layer with its residual connection at several sequence lengths, using all PyTorch CPU threads.
 
-    Each round times all lengths, so that a temporary slowdown of the machine affects all of them.
+    Each round times all lengths, so a temporary slowdown of the machine affects all lengths.
 
     Args:
         sublayer: The sub-layer.
@@ -210,7 +210,7 @@ def time_sublayer(
             timed.
 
     Returns:
-        The shortest time, in seconds, at each length that was not skipped. Other programs can only slow a run down.
+        The shortest time, in seconds, for each length that was not skipped. It is the least affected by other programs.
     """
     program, times = _program(sublayer, d, heads, causal), dict.fromkeys(lengths, math.inf)
     for _ in range(rounds):
@@ -235,7 +235,7 @@ def growth_exponent(points: Mapping[int, float]) -> float:
 
 
 def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
-    """Build a program that consists of one sub-layer with normally distributed random weights."""
+    """Compile a model that consists of one sub-layer, with normally distributed random weights."""
     graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
     program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(emit([graph])))
     program.to_empty(device="cpu")

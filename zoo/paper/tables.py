@@ -153,14 +153,14 @@ def _public_models() -> Table:
 
 
 def _planned_flops(spec: str, cost: str) -> str:
-    """Return the FLOPs that the compiler counts for a spec's training run, and their ratio to the printed cost."""
+    """Return the FLOPs that the compiler counts for a spec's training run, and their ratio to the cost in the paper."""
     loaded = specs.load(spec)
     planned = float(loaded.training.steps * estimate_memory(loaded).step_flops)
     return f"{power_of_ten(planned)} ({planned / printed_number(cost):.0%})"
 
 
 def _own_costs(measurements: Measurements) -> Iterator[tuple[str, ...]]:
-    """Yield the training cost of every translation run that has a log, as cells of a table row.
+    """Yield the training cost of every translation run that has a log, as the cells of a table row.
 
     The cost is computed as in section 6.1 (time x devices x FLOPs per second) and by counting the FLOPs of the matrix
     products. The first cost is omitted if the log does not contain the speed of a device.

@@ -105,7 +105,7 @@ def row_lengths(spec: Spec, parts: int) -> tuple[int, int]:
 
 
 def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1) -> None:
-    """Check that a device can hold the weights, gradients and moments of a model, sharded across `processes`.
+    """Check that a device can hold the weights, gradients and moments of a model, sharded across processes.
 
     Raises:
         ZooError: The memory is too small, or the device does not exist.

@@ -47,7 +47,7 @@ class StackPositions:
 
 @dataclass(frozen=True)
 class GraphSizes:
-    """Total sizes of a spec's graphs before or after a compiler pass, for sentences of `Plan.length` tokens."""
+    """Total cost of a spec's graphs before or after a compiler pass, for sentences of `Plan.length` tokens."""
 
     operations: int
     flops: int
@@ -62,7 +62,7 @@ class GraphSizes:
 
 @dataclass(frozen=True)
 class PassEffect:
-    """Compiler pass, and the sizes of all graphs before and after the pass."""
+    """Compiler pass, and the total cost of all graphs before and after the pass."""
 
     name: str
     summary: str
@@ -131,7 +131,7 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
 
 
 def code(spec: Spec) -> str:
-    """Generate the PyTorch code for a spec after all passes. The code trains, scores and translates."""
+    """Generate the PyTorch code for training, scoring and translating with a spec, after all compiler passes."""
     return str(emit(_final_graphs(spec).values()))
 
 
@@ -184,7 +184,7 @@ def _final_graphs(spec: Spec) -> Graphs:
 
 
 def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
-    """Yield a plan for each layer. Consecutive nodes outside of all layers form a segment, which counts as a layer."""
+    """Yield a plan for each layer. Consecutive nodes outside all layers form a segment, which counts as a layer."""
     seen: set[str] = set()
     for name, group in groupby(graph.nodes, key=lambda node: node.layer):
         nodes = list(group)

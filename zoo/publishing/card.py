@@ -63,7 +63,7 @@ def card(
 
 
 def escape(text: str) -> str:
-    """Escape all Markdown characters in `text`, which may come from an imported model. Join its lines."""
+    """Join the lines of a text and escape all Markdown characters, because the text may come from an imported model."""
     line = " ".join(text.split())
     return "".join(f"\\{sign}" if sign in r"\`*_[]<>|#~&!" else sign for sign in line)
 

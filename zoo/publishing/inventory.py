@@ -74,7 +74,7 @@ class RunSummary:
 
     @property
     def weights(self) -> str:
-        """Value of `trained` as a cell of a table: "trained" or nothing."""
+        """Table cell for `trained`: "trained" or an empty string."""
         return "trained" if self.trained else ""
 
 
@@ -314,7 +314,7 @@ def summarize(folder: Path) -> Summary:
 
 
 def _first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the name of the task's first metric, and its dev and test scores from the content of `scores.json`."""
+    """Return the name of the task's first metric, and its dev and test scores from `scores.json`."""
     first, *_ = metrics_for(spec)
     return {
         "metric": first.name,

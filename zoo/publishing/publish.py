@@ -52,7 +52,7 @@ def publish(
         run: The folder of a run, or the name of its spec.
         name: Name of the published model. The default is the name in the spec.
         replace: Whether to replace an existing model with this name.
-        notes: Markdown text that the card contains, such as the limitations of the model and additional scores.
+        notes: Markdown text for the model card, such as the limitations of the model and additional scores.
         report: Receives progress and warnings.
 
     Returns:
@@ -102,7 +102,7 @@ def publish_bundle(
         replace: Whether to replace an existing model with this name.
         report: Receives progress and warnings.
         scores: Content of the model's `scores.json`.
-        notes: Markdown text for the card.
+        notes: Markdown text for the model card.
 
     Returns:
         The folder of the bundle.
@@ -129,7 +129,7 @@ def _require_unused_name(name: str, folder: Path) -> None:
 
 
 def _complete(bundle: ModelFolder, provenance: Provenance, report: Report, scores: dict[str, Any], notes: str) -> None:
-    """Write the other files of a bundle that contains the spec, vocabulary and weights. Write the manifest last."""
+    """Add the missing files to a bundle that has a spec, a vocabulary and weights. Write the manifest last."""
     # An imported model may not know some characters of zoo's own sample sentences, so discard warnings about them.
     translator = open_model(bundle.folder, **EXACT, report=Report() if provenance.imported else report)
     references = reference_results.compute(translator, reference_results.translated_examples(translator))
@@ -146,7 +146,7 @@ def _complete(bundle: ModelFolder, provenance: Provenance, report: Report, score
 
 
 def _require_own_name(run: Run) -> None:
-    """Raise ZooError if a run's spec inherits its name from another spec, whose model needs this name."""
+    """Raise ZooError if a run's spec inherits its name. The name is reserved for the model of the original spec."""
     if file_exists(run.data) and read_json(run.data).get("named") is False:
         raise ZooError(
             f"the spec of `{run.folder}` has no name of its own: `{run.spec.name}` is the name of the spec it extends",
@@ -192,7 +192,7 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
 
 
 def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> Verified:
-    """Verify the bundle in a folder, which may not be published yet. Result and errors are the same as for `verify`."""
+    """Verify the bundle in a folder, even before publication. The result and errors are the same as for `verify`."""
     names = {*manifest.read(folder).entries, *REQUIRED_FILES}
     try:
         manifest.check(folder, sorted(names))

@@ -71,11 +71,11 @@ class ReferenceLogProbabilities:
 
     @torch.no_grad()
     def check(self, program: Scorer, device: torch.device | str | None = None) -> float:
-        """Compare the reference log-probabilities with the log-probabilities that a program computes.
+        """Compare the reference log-probabilities with the log-probabilities that a compiled model computes.
 
         Args:
             program: The compiled model.
-            device: The device of the program. The default is the CPU.
+            device: The device of the compiled model. The default is the CPU.
 
         Returns:
             The largest absolute difference.
@@ -104,7 +104,7 @@ def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> Refe
     Args:
         translator: The model in float32 on the CPU.
         examples: For each example, a tuple with one text per text stream: (source, target), or (target,) if the
-            model reads no text. The language pair is the default direction of the spec.
+            model's input is not text. The language pair is the default direction of the spec.
     """
     preprocessor = translator.preprocessor(*translator.spec.default_direction)
     *sources, targets = zip(*examples, strict=True)
@@ -134,7 +134,7 @@ def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
 
 
 def _is_short(text: str, side: Side, translator: Translator) -> bool:
-    """Return whether a text has from 1 to 100 tokens, and is not longer than the sentences that the model accepts."""
+    """Return whether a text has from 1 to 100 tokens and does not exceed the maximum length of the model."""
     spec = translator.spec
     max_tokens = min(_MAX_TOKENS, spec.corpus.max_length, spec.decoding.max_source_length)
     return len(text) <= _MAX_CHARACTERS and 0 < len(translator.vocabulary.encode(text, side)) <= max_tokens

@@ -49,7 +49,7 @@ class RemovableItem:
     """File or folder to remove.
 
     Attributes:
-        kind: "run", "model", "leftover" (temporary path of a killed process), or the name of a cache.
+        kind: "run", "model", "leftover" (temporary files of a killed process), or the name of a cache.
         path: Path of the file or folder.
         bytes: Disk space in bytes that the removal frees.
         inode: Inode of a published model's folder. If it has changed before the removal, another model was published
@@ -79,7 +79,7 @@ class RemovalPlan:
     bytes: int
 
     def remove(self) -> list[KeptItem]:
-        """Remove the removable items. Return items that were kept, for example because a process is using them."""
+        """Remove the removable items. Return the items that were kept, for example because a process is using them."""
         return [kept for item in self.removable if (kept := _remove(item))]
 
 

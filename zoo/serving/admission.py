@@ -30,7 +30,7 @@ class Metrics:
     """Metrics of one server.
 
     Attributes:
-        statuses: Number of requests with each status since the last `log_statuses`, except monitoring requests.
+        statuses: Number of requests per HTTP status since the last `log_statuses`, excluding monitoring requests.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Metrics:
         Gauge(name, description, registry=self._registry).set_function(value)
 
     def log_statuses(self) -> None:
-        """Log the number of requests with each status. Log nothing if there were no requests."""
+        """Log the number of requests per HTTP status. Log nothing if there were no requests."""
         counts, self.statuses = self.statuses, Counter()
         if counts:
             listed = ", ".join(f"{count} with status {status}" for status, count in sorted(counts.items()))
@@ -67,7 +67,7 @@ class Admission:
         open_requests: Number of requests that are being answered.
         starting: Whether the server is still loading its models.
         ending: Event that is set when the server shuts down.
-        background: Tasks that continue after their requests, and are cancelled when the server shuts down.
+        background: Tasks that continue after their requests were answered. They are cancelled at shutdown.
         used_characters: Number of characters translated with each API key, keyed by the key's SHA-256.
     """
 

@@ -29,7 +29,7 @@ class Options:
         n_best: Number of translations per text.
         alpha: Exponent of the length penalty.
         prefix: Text that each translation begins with.
-        protect: Whether to keep numbers, links and the like (see `TranslationOptions`).
+        protect: Whether to preserve numbers, links and the like (see `TranslationOptions`).
     """
 
     beam: int | None = None
@@ -64,7 +64,7 @@ class Answer:
 
     Attributes:
         translations: The translations, best first.
-        source: Code of the source language, as clients see it.
+        source: Code of the source language, in the form that clients see.
         confidence: Probability of the source language. None if the client specified the language.
         model: Name of the model. None if the text is in the target language and was returned unchanged.
         revision: Revision of the model.

@@ -99,7 +99,7 @@ def _page_router() -> APIRouter:
 
 
 async def _raise_serving_error(_: Request, error: Exception) -> Response:
-    """Convert an error of the web framework. `Guard` answers the request."""
+    """Convert an error of the web framework to a ServingError. The `Guard` middleware then sends the response."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         if first["type"] == "json_invalid" or (first["loc"] == ("body",) and first["type"] != "value_error"):
@@ -125,7 +125,7 @@ class Connection(H11Protocol):
     """Connection that can detect whether its client has stalled."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection. If there are too many connections, close the one that has been idle longest."""
+        """Accept a connection. If there are too many connections, close the one that has been idle the longest."""
         self._idle_since = self._accepted = time.monotonic()
         self._unsent_bytes = 0
         super().connection_made(transport)
@@ -240,7 +240,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle SIGINT, SIGTERM and SIGHUP in the `with` block. Signals that `nohup` ignores stay ignored."""
+        """Handle SIGINT, SIGTERM and SIGHUP in the `with` block. Signals that are already ignored stay ignored."""
         handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
         previous = {each: signal.signal(each, self.handle_exit) for each in handled}
         try:

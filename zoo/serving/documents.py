@@ -258,7 +258,7 @@ class TemporaryFiles:
     """Temporary store for documents, in a folder that only this user can read. The file names are random.
 
     A document is removed after DOWNLOAD_SECONDS. The folder is locked while the server runs, so that other servers do
-    not remove it. It is removed at exit.
+    not remove the folder. At exit, the folder is removed.
     """
 
     def __init__(self) -> None:

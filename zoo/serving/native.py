@@ -90,7 +90,7 @@ class ParseBody(_SearchBody):
 
 
 class AttentionBody(_Body):
-    """Request for the attention weights between the words of a translation and the words of its text."""
+    """Request for the attention weights between the words of a translation and the words of its source text."""
 
     text: str
     """The text, a single line."""
@@ -110,10 +110,10 @@ class Translated(BaseModel):
     """A translation, its natural log-probability, and its score: the log-probability divided by the length penalty.
 
     If the request asks for sentences, `sentences` contains pairs of a sentence and its translation, and `confidences`
-    one confidence per sentence. `unkept` lists numbers, links and the like that the translation lacks, and numbers that
-    it has added. `uncertain` lists the sentences whose translations have a low confidence. Both lists are omitted if
-    they are empty. `confidence` is the probability that the translation is good: the lowest confidence of its
-    sentences. It is null if the model has no calibration, or if the text is returned unchanged.
+    one confidence per sentence. `unkept` lists numbers, links and the like that are missing from the translation, and
+    numbers that it has added. `uncertain` lists the sentences whose translations have a low confidence. Both lists are
+    omitted if they are empty. `confidence` is the probability that the translation is good: the lowest confidence of
+    its sentences. It is null if the model has no calibration, or if the text is returned unchanged.
     """
 
     text: str
@@ -158,8 +158,9 @@ class ScoreResult(BaseModel):
 class AttentionResult(BaseModel):
     """Attention weights, one row for each word of the translation and one column for each word of the text.
 
-    A row sums to at most 1: the rest is the attention to language tokens and to the end of the text. `target_starts`
-    are the positions of the words in the translation. `layers` and `heads` are the numbers of layers and heads.
+    A row can sum to less than 1: the rest is the attention to language tokens and to the end of the text.
+    `target_starts` are the character positions at which the words of the translation begin. `layers` and `heads` are
+    the numbers of layers and heads.
     """
 
     source: list[str]
@@ -246,7 +247,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.post("/v1/attention")
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
-        """Return the attention weights between the words of a translation and the words of its text."""
+        """Return the attention weights between the words of a translation and the words of its source text."""
         call = Call(authorize(service, request, {}), body.source, body.target, model=body.model)
         pair, wanted = (body.text, body.translation), (body.layer, body.head)
         found, best, name = await service.attention(call, pair, wanted)
@@ -314,7 +315,7 @@ def monitoring(service: Service) -> APIRouter:
 
     @routes.get("/health/ready")
     async def ready() -> Response:
-        """Answer with status 200 if the server is ready, or 503 if it is starting or stopping or its queue is full."""
+        """Answer with status 200 if the server is ready, or 503 if it is starting, stopping or has a full queue."""
         return JSONResponse({"ready": service.admission.ready}, 200 if service.admission.ready else 503)
 
     @routes.get("/metrics")

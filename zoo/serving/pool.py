@@ -57,7 +57,7 @@ class PooledModel:
     Attributes:
         name: Name under which the server offers the model.
         folder: Folder of the model.
-        spec: Spec of the revision that was read last.
+        spec: Spec of the most recently read revision.
         loaded: The model in memory, or None.
         loading: Task that loads the model, or None.
         failed: Revision that could not be loaded, or empty. `refresh` does not try to load it again.
@@ -131,7 +131,10 @@ class PooledModel:
 
 @dataclass(frozen=True)
 class Route:
-    """Model that serves a request, and its own codes for the source and target language, which may be the same."""
+    """Model that serves a request, and the model's codes for the source and target language.
+
+    The two languages may be the same, for example if the model transcribes speech.
+    """
 
     model: PooledModel
     source: str
@@ -228,8 +231,8 @@ class ModelPool:
     ) -> Route:
         """Choose a model that recognises the text in audio files or images. Return the model and its languages.
 
-        If several routes match, prefer English output. If `translates` is None, first prefer the target language of the
-        model's corpus, as `Recognizer.translate` does.
+        If `translates` is None, prefer routes into the target language of the model's corpus, as `Recognizer.translate`
+        does. Among the remaining routes, prefer English output.
 
         Args:
             kind: Kind of files: audio or image.

@@ -106,7 +106,7 @@ class _Process:
 
 
 def _work(connection: Connection) -> None:
-    """Run in a worker process: call the functions that the server sends, until it stops or a function fails."""
+    """Run in a worker process: call the functions that the server sends, until the server stops or a call fails."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the server handles them and kills this process
         signal.signal(number, signal.SIG_IGN)
     keep = True

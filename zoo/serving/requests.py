@@ -109,9 +109,9 @@ class Guard:
             raise ServingError(500, "internal error; the server's log has the details") from None
 
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-        """Run the application. Before the response begins, cancel it if the client leaves or the time is over.
+        """Run the application. Cancel it if the client disconnects or time runs out before the response begins.
 
-        If the client has to download the translation later, also cancel it when the server shuts down.
+        If the client would download the result later, also cancel the application when the server shuts down.
         """
         admission = self.service.admission
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -141,7 +141,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> ServingError | None:
         """Return an error if the headers have a wrong server name or a wrong API key.
 
-        The name is checked because a web page could bind its own name to the server's address (DNS rebinding).
+        The server name is checked to prevent DNS rebinding: a web page could point its own host name to this server.
         """
         hosts, name = self.service.settings.hosts, _PORT.sub("", Headers(scope=scope).get("host", "")).lower()
         if hosts and name not in hosts and not _ADDRESS.fullmatch(name):

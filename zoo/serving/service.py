@@ -203,7 +203,7 @@ class Service:
                 return [Answer(each, route.source, None, model.name, loaded.revision) for each in results]
 
     async def recognize(self, route: Route, inputs: Sequence[Frames]) -> list[Translation]:
-        """Return the text in images or in the windows of a recording."""
+        """Recognise the text in images, or in the windows of an audio recording."""
         found = list[Translation]()
         async with self.pool.lease(route.model) as loaded:
             recognize = partial(cast(Recognizer, loaded.translator).recognize, target=route.target)
@@ -337,7 +337,7 @@ def _score(translator: Translator, sources: Sequence[str], targets: Sequence[str
 
 
 def _chunks(sources: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """Split texts into chunks that take less than about a second, so that other requests can also use the thread."""
+    """Split sentence pairs into chunks of about a second of work, so that other requests can also use the thread."""
     start = characters = 0
     for index, (source, target) in enumerate(zip(sources, targets, strict=True)):
         characters += len(source) + len(target)
@@ -382,7 +382,7 @@ def readable_errors() -> Iterator[None]:
 
 
 def _join(sources: Sequence[str], lines: Sequence[Sequence[Translation]], gaps: Sequence[str]) -> list[Translation]:
-    """Join the translations of lines into translations of the whole text. The text's line breaks are kept.
+    """Join the translations of lines into translations of the whole text. The line breaks of the text are kept.
 
     The `parts` of each translation contain its sentences. If a line has fewer translations than other lines, its last
     translation is repeated.

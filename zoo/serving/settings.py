@@ -62,7 +62,7 @@ class Keys(dict[str, int | None]):
     None means any number of characters.
 
     Attributes:
-        needed: Whether requests need a key. This stays true even if all lines are removed from the file later.
+        needed: Whether requests need a key. This stays true even if all keys are removed from the key file later.
     """
 
     def __init__(self, keys: Mapping[str, int | None] | None = None, file: Path | None = None) -> None:
@@ -79,7 +79,7 @@ class Keys(dict[str, int | None]):
         self.needed = bool(self)
 
     def refresh(self) -> None:
-        """Read the file again if it has changed. If it cannot be read, keep the keys and log an error."""
+        """Read the key file again if it has changed. If it cannot be read, keep the current keys and log an error."""
         if self._file is None or (version := _version(self._file)) == self._version:
             return
         self._version = version

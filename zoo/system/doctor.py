@@ -32,7 +32,7 @@ _INSTRUCTIONS = (
 
 @dataclass(frozen=True)
 class ProcessorInfo:
-    """Properties of the processor that determine how fast zoo computes on it."""
+    """Properties of the processor that determine how fast zoo runs on it."""
 
     model: str
     cores: int

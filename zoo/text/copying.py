@@ -57,7 +57,7 @@ class Replaced(NamedTuple):
 
 
 def copy_symbols(count: int) -> tuple[str, ...]:
-    """Return the first `count` copy symbols."""
+    """Return the first `count` copy symbols: placeholder tokens for numbers, links and names."""
     return tuple(chr(_FIRST + number) for number in range(count))
 
 
@@ -70,11 +70,11 @@ def replace_spans(
 
     Args:
         text: The sentence.
-        symbols: The copy symbols of the vocabulary, which limit how many spans are replaced.
+        symbols: The copy symbols in the vocabulary. Each symbol replaces at most one span.
         source: Language code of the sentence.
-        target: Language code of the translation, for the spellings of spans.
-        is_rare: Function that returns whether a word is rare. Rare names are copied, like listed names and names after
-            titles.
+        target: Language code of the translation. It determines how the spans are spelled in the translation.
+        is_rare: Function that returns whether a word is rare. Rare names are replaced, like listed names and names
+            after titles.
     """
     if not symbols or has_symbol(text):  # `restore` drops symbols that the original text contains
         return Replaced(text)
@@ -94,7 +94,7 @@ def replace_spans(
 def in_capitals(text: str) -> bool:
     """Return whether a text is in capitals, as headings and signs often are.
 
-    Abbreviations, such as HTML, and lists of names, such as COUNT, SUM, AVERAGE, do not count.
+    Return False for abbreviations, such as HTML, and for lists of names, such as COUNT, SUM, AVERAGE.
     """
     # People write ß in words in capitals, and the ordinal indicators have no capitals.
     if not all(letter.isupper() or letter in "ßºª" for letter in text if letter.isalpha()):
@@ -176,7 +176,7 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
         translation: The translation.
         spans: The span that each symbol stands for.
         language: Language code of the translation. In French, "de" and "que" before names are corrected ("d'Annika").
-        capitals: Whether to capitalise all other letters, as in the source.
+        capitals: Whether the source was in capitals. If true, the text around the symbols is also put in capitals.
     """
 
     def elide(match: re.Match[str]) -> str:

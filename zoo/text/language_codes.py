@@ -60,7 +60,7 @@ def known_code(code: str, codes: Collection[str]) -> str:
 
 
 def are_languages(source: str, target: str) -> bool:
-    """Return whether two codes belong to two different natural languages. The source may be undetermined."""
+    """Return whether two codes belong to two different natural languages. The code `und` (undetermined) is allowed."""
     known = {UNKNOWN, *_THREE_LETTERS.values()}
     return base_language(source) != base_language(target) and {base_language(source), base_language(target)} <= known
 

@@ -91,8 +91,8 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     If the model has only two languages, the user need only give one of them. If the model does not read a token for the
     source language, the user need not give the source language.
 
-    A recognition model writes the target language of the spec's corpus by default. If only the language of the
-    files is given, the model writes a language that it was trained to write for files in that language.
+    A recognition model outputs text in the target language of the spec's corpus by default. If only the language of the
+    files is given, the output is in a language that the model was trained to output for files in that language.
 
     Args:
         spec: Spec of the model.
@@ -153,7 +153,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
 
 
 def _direction_of_files(spec: Spec, source: str | None, target: str | None, learned: Sequence[Direction]) -> Direction:
-    """Return the language of a recognition model's input files, and the language of the text that it writes.
+    """Return the language of a recognition model's input files, and the language of its output text.
 
     A language that is not given comes from the spec's corpus. If the model has not learned the resulting language pair,
     the language comes from a pair that the model has learned.

@@ -69,7 +69,7 @@ def read_lines(path: Path | str) -> list[str]:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Convert errors that occur while a file is read into ZooErrors that name the file."""
+    """Convert errors that occur while a file is being read to ZooErrors that name the file."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -245,7 +245,7 @@ def available_chunks(
         max_items: Maximum number of items per chunk.
         paused: Function that returns whether the next item has not arrived yet.
         first_items: Maximum number of items in the first chunk, and in the first chunk after a pause. The maximum then
-            doubles with each chunk. None: always use `max_items`.
+            doubles with each chunk. If None, all chunks have up to `max_items`.
     """
     smallest = min(max_items, first_items or max_items)
     size, is_paused, error = smallest, False, None

@@ -18,8 +18,8 @@ from specs import Task, Vocabulary
 class Modality(ABC):
     """Modality of a model's input or output, such as text, with everything learned from the training data.
 
-    Raw data is a string, such as a line of text or a bracketed tree. Values are token IDs. Batches add BOS and EOS,
-    and pad with PAD. Each value takes one position in a batch.
+    The raw data of an example is a string, such as a line of text or a bracketed tree. It is encoded as values (token
+    IDs). In a batch, BOS and EOS are added, sequences are padded with PAD, and each value takes one position.
 
     Attributes:
         content: Everything that was learned, as the content of the file that stores it.
@@ -76,7 +76,7 @@ class Modality(ABC):
         """Return the token of each ID as a string, for display."""
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
-        """Sample different values for the same example (subword regularisation). By default, return `ids` unchanged."""
+        """Sample alternative token IDs for an example (subword regularisation). By default, return `ids` unchanged."""
         return ids
 
     @property

@@ -59,7 +59,7 @@ class Notation:
         of: Pattern of the preposition between a scale and a unit.
         scaled_units: Names of currencies after a scale, with the preposition before the name. Empty if the language
             needs no preposition.
-        clock: Patterns of the words after times: `am`, `pm`, `either`, and `day` if the day has 24 hours.
+        clock: Patterns of the words after times, keyed by `am`, `pm`, `either` (a.m. or p.m.) and `day` (24 hours).
         before_hours: Strings that must precede a full hour, if the words for `either` and `day` may also mean a
             duration.
         hour_mark: Pattern of the separator between hours and minutes, other than a colon.
@@ -199,7 +199,7 @@ class Notation:
 
 
 def notation_of(code: str) -> Notation:
-    """Return the notation of a language. If the language has no table, use English and German words."""
+    """Return a language's notation for numbers and dates. Without a table, use English and German words."""
     if code in _CODES:
         return _table(code)
     return _common("." if code in _DECIMAL_POINT.split() else "," if code else ",.")
@@ -211,7 +211,7 @@ def listed_names() -> frozenset[str]:
 
     They are spelled the same in English, German, French and Spanish. They are never ordinary words, not even German
     nouns. Given names of one or two tokens in the vocabulary of the model `everyday` are left out, unless they are also
-    surnames or places: models know most of them, and a copy symbol would hide the gender of the name.
+    surnames or places: models know most given names, and a copy symbol would hide the gender of the name.
     """
     return frozenset((_FOLDER / "names.txt").read_text("utf-8").split())
 

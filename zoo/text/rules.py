@@ -73,7 +73,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         return rules
 
     def prepended_to(self, model: bytes) -> bytes:
-        """Return the content of a model file with these rules at the beginning."""
+        """Prepend these rules to the content of a model file, and return the result."""
         return encode_bytes(TEXT_RULES, self.model_dump_json(exclude_defaults=True).encode()) + model
 
     def split(self, text: str) -> list[str]:
@@ -112,7 +112,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
                 yield positions[first], positions[last] + 1
 
     def _written_characters(self, word: str) -> Sequence[str]:
-        """Return the string that the tokeniser writes for each visible character of a word, such as `&amp;` for `&`."""
+        """Return the tokeniser's output for each visible character of a word, such as `&amp;` for `&`."""
         if self.tokenizer == "space":
             return word
         return [word] if word == _DASH else _CHARACTER.findall(word) if self.escape else word
@@ -127,7 +127,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         return self._codes.split(word) if self._codes else (word,)
 
     def _true_cases(self, words: Sequence[str]) -> Iterator[str]:
-        """Yield words in their true case, as Moses's script truecase.perl does."""
+        """Yield words in their true case, as the Moses script `truecase.perl` does."""
         if self._cases is None:
             yield from words
             return
@@ -184,12 +184,12 @@ class AddedTokens:
         return cls(ids)
 
     def prepended_to(self, model: bytes) -> bytes:
-        """Return the content of a model file with these added tokens at the beginning."""
+        """Prepend these added tokens to the content of a model file, and return the result."""
         content = json.dumps(self.ids, ensure_ascii=False).encode()
         return encode_bytes(ADDED_TOKENS, content) + model
 
     def split(self, text: str) -> Iterator[str | int]:
-        """Split a text at added tokens. Yield the ID of each added token, and the text between them as strings.
+        """Split a text at added tokens. Yield the ID of each added token, and the text between added tokens as strings.
 
         Raises:
             ZooError: The text contains a token that the model cannot read.
@@ -207,7 +207,7 @@ class AddedTokens:
 
 
 def _first_field(model: bytes, number: int) -> bytes | None:
-    """Return the content of the first field in a model file, or None if its field number is not `number`."""
+    """Return the content of a model file's first field, or None if the first field has a different number."""
     if not model.startswith(encode_bytes(number, b"")[:-1]):  # without the length
         return None
     content = next(parse_fields(model)).value

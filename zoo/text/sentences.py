@@ -83,7 +83,7 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 
 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
-    """Raise ZooError if two parallel lists have different lengths. `names` are their names in the message."""
+    """Raise ZooError if two parallel lists have different lengths. `names` are the names of the lists in the error."""
     if len(first) != len(second):
         hint = "line n of one file belongs to line n of the other, so the files need the same number of lines"
         raise ZooError(f"there are {len(first):,} {names[0]} and {len(second):,} {names[1]}", hint=hint)
@@ -119,8 +119,8 @@ def split_sentences(text: str, language: str) -> list[str]:
         language: Language code. For an unknown language, the rules for English are used.
 
     Returns:
-        The sentences with the white space around them, so that joining them gives the line. A sentence without
-        letters and digits is added to a neighbouring sentence. A dot directly before a capital letter or an ordinal
+        The sentences, including the white space around them, so joining them restores the line. A sentence without
+        letters and digits is merged with a neighbouring sentence. A dot directly before a capital letter or an ordinal
         indicator (º, ª), or after a title such as "Ms.", does not end a sentence.
     """
     sentences: list[str] = []
@@ -166,7 +166,7 @@ def check_length(text: str, label: str) -> None:
         return
     if len(text) > MAX_TEXT_LENGTH:
         problem = f"{label} ({excerpt(text)}) has {len(text):,} characters; the maximum is {MAX_TEXT_LENGTH:,}"
-        raise ZooError(problem, hint="write one sentence per line: split the text where its sentences end")
+        raise ZooError(problem, hint="write one sentence per line: split the text at sentence boundaries")
     if (longest := max(map(len, text.split()), default=0)) > MAX_WORD_LENGTH:
         problem = f"{label} ({excerpt(text)}) has a word of {longest:,} characters; the maximum is {MAX_WORD_LENGTH:,}"
         raise ZooError(problem, hint="split the word, or remove it: tokenising it would take minutes")

@@ -134,7 +134,7 @@ class Patterns:
 
 
 def _or_in_capitals(names: str, before: str = "") -> str:
-    """Add capitalised and upper-case forms to a pattern of names. These forms match only if `before` precedes them."""
+    """Extend a pattern of lower-case names to match `before` followed by a capitalised or upper-case name."""
     capitals = [each for name in names.split("|") for each in (name.capitalize(), name.upper())]
     return "|".join([names, *(before + each for each in capitals)])
 
@@ -145,7 +145,7 @@ def _ignoring_case(pattern: str) -> re.Pattern[str]:
 
 @cache
 def patterns_of(code: str) -> Patterns:
-    """Compile the patterns for a language code. Languages without a notation table share one set of patterns."""
+    """Compile the patterns for a language code. Languages without a file in `notations/` share one set of patterns."""
     return Patterns(notation_of(code))
 
 

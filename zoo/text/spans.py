@@ -86,13 +86,13 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
     Args:
         text: The text.
         source: Language code of the text. The language determines what a comma in a number means.
-        target: Language code of the translation, for the spellings.
+        target: Language code of the translation. It determines the spellings of the spans.
     """
     return list(_find(text, notation_of(base_language(source)), notation_of(base_language(target))))
 
 
 def find_names(text: str, source: str, target: str, is_rare: Callable[[str], bool] = never) -> list[Span]:
-    """Find the words in a text that belong to names. If a language has no notation table, return an empty list.
+    """Find the words in a text that belong to names. Return an empty list for languages without a file in `notations/`.
 
     Names are words after titles such as "Mr", the names in `names.txt`, and rare words that are capitalised within
     a sentence. In German, all nouns are capitalised, so rare words do not count as names.
@@ -128,7 +128,7 @@ def needs_translation(text: str) -> bool:
 def compare(source: str, target: str, source_language: str, target_language: str) -> Differences:
     """Compare the numbers, links and the like in a text and its translation.
 
-    Whole numbers up to twelve may become words, and words may become numbers. The translation may repeat these numbers.
+    A whole number up to twelve may become a word, or a word the number. The translation may repeat such a number.
 
     Args:
         source: The text.
@@ -225,13 +225,13 @@ def _is_written(span: Span, text: str, notation: Notation) -> bool:
 
 
 def _has_ends(span: Span, text: str, notation: Notation) -> bool:
-    """Return whether a text contains both ends of a range, such as "5 to 10" for the span "5-10"."""
+    """Return whether a text contains both numbers of a range, such as "5 to 10" for the span "5-10"."""
     ends = re.fullmatch(r"(\d+)-(\d+)", min(span.readings))
     return bool(ends and re.search(rf"(?<!\d){ends[1]}\s?(?:[-–—]|{notation.ranges})\s?{ends[2]}(?!\d)", text))
 
 
 def _has_roman(span: Span, text: str, notation: Notation) -> bool:
-    """Return whether a text contains a number up to 39 as a Roman numeral, such as "siglo XIX" for "19th century"."""
+    """Return whether a text contains a span's number (up to 39) as a Roman numeral, such as "siglo XIX" for "19th"."""
     numbers = [int(each) for each in span.readings if re.fullmatch("[1-3]?[0-9]", each)]
     if notation.roman_ending is None or not numbers:
         return False
@@ -281,7 +281,7 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
 
 
 def _date(match: re.Match[str], source: Notation, target: Notation, month_first: bool | None) -> Span:
-    """Return the span of a date with a year, spelled as in the target language if the day is certain.
+    """Return the span of a date with a year, in the target language's notation if the order of day and month is clear.
 
     Args:
         match: The match of the date.
@@ -310,7 +310,7 @@ def _short_date(match: re.Match[str], target: Notation) -> Span:
 
 
 def _month_first(dates: Iterable[re.Match[str]], source: Notation) -> bool | None:
-    """Return whether the dates of a text begin with the month, or None if this is unknown or the dates differ."""
+    """Return whether the dates in a text begin with the month, or None if this is unknown or varies between dates."""
     numbers = [list(map(int, re.findall(r"\d+", date[0])[:2])) for date in dates]
     orders = {second > _LAST_MONTH for first, second in numbers if max(first, second) > _LAST_MONTH}
     return False if source.date_mark else orders.pop() if len(orders) == 1 else None
@@ -345,14 +345,14 @@ def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
 
 
 def _write_time(minutes: int, formats: Sequence[str]) -> str:
-    """Format a time of day. `formats` contains the format for full hours and the format with minutes."""
+    """Format a time of day. `formats` contains one format for full hours, and one with minutes for all other times."""
     hour, minute = divmod(minutes, 60)
     marker = "p.m." if minutes >= HALF_DAY else "a.m."
     return formats[minute > 0].format(hour=hour, half=(hour - 1) % 12 + 1, minute=minute, marker=marker)
 
 
 def _spoken_readings(words: str, notation: Notation) -> frozenset[str]:
-    """Return the readings of a time in words, such as "half past nine"."""
+    """Return the possible values of a time that is written in words, such as "half past nine"."""
     first = notation.spoken_forms.get(words.casefold(), -HALF_DAY)
     return frozenset(f"time {minutes:04}" for minutes in (first, first + HALF_DAY))
 
@@ -418,7 +418,7 @@ def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: No
 
 
 def _is_day(match: re.Match[str], notation: Notation) -> bool:
-    """Return whether a number is directly before or after a month."""
+    """Return whether a number is directly before or after the name of a month."""
     patterns, text, start = patterns_of(notation.code), match.string, match.start()
     before = patterns.before_day.search(text, max(start - 20, 0), start)
     return bool(before or patterns.after_day.match(text, match.end()))

@@ -72,11 +72,11 @@ def check_model(model: bytes) -> None:
 
 
 def _check_character_map(content: bytes) -> None:
-    """Check that a character map of a normaliser does not refer to positions outside the map.
+    """Check that a SentencePiece normaliser's character map does not refer to positions outside the map.
 
-    A map consists of the size of a double-array trie (darts-clone), the trie, and strings that end with NUL. From each
-    unit of the trie, SentencePiece goes to the unit at index ^ offset ^ byte, for any byte. From a leaf, it goes to the
-    string at the position that the leaf contains.
+    A map consists of the size of a double-array trie (darts-clone), the trie, and NUL-terminated strings. The trie is
+    an array of nodes. The children of a node are at the positions index ^ offset ^ byte, for any byte. A leaf contains
+    the position of a string.
     """
     size = int.from_bytes(content[:4], "little")
     strings = content[4 + size :]
@@ -231,7 +231,7 @@ class Tokenizer(Modality):
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the start and end, in characters, of each token that `encode` returns for a line.
 
-        White space around a token does not count. The span of a token that consists only of white space is empty.
+        Spans do not include white space around a token. The span of a token that consists only of white space is empty.
         """
         cleaned, positions = clean_with_positions(text)
         spans = list(self._clean_spans(cleaned))
@@ -276,7 +276,7 @@ class Tokenizer(Modality):
     def is_word_level(self) -> bool:
         """Whether all tokens are whole words. Text is then split only at spaces and by text rules.
 
-        This is the case for a vocabulary that was imported as a word list. With BPE codes, its entries are subwords.
+        True for a vocabulary that was imported as a word list without BPE codes, which would split words into subwords.
         """
         return all(token.startswith(SPACE) for token in self.model.id_to_piece(list(range(EOS + 1, self.size))))
 
@@ -368,7 +368,7 @@ def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _record_failures(lines: Iterable[str], failures: list[BaseException]) -> Iterator[str]:
-    """Yield the lines. Store any exception in `failures`, as SentencePiece ignores it (even KeyboardInterrupt)."""
+    """Yield the lines. Store any exception in `failures`, because SentencePiece ignores it (even KeyboardInterrupt)."""
     try:
         yield from lines
     except GeneratorExit:

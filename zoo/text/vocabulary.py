@@ -76,7 +76,7 @@ class Vocabulary:
 
     @property
     def same_on_both_sides(self) -> bool:
-        """Whether both sides have the same tokens with the same IDs, even if there are two tokenizers."""
+        """Whether source and target have the same tokens with the same IDs, even if there are two tokenizers."""
         source, target = self._all_tokens()
         return source == target
 
@@ -86,12 +86,12 @@ class Vocabulary:
 
     @property
     def byte_fallback(self) -> bool:
-        """Whether characters without a token are encoded as bytes, so that no character is unknown."""
+        """Whether characters without a token are encoded as bytes, so no character is unknown."""
         return all(side.byte_fallback for side in (self.source, self.target) if isinstance(side, Tokenizer))
 
     @property
     def copy_symbols(self) -> tuple[str, ...]:
-        """The copy symbols that both sides have (see `zoo.text.copying`). Empty if one side has no copy symbols."""
+        """The copy symbols that source and target share (see `zoo.text.copying`). Empty if either has none."""
         sides = [side.copy_symbols if isinstance(side, Tokenizer) else () for side in (self.source, self.target)]
         return min(sides, key=len)
 
@@ -105,7 +105,7 @@ class Vocabulary:
         return self.stream(side).encode(text)
 
     def decode(self, ids: Iterable[int], side: Side = "target") -> str:
-        """Return the text that the tokens encode. For a parser's target, it is a linearised tree without words."""
+        """Return the text that the tokens encode. The text of a parser's target is a linearised tree without words."""
         return self.stream(side).decode(ids)
 
     def token_strings(self, ids: Iterable[int], side: Side = "target") -> list[str]:
@@ -113,7 +113,7 @@ class Vocabulary:
         return self.stream(side).token_strings(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
-        """Return the distinct characters in a text that have no token. If tokens are words, return distinct words."""
+        """Return the distinct characters in a text that have no token. For a word-level vocabulary, return words."""
         parts = clean(text).split(" ") if self.is_word_level(side) else clean(text)
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part, side)]
 
@@ -123,7 +123,7 @@ class Vocabulary:
         return tokenizer.control_tokens if isinstance(tokenizer, Tokenizer) else frozenset()
 
     def is_word_level(self, side: Side) -> bool:
-        """Return whether all tokens of a side are whole words."""
+        """Return whether all tokens on one side (source or target) are whole words."""
         tokenizer = self.stream(side)
         return isinstance(tokenizer, Tokenizer) and tokenizer.is_word_level
 
@@ -185,8 +185,8 @@ class Vocabulary:
             language_tokens: Language tokens, which are added to both tokenizers.
 
         Raises:
-            ZooError: The text has too few possible tokens or too many different characters for the size, or the
-                settings do not allow learning (see `check_learnable`).
+            ZooError: The text has too few possible tokens or too many different characters for the vocabulary size, or
+                the settings do not allow learning (see `check_learnable`).
         """
         task = task or Translation(kind="translation")
         check_learnable(section, task)
@@ -209,7 +209,7 @@ class Vocabulary:
         return self.source if name == "source" else self.target
 
     def _all_tokens(self) -> list[list[str]]:
-        """Return the tokens of each side, in the order of their IDs."""
+        """Return the tokens of the source and of the target, in the order of their IDs."""
         return [self.token_strings(range(size), side) for side, size in zip(SIDES, self.sizes, strict=True)]
 
     def _files(self) -> dict[str, bytes]:

@@ -83,7 +83,7 @@ class LexicalModel:
     def link_probabilities(self, source: Tokens, target: Tokens) -> Float64[np.ndarray, "target source"]:
         """Return the probability that each target token of a sentence pair is aligned to each source token.
 
-        The row of a token that never occurred together with any of the source tokens is 0.
+        The row of a target token is 0 if the token never occurred together with any of the source tokens.
         """
         sources, targets = np.asarray(source, np.int64), np.asarray(target, np.int64)
         wanted = sources[None] * self._targets + targets[:, None]
@@ -103,7 +103,7 @@ class StatisticalAligner:
         self._to_source = LexicalModel([(target, source) for source, target in pairs])
 
     def links(self, source: Tokens, target: Tokens) -> Bool[np.ndarray, "target source"]:
-        """Return whether each target token is linked to each source token of a sentence pair."""
+        """Return a Boolean matrix: True if the target token (row) is linked to the source token (column)."""
         to_target = self._to_target.link_probabilities(source, target)
         to_source = self._to_source.link_probabilities(target, source).T
         best_source, best_target = to_target.max(1, keepdims=True), to_source.max(0, keepdims=True)
@@ -142,12 +142,12 @@ class BatchAligner:
 def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str, Tensor]) -> AlignmentHead | None:
     """Return the attention head that aligns the dev set best.
 
-    A token of the translation can be compared with the decoder position that predicts it, or with the decoder position
-    that reads it. For each head, both positions are tried. With `training.guided_alignment`, return the head that was
-    trained to align.
+    A target token can be aligned by the attention weights of the decoder position that predicts the token, or of the
+    position that reads it. For each head, both positions are tried. With `training.guided_alignment`, return the head
+    that was trained to align.
 
     Returns:
-        The head. None if the model does not translate text or has no attention to the source, or if the dev set is
+        The head, or None if the model does not translate text or has no attention to the source, or if the dev set is
         missing or its sentences are too long.
     """
     if spec.guided_layer is not None:
@@ -169,7 +169,7 @@ def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str
 def _count_agreements(
     program: EmittedProgram, translator: Translator, texts: EvaluationSet
 ) -> Iterator[tuple[AlignmentHead, int]]:
-    """Yield each attention head, once per sentence, with the number of its links that `StatisticalAligner` confirms."""
+    """For each sentence, yield each attention head with the number of its links that `StatisticalAligner` confirms."""
     spec, vocabulary = translator.spec, translator.vocabulary
     for direction in dict.fromkeys(texts.directions or [spec.default_direction]):
         preprocessor = translator.preprocessor(*direction)
@@ -280,9 +280,9 @@ def _sample(store: Store, report: Report) -> Iterator[tuple[np.ndarray, np.ndarr
 
 
 def _copies(vocabulary: Vocabulary) -> list[list[int]]:
-    """Return, for each source token, the IDs of the target tokens that can copy it.
+    """Return, for each source token, the IDs of the target tokens that can be copies of it.
 
-    A byte token can be copied by all byte tokens, any other token by the target token with the same text.
+    Any byte token can be a copy of a byte token. The copy of any other token is the target token with the same text.
     """
     size, target_size = vocabulary.sizes
     source, target = vocabulary.token_strings(range(size), "source"), vocabulary.token_strings(range(target_size))

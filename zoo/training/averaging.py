@@ -29,8 +29,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
         run: The run.
         last: The number of most recent checkpoints to average. By default `training.average`, or all checkpoints if
             there are fewer.
-        int8: Whether to round each matrix to int8, with a scale per row or column. The file is then a quarter of the
-            size.
+        int8: Whether to round each matrix to int8, with a scale per row or column. The file is then four times smaller.
 
     Returns:
         The path of `weights.safetensors`.
@@ -95,7 +94,7 @@ def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
 
 
 def _is_average_of(file: Path, steps: str, stored_type: str) -> bool:
-    """Return whether an undamaged weights file averages the checkpoints at these steps, in this data type."""
+    """Return whether a file is undamaged and contains the average of these checkpoints in this data type."""
     try:
         weights = read(file)
     except ZooError:

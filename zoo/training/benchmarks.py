@@ -102,7 +102,7 @@ def benchmark_decoding(
         batch: Number of sentences that each worker translates at a time.
         sentences: Number of sentences to translate in each round.
         rounds: Number of rounds, each of which gives one measurement.
-        folder: Folder in which compiled programs are cached. None: the programs are deleted when the process ends.
+        folder: Folder in which compiled programs are cached. If None, they are deleted when the process ends.
         report: Receives progress.
         how: Device, backend and precision.
 
@@ -159,11 +159,11 @@ def benchmark_decoding(
 def weights_avoiding(spec: Spec, initial: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return weights that are changed so that beam search never selects a special token.
 
-    EOS is among these tokens, so that all translations have the maximum length.
+    EOS is a special token, so all translations have the maximum length.
 
-    The last norm of the decoder removes the mean. If a token's row in the output embedding is constant, the logit of
-    the token therefore depends only on the bias of the norm. Row and bias are set so that this logit is -20. Other
-    logits are mostly between -5 and 5.
+    The decoder's final norm subtracts the mean. If all elements of a token's output embedding are equal, the token's
+    logit therefore depends only on the bias of the norm. The embedding and the bias are set so that this logit is -20.
+    Other logits are mostly between -5 and 5.
 
     Args:
         spec: The model's spec.
@@ -232,7 +232,7 @@ def translations(
 def disagreement(
     spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Translation]
 ) -> float:
-    """Return the largest difference in log-probability between beam search and the interpreter, in nats per token."""
+    """Return the largest difference in log-probability between beam search and `interpret`, in nats per token."""
     target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
     inputs = {**PaddedBatch.pad(sources).inputs, "target": target}
     expected = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)

@@ -58,7 +58,7 @@ class TrainingProgress:
     """Number of checkpoints that were scored after the best checkpoint."""
 
     def finished_fraction(self, training: Training) -> tuple[float, str]:
-        """Return the finished fraction of training, and the limit that determines it: "steps" or "max_tokens"."""
+        """Return the completed fraction of training, and the limit that determines it: "steps" or "max_tokens"."""
         fractions = [(self.step / training.steps, "steps")]
         if training.max_tokens is not None:
             fractions.append((self.tokens / training.max_tokens, "max_tokens"))
@@ -85,7 +85,7 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Checkpoint, stored in a folder that is named after its step."""
+    """Checkpoint of a training run, stored in a folder that is named after its step."""
 
     folder: Path
 

@@ -102,7 +102,7 @@ class Processes:
 
 @contextmanager
 def join_processes(device: str) -> Iterator[Processes]:
-    """Connect the processes that torchrun started, and yield them. Each process has its own GPU, or all use the CPU.
+    """Connect the processes that torchrun started, and yield them. Each process uses its own GPU, or all use the CPU.
 
     Raises:
         ZooError: There are more processes than GPUs, or another process has ended.
@@ -135,10 +135,10 @@ def join_processes(device: str) -> Iterator[Processes]:
 def _store(rank: int, count: int) -> TCPStore:
     """Return a key-value store for these processes, hosted by the first process.
 
-    The launcher also has a store, but it survives the workers: restarted workers would find addresses of dead processes
-    in it (https://github.com/pytorch/pytorch/issues/135712). Therefore it is used only to publish the port of the new
-    store. A port from an earlier start is harmless, because no process listens on this port: a c10d launcher, such as
-    `--standalone`, restarts the workers only after all of them have ended.
+    The launcher also has a store, which outlives the workers. Restarted workers would find the addresses of dead
+    processes there (https://github.com/pytorch/pytorch/issues/135712), so the launcher's store is used only to publish
+    the port of the new store. A port from an earlier start is harmless, because no process listens on it any more: a
+    c10d launcher, such as `--standalone`, restarts the workers only after all of them have ended.
     """
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # then the launcher uses a new port for each start
@@ -183,7 +183,7 @@ def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes, *, packs: 
         spec: The spec to train.
         mean: The mean size of a whole batch, of which each process computes a part.
         processes: The processes.
-        packs: Whether the processes train on packed rows if the weights are not sharded.
+        packs: Whether processes without sharding train on packed rows (several sequences in a row without padding).
     """
     count = processes.count
     needed = update_bytes(spec, count) if packs else training_bytes(spec, mean.divided_by(count))
@@ -195,8 +195,8 @@ def shard(program: EmittedProgram, processes: Processes) -> None:
     """Shard every parameter of a program across the processes.
 
     A layer's parameters are gathered while the layer is computed. Parameters outside the layers (embeddings, and
-    projections of the memory to keys and values) stay gathered until the backward pass ends. Gradients are means over
-    the processes, which all have to compute the same number of passes.
+    projections of the memory to keys and values) stay gathered until the backward pass ends. Gradients are averaged
+    over the processes. All processes have to compute the same number of passes.
     """
     # This import takes half as long as all other imports of `zoo train` together, so it is done only when needed.
     fully_shard = import_module("torch.distributed.fsdp").fully_shard

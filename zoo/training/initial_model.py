@@ -40,7 +40,7 @@ def initial_model(spec: Spec, report: Report) -> Model | None:
 
 
 def prepare_corpus(spec: Spec, report: Report) -> PreparedCorpus:
-    """Generate missing synthetic parts of a spec's corpus, then prepare the corpus for training.
+    """Generate any missing synthetic text in a spec's corpus, then prepare the corpus for training.
 
     Raises:
         ZooError: The same errors as in `write_missing`, `prepare` and `initial_model`.

@@ -99,7 +99,7 @@ class Run(ModelFolder):
 
     @property
     def is_training(self) -> bool:
-        """Whether a process is training in the folder. It has written its name to the lock file, and holds the lock."""
+        """Whether a process is training in the folder. If so, the lock file is locked and names the process."""
         owner = b""
         try:
             with self.lock.open("rb") as file:
@@ -125,7 +125,7 @@ class Run(ModelFolder):
         """
         require_utf8(self.folder)
         if self.folder.exists() and not self.folder.is_dir():
-            raise ZooError(f"`{self.folder}` is a file, but a run is a folder", hint="name a folder with `--run DIR`")
+            raise ZooError(f"`{self.folder}` is a file, but a run is a folder", hint="choose a folder with `--run DIR`")
         if not self.exists:
             return self.require_own_files()
         changed = difference(spec, self.spec)
@@ -158,12 +158,12 @@ class Run(ModelFolder):
         """
         current = self.identity if self.exists and self.data.is_file() else identity
         if current.fingerprint != identity.fingerprint:
-            problem = f"the corpus has changed since `{self.folder}` was started, or zoo now prepares it differently"
+            problem = f"the corpus of the run in `{self.folder}` has changed, or zoo now prepares it differently"
             raise ZooError(problem, hint=_OTHER_CORPUS_HINT)
         if current.backend != identity.backend:
             raise ZooError(
-                f"`{self.folder}` was started with the `{current.backend}` backend, but now uses "
-                f"`{identity.backend}`, which rounds differently and has different dropout masks",
+                f"the run in `{self.folder}` was started with the `{current.backend}` backend, but the backend is "
+                f"now `{identity.backend}`, which rounds differently and generates different dropout masks",
                 hint=f"`--fresh` removes the run and starts over with `{identity.backend}`",
             )
         if current.software != identity.software:
@@ -230,7 +230,9 @@ class Run(ModelFolder):
         """Raise ZooError if the folder contains files that no training run wrote."""
         if files := self.foreign_files():
             problem = f"`{self.folder}` contains files that no training run wrote: {', '.join(files)}"
-            raise ZooError(problem, hint="move them to another folder, or name another run with `--run DIR`")
+            raise ZooError(
+                problem, hint="move them to another folder, or choose a different run folder with `--run DIR`"
+            )
 
     def foreign_files(self) -> list[str]:
         """Return the names of files in the folder that no training run wrote.

@@ -63,8 +63,8 @@ class RunLog:
             start: The progress at which training starts or resumes.
             peak: The FLOPs per second of a large matrix product, from which the utilisation is computed.
             device: The device whose memory is logged.
-            events: The folder for TensorBoard event files. TensorBoard will ignore earlier metrics of steps after
-                `start`.
+            events: The folder for TensorBoard event files. TensorBoard ignores any metrics that are already logged for
+                steps after `start`.
         """
         self._path, self._peak, self._device = path, peak, device
         self._seconds = start.seconds
@@ -157,7 +157,7 @@ class TrainingRecord:
 
     @property
     def estimated_flops(self) -> float:
-        """FLOPs, estimated as in section 6.1: time, times number of devices, times sustained FLOPs per second."""
+        """FLOPs, estimated as in section 6.1 of the paper: time * number of devices * sustained FLOPs per second."""
         return self.seconds * self.devices * self.peak
 
 

@@ -30,9 +30,10 @@ from zoo.training.distributed import Processes, full_tensor, shard
 class RecordedUpdate:
     """Training step on packed rows of constant length. A GPU records the step as CUDA graphs and replays them.
 
-    A batch is divided into one or more parts. All functions of a step read and write tensors at fixed addresses. On a
-    CPU, they run directly. On a GPU, the whole step is one graph if there is a single part and a single process.
-    Otherwise each part is a graph, and so is Adam, because the processes sum the gradients before Adam runs.
+    A batch is divided into one or more parts (micro-batches). All functions of a step read and write tensors at fixed
+    addresses. On a CPU, the functions run directly. On a GPU, the whole step is one graph if there is a single part and
+    a single process. Otherwise each part is a graph, and so is the Adam update, because the processes sum the gradients
+    before Adam runs.
     """
 
     def __init__(
@@ -45,8 +46,8 @@ class RecordedUpdate:
             program: The program to train, with a graph for the purpose UPDATE.
             optimiser: Adam, whose state must have been allocated.
             processes: The processes that share each batch.
-            parts: Number of parts that a batch is divided into. The parts are computed one after the other. A batch
-                that does not fit into this number of parts is divided into more parts.
+            parts: Number of parts (micro-batches) that a batch is divided into. The parts are computed one after the
+                other. A batch that does not fit into this number of parts is divided into more parts.
         """
         training, self.parts = spec.training, parts
         self._processes, self._optimiser, self._clip = processes, optimiser, training.clip_norm
@@ -116,11 +117,11 @@ class RecordedUpdate:
 
 
 def learning_rate(step: int, spec: Spec) -> float:
-    """Return the learning rate of a step (section 5.3). The first step is 1.
+    """Return the learning rate of a step (section 5.3). Steps are counted from 1.
 
     The rate is learning_rate_factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5). In the last
-    cooldown_steps steps (not in the paper), it is multiplied by a factor that falls linearly and would be 0 after the
-    last step.
+    cooldown_steps steps (not in the paper), the rate is multiplied by a factor that decreases linearly and would
+    reach 0 one step after the last step.
     """
     training = spec.training
     rise, fall = step / (training.warmup_steps * sqrt(training.warmup_steps)), 1 / sqrt(step)
@@ -132,7 +133,7 @@ def learning_rate(step: int, spec: Spec) -> float:
 
 @dataclass(frozen=True)
 class StepResult:
-    """Losses of one step, summed over its target tokens. The tensors are still on the device."""
+    """Losses of one step, summed over the target tokens. The tensors are still on the device."""
 
     smoothed: torch.Tensor
     """Loss with label smoothing."""
@@ -192,9 +193,9 @@ class TrainStep:
     def __call__(self, number: int, batch: Batch) -> StepResult:
         """Compute one step, update the weights, and return the losses.
 
-        The batch is split into `training.accumulation_steps` parts, which are computed one after the other. The number
-        of parts changes only rounding and dropout masks. If memory is exhausted and there is a single process, the step
-        is repeated with twice as many parts.
+        The batch is split into `training.accumulation_steps` parts (micro-batches), which are computed one after the
+        other. The number of parts changes only rounding and dropout masks. If memory is exhausted and there is a single
+        process, the step is repeated with twice as many parts.
 
         Args:
             number: The step's number, from 1.
@@ -219,7 +220,7 @@ class TrainStep:
             if parts >= len(batch):
                 longest = max(stream.values.shape[1] for stream in batch.streams.values())
                 problem = f"a sentence pair of {longest:,} tokens does not fit in memory"
-                raise ZooError(problem, hint="lower `corpus.max_length`, or end other programs", exit_code=1)
+                raise ZooError(problem, hint="lower `corpus.max_length`, or stop other programs", exit_code=1)
             parts = min(2 * parts, len(batch))
             if self._packs:  # all batches need the same memory
                 self._parts = parts
@@ -268,7 +269,7 @@ class TrainStep:
         return split
 
     def _part(self, part: Batch, tokens: int) -> torch.Tensor:
-        """Accumulate the gradients of a part of the batch. Return a tensor [smoothed loss, plain loss]."""
+        """Accumulate the gradients of one part of the batch. Return a tensor [smoothed loss, plain loss]."""
         alignment = None if self._aligner is None else self._aligner(part).to(self.processes.device)
         part = part.to(self.processes.device)
         bfloat16 = self.spec.training.precision == "bfloat16"
@@ -279,9 +280,9 @@ class TrainStep:
         return torch.stack([loss.smoothed.detach(), loss.plain])
 
     def _update(self, rate: float, loss: torch.Tensor) -> torch.Tensor:
-        """Apply Adam, unless loss or gradients are not finite. Return whether it was applied.
+        """Apply Adam, unless loss or gradients are not finite. Return whether Adam was applied.
 
-        The decision is made on the device, so that the CPU need not wait for it.
+        The decision is made on the device, so the CPU does not have to wait for it.
         """
         clip = self.spec.training.clip_norm
         gradients = [p.grad for p in self.parameters if p.grad is not None]
@@ -301,7 +302,7 @@ class TrainStep:
         """Wrap the program in DistributedDataParallel, and run two passes over an empty batch.
 
         DistributedDataParallel fixes the order in which it reduces gradients only after the first pass. With these
-        passes, a resumed run sums in the same order as a run that was never stopped.
+        passes, a resumed run sums gradients in the same order as an uninterrupted run.
         """
         module = DistributedDataParallel(self.program, gradient_as_bucket_view=True)
         empty = Batch.empty(self.spec.task.streams, self._width, BatchSize(0, 0, 0, 0)).to(self.processes.device)
@@ -311,5 +312,5 @@ class TrainStep:
         return module
 
     def _no_sync(self) -> AbstractContextManager[None]:
-        """Return a context in which gradients accumulate without an all-reduce. With sharding, it has no effect."""
+        """Return a context in which gradients accumulate without an all-reduce. With sharding, this has no effect."""
         return self._module.no_sync() if isinstance(self._module, DistributedDataParallel) else nullcontext()

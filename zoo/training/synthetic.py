@@ -46,14 +46,14 @@ Record = Mapping[str, Any]
 def write_missing(
     spec: Spec, report: Report, device: str = "auto", known: Sequence[Record] = ()
 ) -> tuple[Spec, list[Record]]:
-    """Generate the synthetic parts of a corpus that do not exist yet.
+    """Generate the synthetic parts of a corpus (translations by models) that do not exist yet.
 
     Args:
         spec: Spec of the model to train.
         report: Receives messages, warnings and the progress.
         device: Device on which the models translate.
-        known: Records of the synthetic parts in the run to resume. A record contains the digests of the part's models.
-            If the part's folder still exists, the models themselves are not needed.
+        known: Records of the synthetic parts, from the run to resume. A record contains hashes of the models that
+            translated the part. If the folder with the translations still exists, the models are not needed.
 
     Returns:
         The spec, in which the written files replace the synthetic parts, and the records of these parts.
@@ -82,7 +82,7 @@ def write_missing(
 
 
 class _SyntheticText:
-    """The text of one synthetic part, and its translations by models."""
+    """Text in one synthetic part of a corpus, and its translations by models."""
 
     def __init__(self, spec: Spec, part: Synthetic, name: str, report: Report) -> None:
         self.part, self.name, self.report = part, name, report
@@ -93,7 +93,7 @@ class _SyntheticText:
         """Languages of the text and its translations."""
 
     def find_or_write(self, device: str, known: Record | None) -> Record:
-        """Return the record of the synthetic part. If the part's folder does not exist, write the folder first."""
+        """Return the record of the synthetic part. If the folder of its translations is missing, write it."""
         record = self._record(known["models"]) if known else {}
         if known and Path(record["folder"]).is_dir():
             return record
@@ -123,11 +123,11 @@ class _SyntheticText:
         return {"part": self.name, "folder": str(storage.synthetic() / key), "models": dict(models), "options": options}
 
     def _require_unchanged(self, record: Record, models: Mapping[str, str], journal: Path | None = None) -> None:
-        """Raise ZooError if the text or a model differs from its record. In this case, remove the journal."""
+        """Remove the journal of translations and raise ZooError if the text or a model differs from the record."""
         if self._record(models)["folder"] != record["folder"]:
             if journal is not None:
                 journal.unlink(missing_ok=True)
-            problem = "a model, or the text to translate, was changed while it was read"
+            problem = "a model, or the text to translate, was changed while it was being read"
             raise ZooError(problem, hint="run the command again once these files no longer change", exit_code=1)
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
@@ -135,7 +135,7 @@ class _SyntheticText:
         return parallel_lines(self.paths, [read_sentences(path) for path in self.paths])
 
     def _write(self, record: Record, models: Mapping[str, Path], languages: Direction, device: str) -> None:
-        """Write the part's folder, unless another process has written it. The caller must hold the folder's lock."""
+        """Write the folder of translations, unless it already exists. The caller must hold the folder's lock."""
         folder = Path(record["folder"])
         journal = folder.with_suffix(".partial")
         if not folder.is_dir():
@@ -167,7 +167,7 @@ class _SyntheticText:
         return count
 
     def _translate(self, translator: Translator, languages: Direction, journal: Path, done: int, total: int) -> None:
-        """Translate the lines from `done` on. For each line, append a JSON list of translations to the journal."""
+        """Translate the lines after the first `done` lines. For each line, append a JSON list to the journal."""
         source, target = languages
         options = self.part.decoding.model_dump()
         max_length = translator.preprocessor(source, target).max_source_length
@@ -227,7 +227,7 @@ def _languages_of(name: str, model: Spec, wanted: Direction) -> Direction:
     source, target = map(_code_of, wanted, known)
     if not isinstance(model.task, Translation) or source is None or target is None:
         problem = f"the model `{name}` does not translate from `{wanted[0]}` to `{wanted[1]}`"
-        raise ZooError(problem, hint="name another model in `models`, or correct the languages of this part")
+        raise ZooError(problem, hint="choose a different model in `models`, or correct the languages of this part")
     return source, target
 
 

@@ -69,11 +69,11 @@ def train(
     """Train the model that a spec describes. Resume the run if its folder exists.
 
     Ctrl-C, SIGTERM or SIGHUP (a closed terminal) writes a checkpoint and stops. At the end, the last checkpoints are
-    averaged and the dev set is scored. Under torchrun, every process calls this function, and they share the batch of
-    each step.
+    averaged and the dev set is scored. Under torchrun, every process calls this function, and the processes share the
+    batch of each step.
 
     If the process does nothing else, call `compiler.host.tune_process()` first, as `zoo train` does. It speeds up
-    training on a CPU. A run that continues without this call may differ in rounding.
+    training on a CPU. If a run is resumed without this call, rounding may differ.
 
     Args:
         spec: The spec.
@@ -86,8 +86,8 @@ def train(
         The run.
 
     Raises:
-        ZooError: The run was started with a different spec or corpus, another process is training it, the disk or the
-            memory is too small, or the device does not exist. In these cases, the run is unchanged.
+        ZooError: The run was started with a different spec or corpus, another process is training it, there is not
+            enough disk space or memory, or the device does not exist. In these cases, the run is unchanged.
     """
     return run_training(spec, run=run, fresh=fresh, device=device, report=report).run
 
@@ -245,7 +245,7 @@ def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
 
 @contextmanager
 def _torch_threads(count: int, report: Report) -> Iterator[None]:
-    """Use as many torch threads as at the start of the run, because their number determines the order of sums."""
+    """Use as many torch threads as at the start of the run, because the number of threads affects rounding."""
     before = torch.get_num_threads()
     if count != before:
         report.info(f"using {count} threads instead of {before}, as at the start of the run, to get the same results")
@@ -257,7 +257,7 @@ def _torch_threads(count: int, report: Report) -> Iterator[None]:
 
 
 def _average(run: Run, device: str, report: Report) -> None:
-    """Average the last checkpoints. If the last checkpoint has a better dev score, use its weights and warn."""
+    """Average the last checkpoints. If the last checkpoint scores better than the average, use its weights and warn."""
     average(run)
     report.info(f"averaged the last checkpoints into {run.weights}")
     averaged = scheduled_checkpoints(run)[-run.spec.training.average :]
@@ -320,8 +320,8 @@ def batches(spec: Spec | str | os.PathLike[str]) -> Iterator[Batch]:
         spec: A spec, or its name or path.
 
     Yields:
-        Padded token IDs: `batch.source` is a `zoo.PaddedBatch`, and `batch.target.values` a tensor
-        `[batch, target + 1]`.
+        Padded token IDs: `batch.source` is a `zoo.PaddedBatch`. `batch.target.values` is a tensor
+        `[batch, target + 1]`, whose rows begin with BOS.
 
     Raises:
         ZooError: The corpus is missing or cannot be used.

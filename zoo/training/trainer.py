@@ -36,7 +36,7 @@ MAX_SKIPPED = 10
 
 
 class Trainer:
-    """Trainer of a run, from its last checkpoint to the end of training.
+    """Trainer that starts a run, or resumes it from its last checkpoint, and trains to the end.
 
     Training ends after `training.steps`, at another limit of the spec, or when `training.patience` is exhausted.
     """
@@ -167,7 +167,7 @@ class Trainer:
         return result
 
     def _state(self, *, wait: bool) -> TrainingState | None:
-        """Return weights and optimiser state in the process that writes checkpoints, and None in the others.
+        """Return weights and optimiser state in the process that writes checkpoints, and None in all other processes.
 
         Args:
             wait: Whether to wait until the whole corpus has been verified. This is not needed when the user stops
@@ -199,7 +199,7 @@ class Trainer:
                 self.report.info(self.dev.samples)
 
     def _count_skipped(self) -> None:
-        """Read the number of skipped steps from the device. Raise ZooError after MAX_SKIPPED in a row."""
+        """Read the number of skipped steps from the device. Raise ZooError after MAX_SKIPPED consecutive skips."""
         new, in_a_row = int(self._skipped), int(self._in_a_row)
         if new:
             self.progress = replace(self.progress, skipped=self.progress.skipped + new)
@@ -218,7 +218,7 @@ class Trainer:
         """Score the dev set, and update the best score in `progress`.
 
         Returns:
-            The score under its name in the log, such as "dev_bleu". Empty if scoring failed, which causes a warning.
+            The score, keyed by its name in the log, such as "dev_bleu". Empty, after a warning, if scoring failed.
         """
         with continue_without_score(self.report, f" at step {self.progress.step:,}"):
             score = dev.score(weights)

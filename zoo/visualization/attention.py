@@ -50,7 +50,7 @@ _LAW = "The Law will never be perfect, but its application should be just - this
 class AttentionKind:
     """One of the paper's three kinds of attention: encoder, decoder or encoder-decoder (section 3.2.3).
 
-    It has titles for the HTML page, and a function that returns the weights, the row labels and the column labels.
+    `read` returns the attention weights, the row labels and the column labels.
     """
 
     title: str
@@ -71,10 +71,10 @@ ATTENTIONS: Mapping[str, AttentionKind] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the paper that shows attention: its sentence, its heads and its word.
+    """Figure in the paper that shows the attention weights of some heads for one word of a sentence.
 
-    `heads` is empty if the figure does not name its heads. `word` is None if the figure shows all words. `shows`
-    is a description of the figure in words.
+    `heads` is empty if the paper does not number the heads. `word` is None if the figure shows all words. `shows`
+    describes the figure in words.
     """
 
     sentence: str
@@ -122,17 +122,17 @@ class View:
         word: str | None = None,
         figure: int | None = None,
     ) -> View:
-        """Create a view from a user's selection, with defaults for everything that is not given.
+        """Create a view from a user's selection, with defaults for anything that is not specified.
 
         Args:
             attention: The attention weights to select from.
             kind: A key of `ATTENTIONS`. By default, the first kind that the model has, or the last kind if the source
-                consists of features.
+                is a recording or an image.
             layer: A layer, counted from 1. By default, the second-to-last layer.
             heads: Heads, counted from 1. By default, all heads.
             word: A word among the row labels. By default, all words.
-            figure: Number of a figure of the paper, whose layer, heads and word are the defaults if the model has them.
-                They belong to the figure's kind of attention, so they are ignored if `kind` is different.
+            figure: Number of a figure in the paper. Its layer, heads and word become the defaults, if the model has
+                them. The figure is ignored if `kind` differs from the figure's kind of attention.
 
         Raises:
             ZooError: The model lacks this kind of attention, layer or head, or the sentence does not contain the word.
@@ -178,7 +178,7 @@ def _require_within(name: str, numbers: Sequence[int], count: int) -> None:
 
 
 def _row_of(word: str, rows: Sequence[str]) -> int:
-    """Return the index of the first row label that equals a word. If no label does, ignore case and punctuation.
+    """Return the index of the first row label that equals a word. If there is none, ignore case and punctuation.
 
     Raises:
         ZooError: No row label equals the word, even if case and punctuation are ignored.

@@ -32,7 +32,7 @@ def draw_network(spec: Spec, file: Path, length: int = LENGTH) -> None:
     Args:
         spec: The spec.
         file: The SVG file to write.
-        length: The sentence length in tokens for which the title gives the FLOPs per token.
+        length: The sentence length, in tokens, for the FLOPs per token in the title.
 
     Raises:
         ZooError: The file's name does not end in .svg, or the file cannot be written.
@@ -76,7 +76,7 @@ def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
 class _Position:
     """Position of a box: its row (counted from the bottom), its upper left corner, and its width.
 
-    The bottom of the panel is at y = 0, and y is negative above it.
+    The bottom of the panel is at y = 0. Positions above the bottom have a negative y.
     """
 
     row: int
@@ -111,7 +111,7 @@ class _Picture:
         self.parts = [*frames, *edges, *boxes, *outputs]
 
     def _lay_out(self, index: int, column: Column, frames: list[str]) -> float:
-        """Set the positions of a column's boxes, and add its frames to `frames`. Return the y coordinate of its top."""
+        """Set the positions of a column's boxes, and add its frames to `frames`. Return the y coordinate of the top."""
         left, y, rows = _LEFT + index * _COLUMN_WIDTH, 0.0, self.rows[index]
         for block in column.blocks:
             bottom = y

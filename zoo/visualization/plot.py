@@ -162,7 +162,7 @@ class _Drawing:
             yield element("polyline", kind="curve", points=points, **_stroke(number))
 
     def _marks(self, number: int, series: Series) -> Iterator[str]:
-        """Yield a marker for each point. On a long line, mark only points that the line does not connect to others."""
+        """Yield a marker for each point. On a line with many points, mark only isolated points."""
         for segment in _segments(series.points):
             if not series.line or len(series.points) < _MIN_LINE or len(segment) == 1:
                 yield from (_mark(number, self.x(x), self.y(y)) for x, y in segment)
@@ -230,7 +230,7 @@ def _nearest(points: Sequence[tuple[float, float]], x: float) -> int:
 def _powers(low: float, high: float) -> Iterator[float]:
     """Yield ticks for a logarithmic axis: powers of ten that enclose the range from `low` to `high`.
 
-    If there are few powers of ten, also yield 2 times and 5 times each of them.
+    If there are few powers of ten, also yield 2 and 5 times each power.
 
     Raises:
         ValueError: `low` is not positive.

@@ -148,7 +148,7 @@ def test_weights_decide_how_often_parts_occur_in_an_epoch():
 
 def test_too_small_and_too_large_weights_are_reported():
     store = realistic_store(5)
-    small = "so small that an epoch has no example"
+    small = "so small that an epoch has no examples"
     large = r"an epoch of 5,000,000,000,000 examples needs 320\S* TB of memory"
     for count, weight, problem in ((5, 0.0001, small), (5, 1e-300, small), (5_000_000, 1e6, large)):
         store.parts = (count,)

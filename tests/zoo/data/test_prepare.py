@@ -251,7 +251,7 @@ def test_text_that_changes_while_it_is_read_is_rejected(folder, monkeypatch):
     learn, longer = Vocabulary.learn, [("a new line.", "eine neue Zeile."), *TRAIN]
     with monkeypatch.context() as patch:
         patch.setattr(Vocabulary, "learn", lambda *options: write_pairs(longer, folder, "train") or learn(*options))
-        refused("changed while they were read", prepared_of, folder, **HELD_OUT)
+        refused("changed while they were being read", prepared_of, folder, **HELD_OUT)
     assert (tree(), len(prepared_of(folder).store("train"))) == ([], 401)
 
 

@@ -270,8 +270,8 @@ def test_a_cancelled_request_leaves_the_batch_and_the_queue_at_once(hooked):
 
 FAULTS = [
     (RuntimeError("fault"), "fault"),
-    (nan, "usable numbers"),
-    (-inf, "usable numbers"),
+    (nan, "not finite"),
+    (-inf, "not finite"),
     (MemoryError(), "enough memory"),
 ]
 

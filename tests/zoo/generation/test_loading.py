@@ -81,7 +81,7 @@ def test_translators_made_from_programs_cannot_be_pickled(trained: Callable[...,
     one = zoo.load(str(trained().folder), backend="eager")
     made = Translator(one.program, one.vocabulary, one.spec)
     for each in (made, Translator.ensemble([one, made])):
-        refused("created from a program, so it cannot be pickled", pickle.dumps, each)
+        refused("created from a compiled model, so it cannot be pickled", pickle.dumps, each)
 
 
 class Waiting(RecordingReport):

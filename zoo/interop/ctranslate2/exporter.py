@@ -186,7 +186,7 @@ def _options(a: Architecture, side: str) -> dict[str, Any]:
 
 
 def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Pad all heads with zeros so that d_k and d_v have the same size, as CTranslate2 requires."""
+    """Pad all attention heads with zeros so that d_k equals d_v, as CTranslate2 requires."""
     padded = dict(tensors)
     for side in SIDES:
         for sublayer in getattr(a, side)[:-1]:

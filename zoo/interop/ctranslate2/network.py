@@ -47,7 +47,7 @@ def _rows(spec: Spec) -> Iterator[TensorRow]:
 
 
 def _stored(foreign: str) -> str:
-    """Return the variable in `model.bin` that contains a tensor, given the tensor's name from `toolkits.yaml`."""
+    """Return the name of the variable in `model.bin` that contains a tensor, given its name in `toolkits.yaml`."""
     part, name, kind = foreign.rsplit("/", 2)
     number = _CONCATENATED.get(part.rpartition("/")[2], {}).get(name)
     return foreign if number is None else f"{part}/linear_{number}/{kind}"
@@ -89,7 +89,7 @@ def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
 
 
 class Network(ForeignTensors):
-    """Variables of a Transformer in a `model.bin`. It is an error if a variable remains unused."""
+    """Variables of a Transformer in a `model.bin`. The import fails if it does not use all of them."""
 
     def __init__(self, binary: Binary, file: Any) -> None:
         """Wrap the variables of a file."""
@@ -101,7 +101,7 @@ class Network(ForeignTensors):
         """Return the fields of `architecture` except the embedding fields, and the tensors for positions.
 
         Args:
-            epsilon: The epsilon of norms, if the settings contain it.
+            epsilon: The epsilon of the normalisation layers, if the settings contain it.
 
         Raises:
             ZooError: The model has a property that zoo does not support, or a variable is missing or damaged.
@@ -164,7 +164,7 @@ class Network(ForeignTensors):
         super().require_all_taken()
 
     def number(self, name: str, default: float) -> float:
-        """Remove a variable with one finite number, and return the number."""
+        """Remove a variable that contains a single finite number, and return this number."""
         if name not in self.left:
             return default
         tensor = self.left.pop(name)
@@ -230,11 +230,13 @@ class Network(ForeignTensors):
         dimension = self._of_layers("self_attention", "rotary_dim", -1, SIDES)
         biases = [name for name in self.left if name.endswith("/relative_attention_bias")]
         if len(stored) == 1 or (stored and biases):
-            raise ZooError("the encoder and the decoder have different kinds of positions, but zoo requires one kind")
+            raise ZooError("encoder and decoder have different position encodings, but zoo requires the same kind")
         if dimension >= 0:
             is_interleaved = self._of_layers("self_attention", "rotary_interleave", 1, SIDES)
             if dimension not in (0, d_k) or is_interleaved:
-                problem = "rotary positions rotate a part of each head, or neighbouring features (`rotary_interleave`)"
+                problem = (
+                    "rotary positions rotate a part of each head, or pair neighbouring features (`rotary_interleave`)"
+                )
                 raise ZooError(f"{problem}, but zoo rotates all features, in pairs that are d_k / 2 apart")
             theta = self._of_layers("self_attention", "rotary_base", _DEFAULT_ROTARY_BASE, SIDES)
             return {"kind": "rotary", "theta": theta}, {}

@@ -129,7 +129,7 @@ def generation_settings(
 
 
 def _max_length(settings: Settings, *, forces_end: bool) -> int:
-    """Return the maximum number of tokens in a translation, excluding BOS and EOS. transformers includes both."""
+    """Return the maximum length of a translation without BOS and EOS. The settings in transformers count both."""
     if settings.any("max_new_tokens") is not None:
         return max(0, settings.integer("max_new_tokens", minimum=1) - forces_end)
     return max(0, settings.integer("max_length", _DEFAULT_MAX_LENGTH, minimum=1) - 1 - forces_end)
@@ -188,7 +188,7 @@ def read_saved_model(file: Path, kind: str, unknown: str, control: Collection[st
         kind: The algorithm, `bpe` or `unigram`.
         unknown: The name of the unknown token. If the model has no token with this name, `unk_id` in the file selects
             the unknown token.
-        control: Names of control tokens, which text never contains.
+        control: Names of control tokens, which never occur in text.
 
     Raises:
         ZooError: SentencePiece cannot split text in the same way.
@@ -224,7 +224,7 @@ def read_saved_model(file: Path, kind: str, unknown: str, control: Collection[st
 def _scores_of_merges(
     file: Path, names: Sequence[str], merges: Sequence[Any], control: Collection[str]
 ) -> dict[str, float]:
-    """Return a score for each token, so that SentencePiece merges pairs in the order of `merges`.
+    """Return a score for each token that makes SentencePiece merge pairs in the order of `merges`.
 
     SentencePiece merges any pair whose text is a token, so `merges` must contain all of these pairs.
 

@@ -46,11 +46,11 @@ from zoo.text.vocabulary import Vocabulary
 
 
 class WrittenIds:
-    """Token IDs of an exported model. transformers' IDs differ from zoo's IDs of the same tokens.
+    """Token IDs of an exported model. The same token has different IDs in zoo and in transformers.
 
     Attributes:
-        order: zoo's IDs in the order of transformers' IDs.
-        foreign: transformers' IDs in the order of zoo's IDs.
+        order: zoo's ID of each token, in the order of transformers' IDs.
+        foreign: transformers' ID of each token, in the order of zoo's IDs.
         start: transformers' ID of the token that decoding starts with.
         pad: transformers' ID of the padding token.
         end: transformers' ID of EOS.
@@ -62,8 +62,8 @@ class WrittenIds:
         """Create the token IDs of an exported model from the order of its tokens.
 
         Args:
-            order: zoo's IDs in the order of transformers' IDs. An entry is None if zoo does not have the token. The
-                token's row then contains zeros.
+            order: zoo's ID of each token, in the order of transformers' IDs. None for a token that zoo does not have.
+                The row of this token in exported matrices contains zeros.
             size: The number of tokens in zoo.
             pad: transformers' ID of the padding token.
             end: transformers' ID of EOS.
@@ -104,14 +104,14 @@ class ModelFiles:
 
     @cached_property
     def weights(self) -> ForeignTensors:
-        """The tensors that have not been used yet."""
+        """Tensors of the model. Each tensor is removed when it is used."""
         return open_weights(self.path)
 
 
 class Family(ImportFormat, ExportFormat):
     """Base class for model families in transformers. Each family is an import format and an export format.
 
-    A family reads and writes its settings and tensors with the same tables (`zoo.interop.tables`).
+    The same tables describe how a family reads and writes settings and tensors (see `zoo.interop.tables`).
     """
 
     model_types: ClassVar[tuple[str, ...]]
@@ -157,7 +157,7 @@ class Family(ImportFormat, ExportFormat):
             tables: The embeddings and the output projection. After conversion, the output projection must have a bias.
             vocabulary: The converted vocabulary.
             search: The converted search settings.
-            origin: Additional entries of the model's origin.
+            origin: Additional facts about the origin of the model.
 
         Raises:
             ZooError: There are unknown settings, or tensors that are missing, invalid or unknown.

@@ -48,7 +48,7 @@ LANGUAGES = {name: tuple(codes.split()) for name, codes in TOOLKITS["transformer
 
 @dataclass(frozen=True)
 class TokenizerClass:
-    """Class of a multilingual tokenizer in transformers."""
+    """Description of a multilingual tokenizer class in transformers."""
 
     name: str
     kind: str
@@ -79,7 +79,7 @@ def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
     """Return the tokenizer class that the settings name. By default, return the class that fits the files.
 
     Raises:
-        ZooError: The settings name a class that zoo does not read.
+        ZooError: The settings name a class that zoo does not support.
     """
     named = tokenizer_settings(folder).get("tokenizer_class") or config.any("tokenizer_class")
     if named is None:
@@ -218,10 +218,10 @@ def fitting_class(spec: Spec) -> TokenizerClass:
 
 
 def written_ids(bundle: Bundle) -> WrittenIds:
-    """Return the token IDs of an exported model: special tokens first, then text, language and all other tokens.
+    """Return the token IDs of an exported model: special tokens, text tokens, language tokens, and all other tokens.
 
     Raises:
-        ZooError: The model cannot generate BOS, and the embedding of BOS differs from the embedding of EOS.
+        ZooError: The model never generates BOS, and EOS cannot replace BOS because their embeddings differ.
     """
     tokenizer, languages = bundle.vocabulary.source, bundle.spec.languages
     assert languages is not None

@@ -200,7 +200,7 @@ def written_ids(bundle: Bundle, format: str) -> WrittenIds:
         format: The name of the format.
 
     Raises:
-        ZooError: The model cannot generate BOS, and the embedding of BOS differs from the embeddings of UNK and EOS.
+        ZooError: The model never generates BOS, and UNK and EOS cannot replace BOS because their embeddings differ.
     """
     tensors = bundle.tensors
     table = tensors["embedding" if "embedding" in tensors else "target_embedding"]

@@ -84,12 +84,12 @@ def take_tables(
 ) -> EmbeddingTables:
     """Remove the embeddings and the output projection from `source`, and return them.
 
-    A file contains a shared table once, or under several names. If tables need not be equal, transformers uses each
-    side's own embedding. A side without its own embedding uses the shared embedding.
+    A file contains a shared table once, or under several names. If tables need not be equal, encoder and decoder use
+    their own embeddings. If one of these embeddings is missing, the shared embedding replaces it.
 
     Args:
         source: The tensors of the model in transformers.
-        names: The names of the tables `shared`, `source`, `target` and `output`, in order of preference.
+        names: transformers' names of the tables `shared`, `source`, `target` and `output`, in order of preference.
         equal: The tables that must be equal.
         shape: The required shape of each table. By default, all shapes are allowed.
         bias: The bias of the output projection.
@@ -139,8 +139,8 @@ def written_bart_tables(
 def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Remove the position embeddings from `source`, and convert them.
 
-    Sinusoids that equal those of Marian or transformers are ignored, because they show only which program wrote the
-    file, not how the model was trained.
+    Marian's and transformers' own sinusoids are ignored, because they show only which toolkit wrote the file, not how
+    the model was trained.
 
     Returns:
         The fields of `architecture` that describe the position embeddings, and the tensors of learned positions. The
@@ -169,7 +169,7 @@ def _is_of_marian_or_transformers(table: Tensor) -> bool:
 
 
 def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
-    """Return a tensor with its features reordered, so that sinusoids can alternate sines and cosines as in the paper.
+    """Reorder the features of a tensor for the paper's sinusoids, in which sines and cosines alternate.
 
     In transformers, all sines precede all cosines. Tensors without a d_model dimension stay unchanged.
 

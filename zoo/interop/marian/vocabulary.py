@@ -123,7 +123,7 @@ def read_shortlist(file: Path, vocabulary: ImportedVocabulary, rows: tuple[int, 
     Args:
         file: The shortlist.
         vocabulary: The converted vocabulary.
-        rows: Numbers of source and target tokens in the original model.
+        rows: The numbers of source and target tokens in the original model.
 
     Raises:
         ZooError: The file is damaged, or it belongs to another vocabulary.

@@ -88,7 +88,7 @@ class Registry:
         return not isinstance(self.store, FolderStore)
 
     def absence(self) -> str | None:
-        """Return why the address has no registry, such as "does not exist". Return None if it has a registry."""
+        """Return the reason why there is no registry at the address, such as "does not exist". None if there is one."""
         if isinstance(self.store, FolderStore) and not self.store.folder.exists():
             return "does not exist"
         return "is not a registry" if self.store.read(MARKER, MAX_BYTES) is None else None
@@ -194,7 +194,7 @@ class Registry:
         """Return the store if this kind of store is writable. This does not access the network.
 
         Raises:
-            ZooError: The store is read-only or is a file, not a folder, or it is remote and `ZOO_OFFLINE` is set.
+            ZooError: The store is read-only, it is a file, or it is remote and `ZOO_OFFLINE` is set.
         """
         store, problem = self.store, f"cannot publish to `{self.address}`"
         if not isinstance(store, WritableFileStore):

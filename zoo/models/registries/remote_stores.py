@@ -229,9 +229,9 @@ class HubStore(FsspecStore):
         progress.advance(file.stat().st_size)
 
     def write(self, path: str, content: str | bytes, *, replace: bool) -> bool:
-        """Commit one file: the path of a local file, or content. Return False if it exists and `replace` is False.
+        """Commit a file with the given content. Return False if the file exists and `replace` is False.
 
-        Try again if another commit came first.
+        If another commit came first, try again. `content` may also be the path of a local file.
         """
         with self._convert_errors(writing=True):
             place = self.files.resolve_path(self.address)

@@ -52,7 +52,7 @@ class TreeTokenizer(Modality):
     Attributes:
         opening: IDs of the opening brackets, one per label.
         closing: IDs of the closing brackets, in the same order.
-        words: IDs of the tokens that stand for words, one per tag.
+        words: IDs of the tokens that stand for words, in the order of `tags`.
         max_opening_run: Maximum number of constituents that begin at one word, or None if it is unknown.
     """
 
@@ -110,12 +110,12 @@ class TreeTokenizer(Modality):
     def learn(
         cls, lines: Iterable[str], section: Vocabulary, stream: str, language_tokens: Sequence[str], task: Task | None
     ) -> Self:
-        """Create a tokenizer for all labels and tags in bracketed trees. Each tree has a ROOT node at the top.
+        """Create a tokenizer for all labels and tags in bracketed trees. The top node of each tree is ROOT.
 
         The task determines the linearisation. See `Modality.learn` for the arguments.
 
         Raises:
-            ZooError: There are no trees, or the size is smaller than the number of tokens.
+            ZooError: There are no trees, or the vocabulary size is smaller than the number of tokens.
         """
         assert isinstance(task, Parsing)
         linearisation = task.linearisation
@@ -170,8 +170,8 @@ class TreeTokenizer(Modality):
         """Return the token ID that each word of a sentence must have in its tree.
 
         Returns:
-            One ID per word, or UNK if any word token is allowed: the initial is unknown, or the linearisation is not
-            `initials`.
+            One ID per word. The ID is UNK if the word may have any token, because its initial is unknown or the
+            linearisation is not `initials`.
         """
         known = self._word_ids if self.linearisation == "initials" else {}
         return tuple(known.get(_initial(word), UNK) for word in words)
@@ -185,14 +185,14 @@ class TreeTokenizer(Modality):
         return [f"▁{self._names.get(id, _UNKNOWN)}" for id in ids]
 
     def to_tree(self, ids: Iterable[int], words: Sequence[str]) -> Tree:
-        """Convert token IDs and the words of the sentence to a tree. Invalid sequences are repaired.
+        """Build a tree from token IDs and the words of the sentence. Accept invalid token sequences.
 
         A closing bracket of an outer constituent also closes the constituents inside it. Closing brackets without an
         opening bracket, and empty constituents, are dropped. Remaining words are added to the constituent that is open
         at the end.
 
         Args:
-            ids: The token IDs. They may be any sequence.
+            ids: The token IDs. They need not form a valid tree.
             words: The words of the sentence. There must be at least one word.
         """
         children: list[list[Tree]] = [[]]
@@ -224,7 +224,7 @@ class TreeTokenizer(Modality):
 
 
 def _initial(word: str) -> str:
-    """Return a word's token in the linearisation `initials`: its first character, `0`, or an escaped bracket."""
+    """Return a word's token for `initials`: its first character, `0` for a digit, or an escaped bracket."""
     first = next((escape for escape in ESCAPED if word.startswith(escape)), word[0])
     return "0" if first.isdigit() else first
 

@@ -50,7 +50,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class ScoreSample:
-    """Scores of one spec in a sweep on one metric, for each seed and for each bootstrap sample."""
+    """Scores of one spec of a sweep on one metric: one score for each seed, and one for each bootstrap sample."""
 
     seeds: tuple[float, ...]
     """Score of each seed."""

@@ -51,14 +51,14 @@ class SweepRow:
 
 
 def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split the words of a command line into specs and overrides. Overrides contain "=".
+    """Split command-line arguments into specs and overrides. Overrides contain "=".
 
     Raises:
         ZooError: There is no spec.
     """
     references = [word for word in words if "=" not in word]
     if not references:
-        hint = "name a folder of specs, such as `specs/table3`, or several specs"
+        hint = "specify a folder of specs, such as `specs/table3`, or several specs"
         raise ZooError("no specs are given for the sweep", where="command line", hint=hint)
     return references, [word for word in words if "=" in word]
 
@@ -240,8 +240,8 @@ class TrainingProcess:
 def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report) -> bool:
     """Train all unfinished runs of a sweep (`trials`) in order, `jobs` at a time.
 
-    Trials that another process is training come after the others. Ctrl-C or SIGTERM makes each process write its
-    checkpoint.
+    Runs that other processes are already training come last. Ctrl-C or SIGTERM makes each process write a checkpoint
+    and end.
 
     Returns:
         Whether all trials are finished. False if the sweep was stopped.
