@@ -84,7 +84,7 @@ def open_lines(path: Path | None) -> Iterator[LineStream]:
     """Open a file, or stdin if `path` is None, and yield its lines.
 
     Raises:
-        ZooError: The file cannot be opened, or a line of the file is not valid UTF-8.
+        ZooError: The file cannot be opened, or a line that is read from the iterator is not valid UTF-8.
     """
     from zoo.text.lines import LineStream
 

@@ -56,7 +56,7 @@ def decode(
     far are translated.
 
     Lines are split into sentences, and the spaces between sentences are kept. A line is not split if the model was
-    trained on texts of several sentences, if the line has a prefix, or with --no-split. But a line of more than
+    trained on texts of more than 512 tokens, if the line has a prefix, or with --no-split. But a line of more than
     decoding.max_source_length tokens is always split.
 
     A language model instead continues each line, even an empty line, and never splits it. If a model reads audio or
@@ -66,9 +66,9 @@ def decode(
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`,
     `log_probability` (of the whole translation, as a natural logarithm), `score` (the log-probability after length
     normalisation) and `confidence` (the probability that the translation is good). For several sentences, `confidence`
-    is the lowest probability. It is null if the model was published without dev scores. `unkept` lists numbers, links
-    and the like that are missing from a translation, and numbers that the translation has added. `uncertain` lists the
-    sentences of the line whose translations have a low confidence.
+    is the lowest probability. It is null if the model was published without dev scores. Two fields are present only if
+    they are not empty: `unkept` lists numbers, links and the like that are missing from the translation, and numbers
+    that the translation has added; `uncertain` lists the sentences whose translations have a low confidence.
 
     Options:
         prefix FILE: File with a beginning for each translation, one per line: the translation of input line n begins
@@ -280,9 +280,9 @@ def _answer_lines(
 
 @contextmanager
 def _open_input(translator: Translator, path: Path | None) -> Iterator[tuple[Iterable[str], Callable[[], bool]]]:
-    """Yield the input lines, and a function that returns whether the input has paused.
+    """Yield the input lines, and a function that returns whether no further line is available at the moment.
 
-    If the model reads files, the lines are names of files.
+    If the model reads audio or images, each line is a file name.
     """
     from cli.console import open_lines
     from zoo.features.modality import input_files, listed_files

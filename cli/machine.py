@@ -171,7 +171,7 @@ def benchmark_train(
 
     The training starts from random weights. Each step is a complete update with a different batch of synthetic pairs,
     whose sentences have 4 to 80 tokens. The spec sets the size of the batches. On a CPU, a step with the paper's 25,000
-    tokens takes almost a minute: set `training.source_tokens` and `training.target_tokens` to smaller numbers.
+    tokens takes most of a minute: set `training.source_tokens` and `training.target_tokens` to smaller numbers.
 
     The measurement is repeated in several rounds, and the table shows their median, minimum and maximum. An additional
     first round, which includes compilation, is shown separately. Stop other programs first, because they distort the

@@ -35,7 +35,7 @@ Options:
         for translations.
     Json: Print JSON instead of text.
     NoProtect: Do not check whether translations preserve numbers, dates, links, placeholders and the like. By default,
-        a sentence is translated again if its translation lacks one of these. Texts without letters remain unchanged.
+        a sentence is translated again if its translation lacks one of these, and texts without letters are not changed.
     Yes: Remove without asking for confirmation.
 """
 

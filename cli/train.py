@@ -235,7 +235,7 @@ def sweep(
 
 
 def _warn_about_head_sizes(rows: Sequence[SweepRow], messages: Report) -> None:
-    """Warn about the first spec in which an override breaks the equation h * d_k = h * d_v = d_model."""
+    """Warn about the first spec in which an override violates h * d_k = h * d_v = d_model."""
     import specs
 
     found = [(row.name, specs.describe_head_sizes(row.spec, row.reference)) for row in rows]

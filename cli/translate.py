@@ -188,7 +188,7 @@ def _find_files(
             continue
         if not path.is_dir():
             problem = "is not a regular file" if path.exists() else "does not exist"
-            raise ZooError(f"`{path}` {problem}", hint=f"name the {what}, or their folder")
+            raise ZooError(f"`{path}` {problem}", hint=f"pass the {what}, or the folder that contains them")
         inside = [
             each
             for each in sorted(path.rglob("*"))

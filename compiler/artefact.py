@@ -115,7 +115,7 @@ class Artefact:
 def is_disk_full(text: str) -> bool:
     """Return whether an error message reports that the operating system could not store a file.
 
-    The causes are a full disk, an exceeded quota, a file that is too large, or a read-only file system.
+    Possible causes are a full disk, an exceeded quota, a file that is too large, or a read-only file system.
     """
     return any(os.strerror(code) in text for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS))
 

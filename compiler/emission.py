@@ -31,7 +31,7 @@ IMPORTS = {
 
 @dataclass
 class EmittedCode:
-    """Generated Python code that executes graphs: a function for each layer, and a main function for each purpose."""
+    """Generated Python code that executes graphs: functions for layers, and a main function for each purpose."""
 
     layers: dict[str, str] = field(default_factory=dict)
     """Source code of each layer function. The keys are the function names."""

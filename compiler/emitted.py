@@ -44,7 +44,7 @@ class _ParameterTree(nn.Module):
         return cast(nn.Module, self._modules[str(index)])
 
     def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        """Call a layer's function with this module and the inputs, so that the layer's hooks run, too."""
+        """Return `function(self, *inputs)`. The call passes through this module, so that its hooks run."""
         return function(self, *inputs)
 
 

@@ -22,9 +22,10 @@ _NEEDS_PASS = "it needs the `{0}` pass, which is disabled or does not apply to t
 
 @dataclass(frozen=True)
 class NativeCode:
-    """Instructions of the encoder and of a decoder step, and the row lengths of buffers, memory slots and cache slots.
+    """Instructions for the encoder and for a decoder step, and the length of a row in each buffer.
 
-    The length of a row is its number of floats. `vocabulary` is the number of target tokens.
+    `memory` contains the row lengths of the encoder's outputs, and `cache` the row lengths of keys and values. All
+    lengths are numbers of floats. `vocabulary` is the number of target tokens.
     """
 
     encode: tuple[Instruction, ...]

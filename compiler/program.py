@@ -33,7 +33,7 @@ class TopK(NamedTuple):
 
 
 class StepwiseDecoder(Protocol[State]):
-    """Interface of a compiled model that decodes token by token. Search algorithms use this interface.
+    """Interface of a compiled model that decodes step by step. Search algorithms use this interface.
 
     Each row of a state is a hypothesis. The hypotheses of a sentence are consecutive rows, and all sentences have the
     same number of rows. A state is invalid after it has been passed to any of these methods.

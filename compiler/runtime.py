@@ -278,7 +278,7 @@ def alignment_loss(
     alignment: Float[Tensor, "batch target source"],
     weight: float,
 ) -> Float[Tensor, 2]:
-    """Add `weight` times the cross entropy between the first head's attention and an alignment to a smoothed loss."""
+    """Add to the smoothed loss `weight` times the cross entropy between the first head's attention and an alignment."""
     nats = -(alignment * weights[:, 0].clamp(min=SMALLEST_ATTENTION).log()).sum()
     return loss + torch.stack([weight * nats, nats.new_zeros(())])
 

@@ -188,7 +188,7 @@ class Slots:
         Args:
             layout: Layout of a slot.
             count: Number of slots.
-            like: A tensor with the device of all buffers, and the data type of the caches, memory and states.
+            like: A tensor with the device of all buffers, and the data type of caches, memory and recurrent states.
             sizes: Sizes of the buffers other than the slots.
         """
         self.layout, self.count = layout, count

@@ -113,7 +113,7 @@ class PackedRows:
 
 
 def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[str, Indices]) -> None:
-    """Write the position of each token, and the start and end of its sentence in the source or target row.
+    """Write each token's position in its sentence, and where this sentence starts and ends in the source or target row.
 
     Args:
         views: The arrays to write, by name.

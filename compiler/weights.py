@@ -115,7 +115,7 @@ class Padded(_Derived):
         return (self.rows, *self.part.shape[1:])
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Compute `part` from the tensors of a weights file, and pad it with rows of zeros."""
+        """Compute the other parameter from the tensors in a weights file, and pad it with rows of zeros."""
         part = self.part.make(file)
         result = part.new_zeros(self.shape)
         result[: part.shape[0]] = part
@@ -133,7 +133,7 @@ class Scaled(_Derived):
     factor: float
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Compute `part` from the tensors of a weights file, and multiply it by the factor."""
+        """Compute the other parameter from the tensors in a weights file, and multiply it by the factor."""
         return self.part.make(file) * self.factor
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:

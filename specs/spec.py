@@ -233,7 +233,7 @@ class Spec(Section):
         """Raise ZooError if the model reads features. The message begins with `purpose`, such as "this benchmark"."""
         if not self.reads_text:
             problem = f"{purpose} needs a model that reads text, but `{self.name}` reads {self.task.streams['source']}"
-            raise ZooError(problem, hint="use a model whose `architecture.source` has the kind `tokens`")
+            raise ZooError(problem, hint="use a model with `architecture.source.kind: tokens`")
 
     def require_source(self, purpose: str) -> None:
         """Raise ZooError if the model has no encoder. The message begins with `purpose`, such as "this benchmark"."""

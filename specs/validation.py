@@ -110,7 +110,7 @@ def _combined_error(
     first, *additional = (error for _, error in sorted(found, key=lambda item: item[0]))
     if unlisted := additional[_MAX_ERRORS:]:
         hint = "correct the errors above first: they often have a common cause"
-        additional[_MAX_ERRORS:] = [ZooError(f"number of errors not listed: {len(unlisted):,}", hint=hint)]
+        additional[_MAX_ERRORS:] = [ZooError(f"{len(unlisted):,} more errors are not listed", hint=hint)]
     first.additional = tuple(additional)
     return first
 

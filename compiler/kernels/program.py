@@ -271,7 +271,7 @@ def _concatenated(rows: Sequence[Sequence[int]]) -> Int64[np.ndarray, " tokens"]
 
 
 def _read_results(numbers_address: int, count: int, scores_address: int) -> list[BeamResult]:
-    """Read the struct `SearchResults` of the kernels."""
+    """Read the arrays of the struct `SearchResults`, which the kernels fill."""
     numbers = iter((ctypes.c_int64 * count).from_address(numbers_address))
     results: list[BeamResult] = []
     for sentence in numbers:

@@ -173,7 +173,7 @@ class PositionalEncoding(Operation):
         codegen.add(node, Opcode.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count the bytes of inputs and result, plus one row per position if the encodings are rows of a parameter."""
+        """Count the bytes of inputs and result and, if the encodings are learned, of one row per position."""
         read = sum((each.bytes(float_bytes) for each in inputs), Size())
         return read + result.bytes(float_bytes) * (2 if weight_bytes.terms else 1)
 
@@ -243,7 +243,8 @@ class PositionBias(Operation):
 
     For whole sequences, the input is the input of the layer stack [batch, n, ...], and the result is [1, heads, n, n].
     Only the shape of the input is used. In a decoder step, the inputs are the positions [rows, new] and the key cache
-    [rows, kv_heads, slots, d], and the result is [rows, heads, new, slots]. Parameters have one column per head.
+    [rows, kv_heads, n, d], and the result is [rows, heads, new, slots], with the slots of `UnwrittenMask`. Parameters
+    are tables [..., heads].
     """
 
     heads: int

@@ -252,7 +252,7 @@ class Part(Slice):
 
 
 class SlotParents(KernelOperation, Operation):
-    """Return each hypothesis's row in the previous step: [rows]. Input: the slots (see `compiler.slots`)."""
+    """Return the row of each hypothesis's parent in the previous step [rows]. Input: slots (see `compiler.slots`)."""
 
     rows: Size
 

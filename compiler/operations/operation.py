@@ -104,7 +104,7 @@ class EmitContext:
 
 
 class MaskRole(StrEnum):
-    """Role of a mask that passes and backends treat specially."""
+    """Role of an attention mask. Compiler passes and backends handle masks with a role in special ways."""
 
     PADDING = "padding"
     """The mask hides padding."""

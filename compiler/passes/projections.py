@@ -46,7 +46,7 @@ def fold_scales(graphs: Graphs) -> Graphs:
 
 
 def _scaled_parameters(graph: Graph) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the name of each node whose constant factor could be multiplied into parameters, and these parameters.
+    """Yield the name of each node whose constant factor can be folded into parameters, and the parameters' names.
 
     For attention, these are the parameters of the query projection.
     """

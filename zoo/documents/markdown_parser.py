@@ -82,7 +82,7 @@ class Place:
 
 
 def make_parser() -> MarkdownIt:
-    """Create the Markdown parser. It stores the source positions of each inline token in `token.meta["place"]`."""
+    """Create the Markdown parser. It stores the source positions of each token with text in `token.meta["place"]`."""
     parser = (
         MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(["text_join", "fragments_join", "autolink"])
     )
@@ -113,7 +113,7 @@ _InlineRule = Callable[[StateInline, bool], bool]
 
 
 def _placed(rule: _BlockRule, place: Callable[[StateBlock, Sequence[Token]], None]) -> _BlockRule:
-    """Wrap a block rule so that it also records the source positions of its inline tokens."""
+    """Wrap a block rule so that it also records the source positions of its tokens with text."""
 
     def placed(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         first = len(state.tokens)
@@ -183,7 +183,7 @@ def _cells(state: StateBlock, line: int) -> list[tuple[int, int]]:
 
 
 def _line(state: StateBlock, line: int) -> tuple[int, str]:
-    """Return the position and the text of a line, both without the indentation."""
+    """Return the start of a line after its indentation, and the text from there."""
     start = state.bMarks[line] + state.tShift[line]
     return start, state.src[start : state.eMarks[line]]
 

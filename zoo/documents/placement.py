@@ -25,7 +25,7 @@ class _Word:
     Attributes:
         start: Start position in the translation.
         end: End position in the translation.
-        source: Position of the source word in the segment's text, or None if the word is not aligned.
+        source: Position in the segment's text that the word is aligned to, or None if the word is not aligned.
         parts: Substrings of the word, each with the markup elements around it. Empty until the elements are known.
         unit: Copied content, such as an image, that replaces the word.
         before: Start marks of ranges, such as bookmarks, to write before the word.
@@ -44,7 +44,7 @@ class _Word:
 
 
 def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], view: View) -> str:
-    """Insert the markup of a segment into its translation.
+    """Return the translation of a segment with the markup of the segment.
 
     Args:
         segment: The segment.

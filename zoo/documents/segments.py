@@ -298,7 +298,7 @@ def _reopened(tag: Fragment) -> Fragment:
 def _copy_marks(run: list[Fragment], view: View) -> list[Fragment]:
     """Split marks such as dashes off the start and end of a segment, so they are copied. Return all fragments.
 
-    Text with HTML entities is not split, because its character offsets differ from those in the document.
+    Text with entities or other escapes is not split, because its character offsets differ from those in the document.
     """
     texts = [index for index, fragment in enumerate(run) if fragment.kind is Kind.TEXT and fragment.text.strip()]
     if not texts:

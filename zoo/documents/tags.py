@@ -260,7 +260,7 @@ def paragraph_fragments(
         tokens: The tokens of the file.
         names: Names of the paragraph elements.
         skipped: Names of elements whose paragraphs are not translated.
-        level: Nesting level: 1 for ordinary paragraphs, 2 for paragraphs inside other paragraphs, such as in notes.
+        level: Nesting level: 1 for ordinary paragraphs, 2 for paragraphs inside these, as in notes, and so on.
         elements: For each inline element, the name of the child with its text, or "" for all content after the
             properties. None means all content. Only elements with None may be repeated around other words.
         leaf: Function that returns the fragments of a text node, or of an element that is copied as a whole.

@@ -52,7 +52,7 @@ class _Field:
         is_inside: Whether the field is inside the code of another field, or inside a result that is copied.
         code: The start of the field's code.
         separate: Index of the fragment that precedes the field's result. -1 if the field has no result.
-        is_whole: Whether the field's code begins and ends in the same element.
+        is_whole: Whether the field's code begins and ends in the same element and segment.
     """
 
     begin: int
@@ -117,8 +117,9 @@ def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
 def _join(fragments: list[Fragment], field: _Field, *, is_whole: bool) -> None:
     """Join the last fragments, which form a field, in place.
 
-    If Word computes the result of the field, the fragments become one UNIT fragment, which is copied. Otherwise, the
-    fragments before and after the result become the tags of an inline element.
+    If Word computes the result of the field, or there is no result, the fragments become one UNIT fragment, which is
+    copied. Otherwise, the fragments before and after the result become the tags of an inline element. Without
+    `is_whole`, boundaries between segments take the place of the UNIT fragment or the tags.
     """
     if field.separate < 0 or _is_computed(field.code):
         parts = fragments[field.begin :]
@@ -210,7 +211,7 @@ def _read(text: str, code: Collection[str]) -> list[Token]:
 
 
 def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of an inline element, such as a run, that contains no other inline elements."""
+    """Yield the fragments of a part of a paragraph, such as a run, that is not an inline element in `_ELEMENTS`."""
     name, raw = tokens[0].name, join_raw(tokens)
     if name in ("w:r", _CODE):
         yield from _run(tokens, prefix)
@@ -233,7 +234,7 @@ def _range_name(mark: Token) -> str:
 
 
 def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of a run (text with one style). A run without text becomes a single fragment."""
+    """Yield the fragments of a run (text with one style). A run without text or field parts becomes one fragment."""
     inside = list(children(tokens))
     style = join_raw(inside.pop(0)) if inside and inside[0][0].name == "w:rPr" else ""
     fragments = [fragment for child in inside for fragment in _child(child, prefix)]

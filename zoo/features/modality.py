@@ -35,7 +35,7 @@ _DEVIATIONS = 2.5  # absolute value of white and of black pixels
 
 
 class FeatureModality(ABC):
-    """Modality that reads files, such as recordings, as sequences of float32 vectors, called frames.
+    """Modality that reads recordings or images as sequences of float32 vectors, called frames.
 
     Frames are stored as float16. Each frame takes one position in a batch. Padding frames are zero.
 

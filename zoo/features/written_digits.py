@@ -56,7 +56,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
 
 
 def draw_string(split: str, number: int) -> Image.Image:
-    """Draw the string of handwritten digits that has the given number in a split."""
+    """Draw the string of handwritten digits at index `number` in a split."""
     from PIL import Image
 
     random = _random(split, number)

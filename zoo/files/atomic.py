@@ -173,7 +173,7 @@ def remove_folder(path: Path) -> Path | None:
     """Remove a folder. It is renamed first, so that an interrupted removal leaves no folder that looks complete.
 
     Returns:
-        None if the folder was removed. Otherwise, the renamed folder, because this user may not remove all files in it.
+        None if the folder was removed. If this user cannot remove all files in it, the path of the renamed folder.
     """
     _remove_leftovers(path.parent)
     renamed = _set_aside(path, ".removed")
@@ -190,7 +190,7 @@ def remove_path(path: Path) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Restore replaced subfolders, and remove temporary paths that killed processes left (see `leftovers`)."""
+    """Finish what killed processes left behind: undo interrupted replacements, and remove temporary files."""
     restore_replaced(folder)
     for path in leftovers(folder):
         with suppress(OSError):  # it belongs to another user

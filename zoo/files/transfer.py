@@ -56,7 +56,7 @@ class _Version:
 
 
 class _RetryError(Exception):
-    """A download attempt failed, but can be repeated. `wait` is the delay that the server requests, in seconds."""
+    """A download attempt failed, but can be repeated. `wait`: seconds that the server requests to wait, or None."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)

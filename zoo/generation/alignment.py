@@ -199,7 +199,7 @@ def _weights_of(
 def _aligned_tokens(
     weights: Float32[np.ndarray, "target source"], sources: Sequence[Span], targets: Sequence[Span]
 ) -> Iterator[AlignedToken]:
-    """Align target tokens, except those that attend mostly to EOS. Columns after `sources` are for EOS and padding."""
+    """Align the target tokens that attend mostly to `sources`. The columns after `sources` are for EOS and padding."""
     columns = [column for column, (start, end) in enumerate(sources) if start < end]
     if not columns:
         return

@@ -68,7 +68,10 @@ class BeamSearch:
 
     @property
     def runs_in_program(self) -> bool:
-        """Whether a `SearchingDecoder` can run the search. It supports at most one constraint, without an inner one."""
+        """Whether a `SearchingDecoder` can run the search.
+
+        It supports at most one constraint: a `BracketConstraint`, or `SuppressedTokens` without an inner constraint.
+        """
         rule = self.constraint
         is_simple = not isinstance(rule, SuppressedTokens) or rule.inner is None
         return is_simple and isinstance(rule, SuppressedTokens | BracketConstraint | None)

@@ -135,7 +135,7 @@ class PackedProgram(KernelProgram):
 def packed_artefact(
     model: Model, *, device: str, precision: str | None = None, backend: str | None = None
 ) -> Artefact | None:
-    """Return the cache entry for the model with packed weights, or None if these options do not allow packing.
+    """Return the cache entry for the model with packed weights, or None if the model cannot be packed.
 
     See `zoo.load` for the options.
     """

@@ -77,7 +77,7 @@ class SuppressedTokens:
     min_length: int = 0
 
     def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> _SuppressionState:
-        """Return the state before the first token, one row per sentence."""
+        """Return the state before the first token, with one row per sentence."""
         kept = torch.ones(1, self.vocabulary_size, dtype=torch.bool)
         kept[:, list(self.tokens)] = False
         missing = [min(self.min_length, source.max_length) for source in sources]

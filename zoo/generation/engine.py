@@ -182,7 +182,7 @@ class Engine(AbstractContextManager["Engine"]):
 
 
 class _Worker(Generic[State]):
-    """Worker thread that decodes sentences in batches. Only sentences with the same batch key share a batch.
+    """Worker thread that decodes sentences in batches. It has one batch for each batch key.
 
     While a worker waits, it must not hold a reference to a request, because the request refers to the engine. Otherwise
     the engine could not be garbage-collected. Therefore the loop in `run` has no local variables.

@@ -170,7 +170,7 @@ def _read_weights(folder: Path, light: Model) -> Mapping[str, Tensor]:
     """Read the tensors of a model after its other files.
 
     Raises:
-        _ReplacedError: Another process replaced the model after the other files were read.
+        _ReplacedError: The model was replaced after the other files were read.
     """
     weights = read_weights(folder)
     if weights.metadata != light.weights.metadata:

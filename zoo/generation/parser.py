@@ -47,7 +47,7 @@ class ParserPreprocessor(Preprocessor):
         if cast(Parsing, self.spec.task).constrained and length and max_length < needed:
             raise ZooError(
                 f"the tree of {name} needs at least {needed:,} tokens, but may have at most {max_length:,}",
-                hint="raise `decoding.extra_length` in the model's spec (learned position embeddings also limit it)",
+                hint="raise `decoding.extra_length` in the model's spec (learned positions can also limit the length)",
             )
         word_tokens = cast(TreeTokenizer, self.vocabulary.target).word_ids(map(escape_brackets, words))
         part = SearchInput(index, {"source": tokens}, max_length, (), text, word_tokens)

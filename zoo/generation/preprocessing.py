@@ -49,7 +49,7 @@ class Preprocessor:
         max_source_length: Maximum number of tokens in a text that is translated as a whole, without EOS.
         warnings: Counts of unusual texts.
         protects: Whether numbers, links and the like are protected, and texts without letters stay as they are.
-        unchanged_texts: Indices and translations of the texts that stay unchanged and need no search.
+        unchanged_texts: Indices and translations of the texts that need no search: they are empty or stay unchanged.
         split_texts: Texts that are being translated in parts, by index.
         finished_parts: Translations of the finished parts of split texts, by text index and part.
         error: The error that stopped reading, if any.
@@ -289,7 +289,7 @@ class Preprocessor:
             yield start + part
 
     def replaced_pair(self, source: str, target: str) -> tuple[Replaced, Replaced]:
-        """Replace the numbers, links and the like that both texts share with copy symbols, if the model has any."""
+        """Replace numbers, links and the like that occur in both texts, if the model has copy symbols."""
         if not self.symbols:
             return Replaced(source), Replaced(target)
         languages = self.source_language(source), self.languages.target

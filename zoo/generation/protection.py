@@ -38,7 +38,7 @@ _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
 
 
 class _Plan(NamedTuple):
-    """Plan for translating a sentence again because its translation lost numbers or the like. No parts: do not try."""
+    """Plan for repairing a translation that lacks or adds numbers or the like. No parts: repair is impossible."""
 
     parts: Sequence[SearchInput | str]
     """Fragments to translate, and strings to copy between them, in order."""
@@ -123,12 +123,12 @@ class Protection:
     def _join(
         self, source: SearchInput, parts: Sequence[tuple[SearchInput, Translation] | str], proxies: Mapping[str, str]
     ) -> Translation:
-        """Join the parts of a plan into the translation of the sentence.
+        """Join copied strings and translated fragments into the translation of a sentence.
 
         Args:
             source: The sentence.
             parts: Strings to copy, and fragments with their translations.
-            proxies: Spellings that replace the stand-in numbers in the translation (see `_Plan.proxies`).
+            proxies: The string that replaces each proxy number in the translation (see `_Plan.proxies`).
         """
         text, translations = "", []
         for part in parts:
@@ -252,11 +252,11 @@ def protect_all(
 
 
 def run_steps(engine: Engine, steps: Steps[_T]) -> Future[_T]:
-    """Run the searches of a generator one after the other, and return a future for the generator's result.
+    """Run the searches that a Python generator yields, one after the other. Return a future for its return value.
 
     Args:
         engine: Engine that runs the searches. If the future is cancelled, the current search is also cancelled.
-        steps: The generator. After the first search, it continues in worker threads.
+        steps: The Python generator. After the first search, it continues in worker threads.
     """
     result: Future[_T] = Future()
 

@@ -109,7 +109,7 @@ class Recognizer(Translator):
         report: Report | None = None,
         **options: Unpack[GenerationOptions],
     ) -> Transcript:
-        """Return the transcript of a recording of any length, with start and end times.
+        """Return the transcript of a recording of any length, with the start and end times of its parts.
 
         The recording is cut at pauses into windows. A window is at most half as long as the longest recording in
         training, and at most 30 seconds. To process a recording as a whole, use `translate`.

@@ -29,8 +29,7 @@ class Sampling:
 
     Tokens are drawn from softmax(log-probabilities / temperature). This distribution is restricted to the `top_k` most
     probable tokens (0: all tokens), and then to the smallest set of most probable tokens whose total probability is at
-    least `top_p`.
-    Forbidden tokens have probability 0. The length penalty only affects the reported scores.
+    least `top_p`. Forbidden tokens have probability 0. The length penalty only affects the reported scores.
 
     Each translation has its own random number generator, whose seed depends on `seed`, the sentence's index and the
     number of the translation. A translation therefore does not depend on other translations or sentences.

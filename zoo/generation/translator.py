@@ -204,7 +204,7 @@ class Translator(TextSearch):
         """Return the log-probability of each token of the given translations.
 
         Args:
-            *texts: Two iterables: the sources, and the translation of each source.
+            *texts: The sources, and the translation of each source. For a language model, only the texts.
             source: Language code of the sources (see `LanguageOptions`).
             target: Language code of the translations.
             max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the translator's default.

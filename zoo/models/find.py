@@ -99,7 +99,7 @@ def of_spec(reference: str, report: Report = WARNINGS) -> Path:
         if candidate.exists and not _has_spec(candidate, spec):
             raise _other_spec_error(candidate, reference, differing_fields(candidate.spec, spec))
     raise ZooError(
-        f"there is no trained model of `{reference}`: the run `{default.folder}` does not exist, no other run in "
+        f"there is no trained model for `{reference}`: the run `{default.folder}` does not exist, no other run in "
         f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist",
         hint=f"if you trained it in another folder, change to that folder or select the run with `--model`; otherwise, "
         f"`zoo train {reference}` trains it, and `zoo publish {spec.short_name}` makes it available in every folder"

@@ -82,7 +82,7 @@ def key_width() -> tuple[int | None, str]:
 
 
 def inner_width() -> tuple[int | None, str]:
-    """Return the largest output dimension of any linear layer, and a description."""
+    """Return the largest output dimension of any linear layer, and how it was determined."""
     nodes = _nodes(Linear)
     return max(map(_width, nodes)), f"the largest output dimension of {len(nodes)} linear layers in the graph"
 
@@ -205,7 +205,7 @@ def _wavelengths() -> list[float]:
 
 
 def dropout_places() -> tuple[bool, str]:
-    """Check whether there is one dropout for each sub-layer and each sum of embeddings and positions."""
+    """Check whether there is one dropout for each sub-layer and each sum of embeddings and positional encodings."""
     drops = [operation for operation in _operations(Dropout) if operation.dropout]
     norms, embeds = sum(n.operation.is_norm for n in graph("base").nodes), len(_nodes(Embedding))
     return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"

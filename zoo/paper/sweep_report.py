@@ -46,9 +46,9 @@ def printed_difference(metric: str, pair: RowPair) -> float | None:
 
 
 def row_table(comparison: SweepComparison) -> Lines:
-    """Return the columns and lines of a table with the scores of a sweep, one line per configuration.
+    """Return the headings and rows of a table with the scores of a sweep, one row per configuration.
 
-    For configurations from the paper's Table 3, the line also contains the paper's numbers.
+    For configurations from the paper's Table 3, the row also contains the paper's numbers.
     """
     columns = ["row", "sets", "seeds>", "parameters>", *(f"{get_metric(name).title}>" for name in METRICS), "time>"]
     with_paper = any(printed_row(result.row) for result in comparison.results)

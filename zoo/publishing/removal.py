@@ -49,7 +49,7 @@ class RemovableItem:
     """File or folder to remove.
 
     Attributes:
-        kind: "run", "model", "leftover" (temporary files of a killed process), or the name of a cache.
+        kind: "run", "model", "leftover" (temporary file or folder of a killed process), or the name of a cache.
         path: Path of the file or folder.
         bytes: Disk space in bytes that the removal frees.
         inode: Inode of a published model's folder. If it has changed before the removal, another model was published

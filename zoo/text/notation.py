@@ -211,7 +211,7 @@ def listed_names() -> frozenset[str]:
 
     They are spelled the same in English, German, French and Spanish. They are never ordinary words, not even German
     nouns. Given names of one or two tokens in the vocabulary of the model `everyday` are left out, unless they are also
-    surnames or places: models know most given names, and a copy symbol would hide the gender of the name.
+    surnames or places: models know most of these names, and a copy symbol would hide the gender of the name.
     """
     return frozenset((_FOLDER / "names.txt").read_text("utf-8").split())
 

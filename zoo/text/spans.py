@@ -128,7 +128,7 @@ def needs_translation(text: str) -> bool:
 def compare(source: str, target: str, source_language: str, target_language: str) -> Differences:
     """Compare the numbers, links and the like in a text and its translation.
 
-    A whole number up to twelve may become a word, or a word the number. The translation may repeat such a number.
+    A whole number up to twelve may be in digits or in words. The translation may repeat such a number.
 
     Args:
         source: The text.

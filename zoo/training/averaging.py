@@ -29,7 +29,8 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
         run: The run.
         last: The number of most recent checkpoints to average. By default `training.average`, or all checkpoints if
             there are fewer.
-        int8: Whether to round each matrix to int8, with a scale per row or column. The file is then four times smaller.
+        int8: Whether to round each matrix to int8, with a scale per row or column. The file is then a quarter of
+            the size.
 
     Returns:
         The path of `weights.safetensors`.
@@ -94,7 +95,7 @@ def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
 
 
 def _is_average_of(file: Path, steps: str, stored_type: str) -> bool:
-    """Return whether a file is undamaged and contains the average of these checkpoints in this data type."""
+    """Return whether a weights file is undamaged, and is the average of these steps' checkpoints in this data type."""
     try:
         weights = read(file)
     except ZooError:

@@ -183,7 +183,7 @@ def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes, *, packs: 
         spec: The spec to train.
         mean: The mean size of a whole batch, of which each process computes a part.
         processes: The processes.
-        packs: Whether processes without sharding train on packed rows (several sequences in a row without padding).
+        packs: Whether training uses packed rows (several sequences in each row) if the weights are not sharded.
     """
     count = processes.count
     needed = update_bytes(spec, count) if packs else training_bytes(spec, mean.divided_by(count))

@@ -158,12 +158,12 @@ class Run(ModelFolder):
         """
         current = self.identity if self.exists and self.data.is_file() else identity
         if current.fingerprint != identity.fingerprint:
-            problem = f"the corpus of the run in `{self.folder}` has changed, or zoo now prepares it differently"
+            problem = f"the corpus has changed since `{self.folder}` was started, or zoo now prepares it differently"
             raise ZooError(problem, hint=_OTHER_CORPUS_HINT)
         if current.backend != identity.backend:
             raise ZooError(
-                f"the run in `{self.folder}` was started with the `{current.backend}` backend, but the backend is "
-                f"now `{identity.backend}`, which rounds differently and generates different dropout masks",
+                f"the run in `{self.folder}` was started with the `{current.backend}` backend, but now uses "
+                f"`{identity.backend}`, which rounds differently and generates different dropout masks",
                 hint=f"`--fresh` removes the run and starts over with `{identity.backend}`",
             )
         if current.software != identity.software:

@@ -280,7 +280,7 @@ class TrainStep:
         return torch.stack([loss.smoothed.detach(), loss.plain])
 
     def _update(self, rate: float, loss: torch.Tensor) -> torch.Tensor:
-        """Apply Adam, unless loss or gradients are not finite. Return whether Adam was applied.
+        """Update the weights with Adam if the loss and all gradients are finite. Return whether they were updated.
 
         The decision is made on the device, so the CPU does not have to wait for it.
         """

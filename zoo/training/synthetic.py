@@ -167,7 +167,7 @@ class _SyntheticText:
         return count
 
     def _translate(self, translator: Translator, languages: Direction, journal: Path, done: int, total: int) -> None:
-        """Translate the lines after the first `done` lines. For each line, append a JSON list to the journal."""
+        """Translate the lines after the first `done`. For each, append a JSON list of translations to the journal."""
         source, target = languages
         options = self.part.decoding.model_dump()
         max_length = translator.preprocessor(source, target).max_source_length

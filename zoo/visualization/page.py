@@ -148,7 +148,7 @@ def table_head(columns: Sequence[str]) -> str:
 
 
 def table_cells(columns: Sequence[str], cells: Iterable[str]) -> str:
-    """Return the `td` elements of a table row. If a column's name ends in `…`, its cell has the `words` class."""
+    """Return a row's `td` elements with HTML cells. If a column's name ends in `…`, its cell has the `words` class."""
     return "".join(f"<td{cell_class(name)}>{cell}</td>" for name, cell in zip(columns, cells, strict=True))
 
 

@@ -190,7 +190,7 @@ def test_a_similar_name_is_suggested(archive, report):
 
 
 def test_a_spec_never_stands_for_a_model_of_others(archive, web, report):
-    refused(r"there is no trained model of `tiny`.*\s+hint: .*--model", find.of_spec, "tiny", report)
+    refused(r"there is no trained model for `tiny`.*\s+hint: .*--model", find.of_spec, "tiny", report)
     assert not web.asked
 
 

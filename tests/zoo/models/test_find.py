@@ -97,7 +97,7 @@ def test_an_inherited_name_does_not_confuse_two_specs(trained: Callable[..., Run
     Path("mine.yaml").write_text(f"extends: {parent}\narchitecture: {{dropout: 0.3}}\n")
     shutil.rmtree("runs")
     mine = trained("runs/mine", architecture={**SIZES, "dropout": 0.3})
-    refused("no trained model of `parent.yaml`", find.of_spec, parent)
+    refused("no trained model for `parent.yaml`", find.of_spec, parent)
     assert find.of_spec("mine.yaml") == mine.folder
 
 

@@ -218,7 +218,7 @@ def fitting_class(spec: Spec) -> TokenizerClass:
 
 
 def written_ids(bundle: Bundle) -> WrittenIds:
-    """Return the token IDs of an exported model: special tokens, text tokens, language tokens, and all other tokens.
+    """Return the token IDs of an exported model, in the order: special, text, language, and all other tokens.
 
     Raises:
         ZooError: The model never generates BOS, and EOS cannot replace BOS because their embeddings differ.

@@ -103,7 +103,7 @@ def take_tables(
     first = next((found[key] for key in group if key in found), None)
     if any(not torch.equal(found[key], first) for key in group if key in found and first is not None):
         listed = ", ".join(names[key] for key in group if key in found)
-        raise ZooError(f"`{source.file}` has different embeddings ({listed}), but its settings require equal weights")
+        raise ZooError(f"`{source.file}` contains different embeddings ({listed}), but its config ties them")
     tables = {}
     for key in ("source", "target", "output"):
         table = first if key in group else found.get("shared") if key != "output" else None

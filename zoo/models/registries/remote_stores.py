@@ -84,7 +84,7 @@ class WebStore:
 
 @contextmanager
 def _with_registry_hint() -> Iterator[None]:
-    """Replace the hint of errors in the `with` block with a hint about registries."""
+    """If the `with` block raises a ZooError, replace its hint by a hint about registries."""
     try:
         yield
     except NotFoundError:
