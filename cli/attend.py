@@ -39,7 +39,8 @@ def attend(
     --backend selects the backend for the translation. The attention weights are always computed by `eager`.
 
     Options:
-        sentence SENTENCE|FILE: Sentence to translate or parse. For a model that reads audio or images, name a file.
+        sentence SENTENCE|FILE: Sentence to translate or parse. If the model reads audio or images, path of the audio or
+            image file.
         target TEXT: Show the attention weights for this translation (or tree), whether or not the model would choose
             it. [default: the model's own translation]
         figure 3|4|5: Show the sentence from this figure of the paper, with the figure's layer, heads and word.

@@ -177,7 +177,7 @@ def confirm(question: str, otherwise: str, hint: str = "add `--yes` to skip the 
     Args:
         question: The question, without its choices.
         otherwise: Beginning of the error message if stdin is not a terminal, such as "nothing was removed".
-        hint: Hint of this error message, such as how to skip the question.
+        hint: Hint to print with this error, such as how to skip the question.
 
     Returns:
         Whether the answer is yes.

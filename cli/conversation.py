@@ -105,7 +105,7 @@ class Conversation:
             yield from self._translate(text)
 
     def _files(self, path: Path) -> list[str]:
-        """Return the file, or the files in the folder, at a typed path. If the model reads text, return no files."""
+        """Return an audio or image file, or all such files in a folder. If the model reads text, return no files."""
         from zoo.features.modality import input_files
         from zoo.generation.recognizer import Recognizer
 

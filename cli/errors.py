@@ -27,7 +27,7 @@ def handle_errors(action: Callable[[], int | None], command: str = "zoo") -> int
 
     Args:
         action: The function to run. It may return an exit status.
-        command: The command to name in hints, such as "zoo train".
+        command: The command that hints mention, such as "zoo train".
     """
     try:
         status = action()
@@ -104,7 +104,7 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
             elif "--input" in known:
                 hint = f"text is read from stdin or from `--input FILE`; {hint}"
             elif "--model" in known:
-                hint = f"name a model with `--model`, and write quotation marks around a sentence; {hint}"
+                hint = f"select a model with `--model`, and put a sentence in quotation marks; {hint}"
         return ZooError(f"`{command}`: {_without_capital(error.format_message())}", hint=hint)
     name = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[-1]
     if kind == "MissingParameter":

@@ -41,8 +41,8 @@ def evaluate(
 
     A model (MODEL, --model or --spec) translates the test set of its corpus, or the set that --set selects. Beam size
     and length penalty come from its spec. The scores are BLEU (sacreBLEU, with its signature), the paper's BLEU (Moses
-    tokens, German compounds split), chrF, TER, and perplexity per token. A parser is scored by the F1 of its brackets
-    instead, and a model that recognises speech or text by its word error rate (WER) and character error rate (CER).
+    tokens, German compounds split), chrF, TER, and perplexity per token. A parser is scored by bracket F1 instead.
+    Speech and text recognition is scored by word error rate (WER) and character error rate (CER).
 
     If a translation model is scored on its dev set, the confidence of its translations is also calibrated. The set must
     have at least 100 sentences. The calibration error is printed with the scores.

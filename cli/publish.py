@@ -142,10 +142,11 @@ def clean(
 ) -> None:
     """Remove caches and runs: show what would be removed, and ask for confirmation.
 
-    `compiled` means compiled programs, `prepared` prepared corpora, `archives` downloaded archives, and `pulls`
-    incomplete downloads and imports of models. All of these are created again when they are needed. `synthetic` means
-    text that models generated for training, which can take hours to generate again. `runs` means all runs under runs/,
-    whose results are lost.
+    The caches are compiled programs (`compiled`), prepared corpora (`prepared`), downloaded archives (`archives`), and
+    incomplete downloads and imports of models (`pulls`). All of these are created again when they are needed.
+
+    `synthetic` removes text that models generated for training. It can take hours to generate this text again. `runs`
+    removes all runs under runs/, and their results are lost.
 
     The command never removes published models (use `zoo remove`), runs in training, prepared corpora in use, downloads
     in progress, or the targets of links.
@@ -183,7 +184,7 @@ def remove(names: Annotated[list[str], argument(complete=options.complete_model)
 
 
 def _remove(plan: RemovalPlan, *, yes: bool) -> None:
-    """Remove files after confirmation. Raise ZooError if stdin is not a terminal and `yes` is false."""
+    """Remove the files in `plan` after confirmation. Raise ZooError if stdin is not a terminal and `yes` is false."""
     from cli.console import confirm, report, show_table
     from zoo.report import size
 

@@ -150,22 +150,23 @@ def _format_score(forced: TokenScores, json: bool) -> str:
 
 
 def _check_options(source: Path | None, target: Path | None, name: str | None, model: str | None) -> None:
-    """Raise ZooError if only one of the two files is given, or if the model is named twice."""
+    """Raise ZooError if only one of the two files is given, or if both `name` and `model` are given."""
     if (source is None) != (target is None):
         given, missing = ("--source", "--target") if target is None else ("--target", "--source")
         raise ZooError(f"`{given}` needs `{missing}`", hint="give both files, or write tab-separated pairs to stdin")
     if name is not None and model is not None:
-        raise ZooError("MODEL and `--model` both name a model", hint="omit one of them")
+        raise ZooError("give either MODEL or `--model`, not both", hint="omit one of them")
 
 
 @contextmanager
 def _open_pairs(
     source: Path | None, target: Path | None, *, reads: bool = True, lists_files: bool = False
 ) -> Iterator[tuple[Iterator[tuple[str, ...]], Callable[[], bool]]]:
-    """Yield an iterator over (source, target) pairs, and a function that returns whether the input has paused.
+    """Yield an iterator over (source, target) pairs, and a function.
 
-    If `reads` is false, the model reads no source, and each line is a text to score. If `lists_files` is true, the
-    lines of `source` are names of files, relative to the folder of `source`.
+    The function returns whether no further line is available at the moment. If `reads` is false, the model takes
+    no source, and each line is a text to score. If `lists_files` is true, the lines of `source` are names of files,
+    relative to the folder that contains `source`.
     """
     from cli.console import open_lines
     from zoo.features.modality import listed_files

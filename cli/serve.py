@@ -111,7 +111,7 @@ def serve(
 
     if new_key is not None:
         if keys is None:
-            raise ZooError("`--new-key` needs `--keys FILE`", hint="name the file that the server reads its keys from")
+            raise ZooError("`--new-key` needs `--keys FILE`", hint="pass the file from which the server reads its keys")
         print(create_key(keys, new_key))
         return
     limits = Limits(

@@ -115,7 +115,7 @@ def _list_available(pattern: str | None, json: bool) -> None:
 
 
 def _how_to_find(pattern: str) -> str:
-    """Return a hint for a pattern that matches nothing in the catalogue."""
+    """Return a hint for a pattern that matches no model in the catalogue of public models."""
     from specs import suggest
     from zoo.models import catalogue
 

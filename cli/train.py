@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 def prepare(spec: options.Reference, overrides: options.Overrides = None) -> None:
     """Download the corpus, learn the vocabulary and write the tokenised training data.
 
-    Corpus parts that list `models` are first translated by these models. Archives are verified by their hashes, and
-    finished work is not repeated. The environment variable ZOO_HOME sets where the data is stored. ZOO_MIRROR sets a
-    folder or URL from which archives are fetched instead of their original URLs, and ZOO_OFFLINE=1 prevents downloads.
+    If a part of the corpus has the field `models`, these models first translate its text. Archives are verified by
+    their hashes, and finished work is not repeated. The environment variable ZOO_HOME sets where the data is stored.
+    ZOO_MIRROR sets a folder or URL from which archives are fetched instead of their original URLs, and ZOO_OFFLINE=1
+    prevents downloads.
 
     Examples:
         zoo prepare tiny
@@ -102,7 +103,7 @@ def train(
 
 @contextmanager
 def _missing_files_located(spec: str, overrides: list[str] | None) -> Iterator[None]:
-    """Add the location in the spec (file and line) to an error about a missing corpus file."""
+    """Add the spec file and line that refer to a missing corpus file to the error about this file."""
     import specs
     from zoo.data.corpus import MissingFileError
 
@@ -158,9 +159,9 @@ def shortlist(run: options.Run) -> None:
     """Write the vocabulary shortlist of a run, which makes decoding with the `native` backend faster.
 
     For each source token, the shortlist contains its most probable translations (target tokens) in the training text,
-    according to IBM Model 1. With `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, a translation
-    can contain only these translations of its source tokens, and the most frequent target tokens. `zoo publish`
-    includes the shortlist in the bundle.
+    according to IBM Model 1. `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, restricts decoding to
+    the most frequent target tokens, and the target tokens that the shortlist contains for the source tokens.
+    `zoo publish` includes the shortlist in the bundle.
 
     Examples:
         zoo shortlist tiny

@@ -100,7 +100,7 @@ def translate(
 
 
 def _no_model_error(documents: Sequence[Path], output: Path | None, source: str | None, target: str | None) -> ZooError:
-    """Return the error for languages that the included model does not support. The hint names a public model."""
+    """Return the error for languages that the included model does not support. The hint recommends a public model."""
     from zoo.models.catalogue import EVERYDAY, recommended
 
     if not (source and target):
@@ -179,7 +179,7 @@ def _find_files(
     is_file = output is not None and output.suffix and not output.is_dir() and len(given) == 1 and not given[0].is_dir()
     is_folder = output is None or output.is_dir() or not (output.exists() or output.suffix.lower() in written)
     if not (is_file or is_folder):
-        hint = f"for several {what} or a folder of {what}, name an output folder with `--output`"
+        hint = f"for several {what} or a folder of {what}, pass an output folder with `--output`"
         raise ZooError(f"`{output}` is not a folder", hint=hint)
     excluded = None if output is None else output.resolve()
     for path in given:
@@ -223,7 +223,7 @@ def _plan(found: Mapping[Path, Path], output: Path | None, code: str, what: str,
         if output is not None:
             target = output if relative == Path() else (output / relative).with_suffix(ending)
         if target.suffix.lower() != ending.lower():
-            hint = f"name a file that ends with `{ending}`"
+            hint = f"choose a file name that ends in `{ending}`"
             raise ZooError(f"`{target}` must have the same format as `{source}`", hint=hint)
         if target.resolve() == source.resolve():
             raise ZooError(f"the {what} would replace `{source}`", hint="choose another path with `--output`")
@@ -357,7 +357,7 @@ def transcribe(
             transcript = translator.transcribe(recording, target=to, report=messages, beam=beam)
             partial.write_text(FORMATS[suffix](transcript), encoding="utf-8")
         if not transcript.segments:
-            messages.warn(f"`{recording}`: no speech was found; the text is empty")
+            messages.warn(f"`{recording}`: no speech was found; the transcript is empty")
         messages.info(f"wrote {target}")
 
     return _write_each(plan, write)

@@ -97,7 +97,7 @@ class GraphBuilder:
 
         Args:
             state: A value that the `state` method returned.
-            value: The state's positions, followed by the new positions. Axis 0 is the hypothesis.
+            value: The state's positions, followed by the new positions. Axis 0 is the axis of the hypotheses.
             length_axis: The axis of the positions.
         """
         self._states[state.name] = StepState(value.name, length_axis)
@@ -132,8 +132,8 @@ class GraphBuilder:
     ) -> Value:
         """Return a value that several layers share, such as a mask.
 
-        The value is computed once, before the first layer that uses it. All layers that pass the same operation, first
-        input and key get the same value.
+        The value is computed once, before the first layer that uses it. Calls with the same operation, first input and
+        key return the same value.
         """
         key = (operation, inputs[0].name, key)
         if key not in self._shared:

@@ -96,7 +96,7 @@ _Distances = Mapping[int, int]
 
 @dataclass(frozen=True)
 class Complexity:
-    """The columns of Table 1 for one sub-layer on one sequence."""
+    """Complexity of a sub-layer for one sequence: the columns of the paper's Table 1."""
 
     flops: Size
     """FLOPs of the matrix products, as a polynomial in `batch` and `source`. A multiply-add counts as two."""
@@ -220,10 +220,11 @@ def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
 
 
 def _best_paths(graph: Graph, start: str, end: str, n: int) -> Iterator[_Distances]:
-    """Yield the best paths from `start` to `end`, shortest first: for the direction `before`, then for `after`.
+    """Yield the best paths from `start` to `end`, once for each direction: `before`, then `after`.
 
-    The distance of a path is the largest d such that each position of `end` depends on all positions of `start` at most
-    d away. Distances above n are reduced to n. If no operation reads later positions, `after` is left out.
+    Each result maps path lengths to distances, shortest paths first. The distance of a path is the largest d such that
+    each position of `end` depends on all positions of `start` at most d away. Distances above n are reduced to n. If no
+    operation reads later positions, there is no mapping for `after`.
     """
     for direction in _directions(graph, start):
         paths: dict[str, _Distances] = {start: {0: 0}}

@@ -197,7 +197,6 @@ def _in_blocks(positions: int) -> int:
 
 
 def _last(value: Tensor, axis: int, count: int) -> Tensor:
-    """Return the last `count` positions of a tensor along an axis."""
     length = value.shape[axis]
     return value if length == count else value.narrow(axis, length - count, count)
 

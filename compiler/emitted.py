@@ -108,7 +108,8 @@ class EmittedProgram(DecoderStates, nn.Module):
             source: Sources that end with EOS. None if the model has no encoder.
             target: Targets that start with BOS and end with EOS, padded with PAD. Labels that are PAD are ignored.
             alignment: The probability that each target token comes from each source token. It is used if the spec has
-                `training.guided_alignment`. The row of a token without links is 0. None: no token has links.
+                `training.guided_alignment`. For a token without alignment links, all values are 0. None: no token has
+                links.
         """
         inputs = {**self._inputs(source), "target": target}
         if source is not None and self.spec.training.guided_alignment is not None:

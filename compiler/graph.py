@@ -42,12 +42,12 @@ class Purpose(StrEnum):
 class StepState:
     """State that one decoder step passes to the next. `value` is the result that becomes the next step's input.
 
-    The size of this input along its position axis is one of:
+    The size of this input along `length_axis` determines which positions of `value` the next step gets:
 
-    - PAST: the whole value, a cache that grows;
-    - CAPACITY: the whole value, a cache that is written in place;
-    - a number r: the last r positions of the value. The value contains the r positions before the step and the new
-      positions, so the next step can also start from an earlier position.
+    - PAST: all positions. The value is a cache that grows.
+    - CAPACITY: all positions. The value is a cache that is written in place.
+    - a number r: the last r positions. The value contains the r positions before the step and the new positions, so
+      the next step can also start from an earlier position.
     """
 
     value: str

@@ -109,8 +109,8 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # options of glibc's mallopt
 def tune_process() -> None:
     """Change process settings to speed up training on a CPU.
 
-    The changes are permanent and increase memory usage. Call this function only in a process that does nothing but
-    train or time layers, and before the process computes anything. The function changes three settings:
+    The changes are permanent and increase memory usage. Call this function only in a process whose sole task is
+    training or benchmarking, and before the process computes anything. The function changes three settings:
 
     * The C library normally returns large freed blocks to the system. When they are allocated again, the system fills
       each page with zeros, which takes a tenth of a training step on a CPU. Now the process keeps these blocks.

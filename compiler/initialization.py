@@ -18,7 +18,7 @@ def initial_weights(spec: Spec, graphs: Graphs) -> dict[str, Tensor]:
 
     Args:
         spec: The spec. The random numbers of a tensor depend only on the spec's seed and the tensor's name.
-        graphs: The graphs whose parameters need the tensors.
+        graphs: The graphs whose parameters are initialised.
     """
     return {
         tensor.name: _draw(tensor, spec, stream(spec.training.seed, "weights", tensor.name))

@@ -86,8 +86,8 @@ class UnsupportedGraph(ValueError):
 class Operand:
     """Location that an instruction reads or writes.
 
-    The location is either the columns of a buffer, starting at `column`, or a slot of the memory or the cache. For a
-    slot, `buffer` is the number of the slot, and `column` is 0.
+    The location is either the columns of a buffer, starting at `column`, or a slot of the memory or the cache (see
+    `Opcode`). For a slot, `buffer` is the index of the slot, and `column` is 0.
     """
 
     buffer: int

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 
 class LazyModule(ModuleType):
-    """Stand-in for a module that has not been imported yet. It is not in `sys.modules`."""
+    """Placeholder for a module, which is imported when one of its attributes is first used.
+
+    The placeholder is not in `sys.modules`.
+    """
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(import_module(self.__name__), name)

@@ -25,7 +25,7 @@ class NativeCode:
     """Instructions for the encoder and for a decoder step, and the length of a row in each buffer.
 
     `memory` contains the row lengths of the encoder's outputs, and `cache` the row lengths of keys and values. All
-    lengths are numbers of floats. `vocabulary` is the number of target tokens.
+    lengths are counted in floats. `vocabulary` is the number of target tokens.
     """
 
     encode: tuple[Instruction, ...]
@@ -93,7 +93,7 @@ class NativeCodeGenerator:
         """The unused buffers, by row length. At first, these are all buffers."""
 
     def generate(self) -> None:
-        """Generate the instructions of all nodes. Each buffer is reused after its last reader."""
+        """Generate the instructions of all nodes. A buffer is reused after the last instruction that reads it."""
         self._count_readers()
         for node in self.graph.nodes:
             node.operation.native(self, node)
@@ -150,7 +150,7 @@ class NativeCodeGenerator:
     def inputs(self, node: Node) -> tuple[str, ...]:
         """Return the names of the values that a node's instruction reads.
 
-        An input that is fused into this instruction is replaced by its own inputs.
+        If the node that computes an input is fused into this instruction, the inputs of that node are returned instead.
         """
         return tuple(i for name in node.inputs for i in (self.nodes[name].inputs if name in self.fused else (name,)))
 
@@ -191,7 +191,7 @@ class NativeCodeGenerator:
         """
         if self.graph.states[state].value != node.name:
             name = type(node.operation).__name__
-            raise UnsupportedGraph(f"it has no instruction for {name} whose next state is another value")
+            raise UnsupportedGraph(f"it has no instruction for {name} with a next state that is not its result")
         self.with_state.add(node.name)
         return Operand(list(self.graph.states).index(state))
 
@@ -204,7 +204,7 @@ class NativeCodeGenerator:
             column += width
 
     def attention(self, node: Node, scale: float, *, biased: bool) -> None:
-        """Add an instruction that attends to the source, the cache or the memory, depending on the mask and the keys.
+        """Add an instruction for attention over the source, the cache or the encoder output, as mask and keys require.
 
         Args:
             node: The node of the attention.

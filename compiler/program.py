@@ -138,7 +138,7 @@ class TreeLimits(NamedTuple):
 
 
 class TreeRules(NamedTuple):
-    """Constraints with which a `SearchingDecoder` outputs valid parse trees (see `BracketConstraint`)."""
+    """Constraints that ensure that a `SearchingDecoder` generates valid parse trees (see `BracketConstraint`)."""
 
     kinds: Int32[np.ndarray, " V"]
     """Kind of each token: 1 is a word, 2 n + 2 and 2 n + 3 are label n's brackets, and 0 is any other token."""
@@ -231,13 +231,13 @@ class Scorer(Protocol):
     ) -> Float32[Tensor, "rows target"]:
         """Return the log-probability of each token in target[:, 1:], in nats. The value is 0 at PAD.
 
-        A target starts with BOS and ends with EOS, after which PAD may follow. `source` is None if the program has no
+        A target starts with BOS and ends with EOS, after which PAD may follow. `source` is None if the model has no
         encoder.
         """
 
 
 class TranslationModel(StepwiseDecoder[Any], Scorer, Protocol):
-    """Interface of a model that can translate. Compiled models and ensembles of them implement it."""
+    """Interface of a model that can translate. Compiled models and ensembles implement it."""
 
 
 class Program(TranslationModel, Protocol):

@@ -86,7 +86,7 @@ def _fuse_products(graph: Graph) -> Graph:
 def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
     """Rewrite the graph of a decoder step so that it operates on slots (see `compiler.slots`).
 
-    Also return the name of the encoder value that contains the memory's keys and values.
+    Also return the name of the encoder value that contains the keys and values of cross-attention.
     """
     by_name, encoded = ({node.name: node for node in graph.nodes} for graph in (step, encode))
     slots = {SLOTS: ValueType((ONE,), ValueKind.INTEGER)}

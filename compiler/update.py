@@ -80,7 +80,7 @@ class PackedRows:
         if read.sum() > self.source or predicted.sum() > self.target:
             raise ValueError(
                 f"a batch of {read.sum():,} source and {predicted.sum():,} target tokens does not fit into rows of "
-                f"{self.source:,} and {self.target:,}"
+                f"{self.source:,} and {self.target:,} tokens"
             )
         views["labels"].fill(PAD)
         for name, values, lengths in (

@@ -115,7 +115,7 @@ class Padded(_Derived):
         return (self.rows, *self.part.shape[1:])
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Compute the other parameter from the tensors in a weights file, and pad it with rows of zeros."""
+        """Compute the unpadded parameter from the tensors in a weights file, and pad it with rows of zeros."""
         part = self.part.make(file)
         result = part.new_zeros(self.shape)
         result[: part.shape[0]] = part
@@ -133,7 +133,7 @@ class Scaled(_Derived):
     factor: float
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Compute the other parameter from the tensors in a weights file, and multiply it by the factor."""
+        """Compute the unscaled parameter from the tensors in a weights file, and multiply it by the factor."""
         return self.part.make(file) * self.factor
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -146,7 +146,7 @@ class Rounded(_Derived):
     """Origin of a parameter: another parameter (`part`), rounded to bfloat16."""
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Compute `part` from the tensors of a weights file, and round it to bfloat16."""
+        """Compute the unrounded parameter from the tensors in a weights file, and round it to bfloat16."""
         return self.part.make(file).bfloat16()
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -164,7 +164,7 @@ class Quantised(_Derived):
     dimension: int
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Compute `part` from the tensors of a weights file, and quantise it to int8."""
+        """Compute the unquantised parameter from the tensors in a weights file, and quantise it to int8."""
         return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[0]
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -182,7 +182,7 @@ class Scales(Quantised):
         return (self.part.shape[self.dimension],)
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Compute `part` from the tensors of a weights file, and return its int8 scales."""
+        """Compute the unquantised parameter from the tensors in a weights file, and return its int8 scales."""
         return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[1].flatten()
 
 

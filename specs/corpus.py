@@ -43,7 +43,7 @@ class Weighted(Sparse):
 
 
 class Directed(Weighted):
-    """Base class of corpus parts that can set their own languages for multilingual models, such as `Files`."""
+    """Base class of corpus parts, such as `Files`, that can set their own languages for multilingual models."""
 
     source_language: LanguageCode | None = None
     """Source language of these sentence pairs, one of `languages.codes`. Default: `corpus.source`."""
@@ -155,7 +155,7 @@ class Synthetic(Directed):
                 "write `source` for distillation, or `target` for back-translation; `reference` has human translations",
             )
         if self.reference is not None and (self.source is None or self.n_best == 1):
-            problem = "`reference` selects among several translations of a `source`"
+            problem = "`reference` selects one of several translations, so it needs `source` and an `n_best` above 1"
             reject("reference", problem, "write `source` and `n_best: 4`, or remove `reference`")
 
     @property
@@ -278,7 +278,7 @@ class Corpus(Section):
             if split != "train" and (weighted or isinstance(part, Synthetic) or getattr(part, "tag", None)):
                 reject(
                     f"{name}.weight" if weighted else name,
-                    f"a part of `corpus.{split}` cannot have `weight`, `models` or `tag`: it is used once, for scores",
+                    f"only parts of `corpus.train` can have `weight`, `models` or `tag`, not parts of `corpus.{split}`",
                     "write this part in `corpus.train`, or remove these keys",
                 )
             if isinstance(part, HeldOut) and any(isinstance(each, Synthetic) for each in self.train):

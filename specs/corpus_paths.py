@@ -16,7 +16,7 @@ _PATH_FIELDS = ("source", "target", "reference", "trees", "tsv")
 
 
 def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: Collection[str] = ()) -> LocatedValue:
-    """Make `corpus.folder` relative to the current folder, and return the changed values of the spec.
+    """Make `corpus.folder` relative to the current folder, and return all values of the spec with this change.
 
     If a user's file sets `folder`, its value is relative to that file. Values in a shipped spec, in an override, or in
     a spec without `extends` (such as the spec of a run) are already relative to the current folder.
@@ -129,7 +129,7 @@ def _parts(corpus: Mapping[str, LocatedValue], split: str) -> list[LocatedValue]
 
 
 def _start_of(part: LocatedValue, user_files: Collection[str], shipped: str) -> str:
-    """Return the base folder for the paths in a corpus part: the folder of the user's file, or else `shipped`."""
+    """Return the base folder for a corpus part's paths: the folder of the user's file with the part, or `shipped`."""
     return os.path.dirname(part.file) if part.file in user_files else shipped
 
 

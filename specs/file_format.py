@@ -35,7 +35,7 @@ def without_format(spec: LocatedValue, version: str | None = None) -> LocatedVal
         version: Version of zoo that wrote the file, if known.
 
     Raises:
-        ZooError: `format` is not a valid number.
+        ZooError: `format` is not a positive whole number.
         NewerFormatError: A newer version of zoo wrote the file.
     """
     values = dict(spec.value)

@@ -161,7 +161,7 @@ class Image(FeatureSource):
 
     def _check(self) -> None:
         if self.height % self.patch.height:
-            problem = f"patches of {self.patch.height} pixels do not fill the height of {self.height} pixels"
+            problem = f"the image height ({self.height}) is not a multiple of the patch height ({self.patch.height})"
             reject(("patch.height", "height"), problem, f"write a `patch.height` that divides {self.height}")
 
 

@@ -215,7 +215,7 @@ class _Loader(yaml.SafeLoader):
 
     def _check_size(self, count: int, level: int, node: yaml.Node) -> None:
         if count > _MAX_VALUES:
-            hint = "check that this is the right file; each use of a YAML alias counts"
+            hint = "check that this is the right file; each use of a YAML alias adds all its values"
             self._fail(f"the file contains more than {_MAX_VALUES:,} values", node, hint)
         if level >= _MAX_LEVELS:
             self._fail("the values are nested too deeply", node, "use at most four levels, as the shipped specs do")

@@ -146,7 +146,7 @@ class BaseTask(Section):
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """Modality of each stream in an example. The encoder reads all streams except the last, OUTPUT."""
+        """Modality of each stream in an example, such as text. The encoder reads all streams except `OUTPUT`."""
         return {"source": "text", OUTPUT: "text"}
 
     @property
@@ -228,7 +228,7 @@ class LanguageModelling(BaseTask):
 
 
 class Recognition(BaseTask):
-    """Task of transcribing or translating recordings or images of text (section 7)."""
+    """Task of transcribing or translating speech recordings or images of text (section 7)."""
 
     translator = "zoo.generation.recognizer:Recognizer"
     action = "reads the file that is named in"

@@ -206,13 +206,13 @@ class Spec(Section):
                 reject((f"corpus.{name}", "task.kind"), problem, hint)
             if isinstance(part, Grammar) and corpus.direction(part) not in directions:
                 source, target = corpus.direction(part)
-                problem = f"`grammar` is English{'' if parsing else ' and German'}, not `{source}` and `{target}`"
+                problem = f"`grammar` has English{'' if parsing else ' and German'} text, not `{source}` and `{target}`"
                 hint = f"write `source: en` and `target: {directions[0][1]}`, or replace `grammar` with other parts"
                 reject((f"corpus.{name}", "corpus.source", "corpus.target"), problem, hint)
 
     @property
     def guided_layer(self) -> int | None:
-        """Index of the decoder layer whose first cross-attention head `training.guided_alignment` trains, or None."""
+        """Index of the decoder layer whose first cross-attention head is trained with guided alignment, or None."""
         return None if self.training.guided_alignment is None else max(self.architecture.depths.decoder - 2, 0)
 
     @property
@@ -305,7 +305,7 @@ class Spec(Section):
             problem = f"`decoding.suppressed_tokens` contains {EOS} (EOS), without which no translation ends"
             reject("decoding.suppressed_tokens", problem, f"remove {EOS} from the list")
         if suppressed and max(suppressed) >= size:
-            problem = f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the last ID is {size - 1:,}"
+            problem = f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the largest ID is {size - 1:,}"
             hint = f"remove {max(suppressed):,} from the list"
             reject(("decoding.suppressed_tokens", "vocabulary.size"), problem, hint)
 

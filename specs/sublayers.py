@@ -95,7 +95,7 @@ class FeedForward(Sublayer):
 
 
 class MixtureOfExperts(Sublayer):
-    """Mixture of feed-forward networks, the experts. A gate selects a few per position (Shazeer et al. 2017)."""
+    """Mixture of feed-forward networks (experts). A gate selects a few experts per position (Shazeer et al. 2017)."""
 
     kind: Literal["mixture_of_experts"]
     """Mixture of feed-forward networks, the experts. A noisy gate selects and weights the best few for each position

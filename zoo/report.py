@@ -144,7 +144,7 @@ class _PrintedProgress(Progress):
 
 
 def escape_control_characters(text: str) -> str:
-    """Escape characters that move a terminal's cursor, change the direction of text or are not valid UTF-8.
+    """Escape all characters that move a terminal's cursor, change the direction of text or are not valid UTF-8.
 
     Keep newlines, tabs, and the surrogates that represent bytes in file names that are not UTF-8.
     """

@@ -43,7 +43,7 @@ class BuildRequest:
 
     @cached_property
     def search_graphs(self) -> Graphs:
-        """The graphs of a beam search on a GPU. Raises Unpackable if a part of the model has no kernel."""
+        """The graphs for beam search on a GPU. Raises Unpackable if a part of the model has no kernel."""
         return search_graphs(self.spec, self.graphs.keys(), self.precision)
 
 

@@ -19,10 +19,10 @@ ROWS, SOURCE_LENGTH, TARGET_LENGTH = 4, 9, 7
 
 
 def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] | None = None) -> dict[Purpose, float]:
-    """Return the largest difference between results of a program and the interpreter, relative to the largest value.
+    """Return how much the results of a program differ from the results of the interpreter.
 
     The program and the interpreter run on the same random sentences. The interpreter runs the unoptimised graph.
-    The program's decoder reads one to four tokens per step, rewinds by a random number of tokens, and drops and adds
+    The program's decoder reads one to four tokens per step, rewinds by a random number of tokens, and removes and adds
     sentences, until all targets end.
 
     Args:
@@ -31,7 +31,8 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
         weights: The tensors of the weights file. Required if the program has rounded weights (bfloat16 or int8).
 
     Returns:
-        The difference for each purpose that the program was built for.
+        For each of the purposes TRAIN, SCORE and DECODE_STEP that the program was built for, the largest absolute
+        difference, divided by the largest absolute value from the interpreter.
     """
     source, target = _random_batch(program.spec, seed)
     weights = {n: t.cpu().float() for n, t in (program.weights() if weights is None else weights).items()}
@@ -80,7 +81,7 @@ def _run(program: Program, purpose: Purpose, source: PaddedBatch, target: Tensor
 
 
 def _decode(program: Program, source: PaddedBatch, target: Tensor) -> Tensor:
-    """Return the log-probabilities of the target's tokens, read in random steps.
+    """Return the log-probabilities of the target's tokens, computed in decoder steps of random length.
 
     After each step, each row is rewound by a random number of tokens. A sentence leaves the batch at the end of its
     target. The second half of the sentences joins the batch after the first step.
@@ -114,7 +115,7 @@ def _decode(program: Program, source: PaddedBatch, target: Tensor) -> Tensor:
 def _expected(
     spec: Spec, purpose: Purpose, source: PaddedBatch, target: Tensor, weights: Mapping[str, Tensor]
 ) -> Tensor:
-    """Return the values that `_run` should return, as the interpreter computes them for the whole target at once."""
+    """Return the values that `_run` should return. The interpreter computes them for the whole target at once."""
     purpose, output = (Purpose.TRAIN, "loss") if purpose is Purpose.TRAIN else (Purpose.SCORE, "log_probabilities")
     inputs = {**source.inputs, "target": target}
     return interpret(lower(spec, purpose), weights, inputs)[output]

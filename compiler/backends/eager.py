@@ -55,7 +55,7 @@ def search_refusal(request: BuildRequest) -> str | None:
 
 
 def kernel_refusal(make_graphs: Callable[[], Graphs]) -> str | None:
-    """Return the reason why kernels for GPUs cannot run the graphs from `make_graphs`, or None if they can."""
+    """Return the reason why the GPU kernels cannot run the graphs from `make_graphs`, or None if they can."""
     if find_spec("triton") is None:
         return "Triton is not installed: run `pip install triton`"
     try:

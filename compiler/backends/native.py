@@ -162,7 +162,7 @@ class _Packer:
         return fields
 
     def _place(self, key: object, size: int, write: Callable[[int], None]) -> int:
-        """Reserve memory for a tensor, unless memory is already reserved for it, and return its offset."""
+        """Return the offset of a tensor's memory. On the first call with this key, reserve `size` bytes."""
         if key not in self._offsets:
             self._offsets[key] = self._size
             self._writers.append((self._size, write))

@@ -56,7 +56,7 @@ def open_models(request: BuildRequest, folder: Path) -> EmittedProgram:
 
 
 class _Model:
-    """Model in onnxruntime, which takes tensors in the order of the graph's inputs."""
+    """ONNX model that onnxruntime runs. A call takes tensors in the order of the graph's inputs."""
 
     def __init__(self, file: Path) -> None:
         import onnxruntime

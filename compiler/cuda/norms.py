@@ -282,7 +282,7 @@ def kept(seed, key, index, threshold):
 
     Args:
         seed: Pointer to the seed, which is a 64-bit integer.
-        key: Number of the dropout layer.
+        key: Number that identifies the dropout layer.
         index: Indices of the elements, as 32-bit integers.
         threshold: The probability of dropout times 2^32.
     """

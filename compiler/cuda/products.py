@@ -117,7 +117,7 @@ def norm_linear(
 
 
 def _is_narrow(x: Tensor) -> bool:
-    """Return whether to use the kernel for inputs with few rows. In float32, cuBLAS is as fast and more accurate."""
+    """Return whether to use the kernel for few rows. In float32, return False: cuBLAS is as fast and more accurate."""
     return len(x) <= MAX_ROWS and x.dtype != torch.float32
 
 

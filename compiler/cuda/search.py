@@ -65,7 +65,10 @@ def _attend(
     d_k: tl.constexpr, d_v: tl.constexpr, stored_width: tl.constexpr, k_block: tl.constexpr, v_block: tl.constexpr,
     block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
-    """Attend to the memory, or add the new keys and values to the cache and attend to the cache."""
+    """Compute self-attention if `is_cache` is true, otherwise cross-attention.
+
+    Self-attention first adds the new keys and values to the cache.
+    """
     if early:  # the next product may begin to read its matrix
         gdc_launch_dependents()
         gdc_wait()
@@ -331,12 +334,12 @@ def attend_cache(
 def attend_memory(
     features: Float[Tensor, "rows 1 _"], slots: Slots, heads: HeadColumns, scale: float
 ) -> Float[Tensor, "rows 1 h·d_v"]:
-    """Return the cross-attention of each hypothesis to the memory of its sentence.
+    """Return the cross-attention of each hypothesis to its source sentence.
 
     Args:
         features: Features that contain the queries.
-        slots: Buffers of the search, which contain the memory.
-        heads: The columns of queries in `features`, and of keys and values in the memory.
+        slots: Buffers of the search. `slots.memory` contains the keys and values of the source positions.
+        heads: The columns of queries in `features`, and of keys and values in `slots.memory`.
         scale: Factor by which Q Kᵀ is multiplied.
     """
     return _attention(features, slots.memory, slots, heads, scale, is_cache=False)
@@ -357,7 +360,7 @@ def _attention(
 
 
 def select(slots: Slots, logits: Float[Tensor, "rows V"]) -> None:
-    """Select the hypotheses of the next step in all slots, and write the state of each slot to `slots.states`.
+    """For the sentence in each slot, select the hypotheses of the next step. Write its state to `slots.states`.
 
     Args:
         slots: Buffers of the search.

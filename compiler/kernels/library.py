@@ -136,7 +136,7 @@ def compile_kernels(file: Path, flags: Sequence[str] = FLAGS) -> subprocess.Comp
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a command. If this process is about to end, terminate the command and its child processes."""
+    """Run a command. If this process is interrupted or about to end, terminate the command and its child processes."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, process_group=0) as process:
         try:

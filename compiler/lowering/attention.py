@@ -135,7 +135,7 @@ class MultiHeadAttention:
             count: Number of earlier positions that the caches hold. PAST: all positions.
 
         Returns:
-            The keys of earlier positions, and the keys and values of these and the new positions.
+            The keys of the earlier positions, and the keys and values of the earlier and new positions.
         """
         earlier, keys = self.context.recent("keys", key, count)
         _, values = self.context.recent("values", value, count)
@@ -154,7 +154,7 @@ class MultiHeadAttention:
 
 
 def restricted_attention(x: Value, sublayer: RestrictedAttention, context: LayerContext) -> Value:
-    """Return self-attention in which a position sees itself and the positions within the radius.
+    """Return self-attention in which a position sees itself and up to `radius` positions on each side.
 
     In the decoder, a position does not see later positions.
     """

@@ -100,7 +100,7 @@ NORMS: Mapping[str, type[NormOperation]] = {"layer_norm": LayerNorm, "rms_norm":
 
 
 def normalised(x: Value, norm: Norm, name: str = "norm") -> Value:
-    """Normalise x. If the kind of the norm is `none`, return x unchanged.
+    """Normalise x. If `norm.kind` is `none`, return x unchanged.
 
     Args:
         x: Input: [..., d].

@@ -78,7 +78,7 @@ class StackPositions:
         return self.b.node("positioned", encoding, inputs, *parameters)
 
     def rotate(self, name: str, heads: Value, position: Value | None) -> Value:
-        """Rotate queries or keys of self-attention [batch, h, n, d_k] by position if the positions are rotary.
+        """Rotate self-attention queries or keys [batch, h, n, d_k] by their positions, if the spec selects `rotary`.
 
         Args:
             name: Name of the result.
@@ -132,7 +132,8 @@ def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list
 class PositionalEncoding(Operation):
     """Add the encoding of each position (3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
 
-    Positions count from 0 unless they are an input. Encodings are sinusoids, or rows of a parameter [positions, d].
+    Without the input `position`, positions are counted from 0. Encodings are sinusoids, or rows of a parameter
+    [positions, d].
     `halves` means the same as in `sinusoidal_encoding`. Position 0 gets the sinusoids of position `first`.
     """
 
@@ -173,7 +174,7 @@ class PositionalEncoding(Operation):
         codegen.add(node, Opcode.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count the bytes of inputs and result and, if the encodings are learned, of one row per position."""
+        """Count the bytes of the inputs and the result. Learned encodings add the bytes of one row per position."""
         read = sum((each.bytes(float_bytes) for each in inputs), Size())
         return read + result.bytes(float_bytes) * (2 if weight_bytes.terms else 1)
 
@@ -205,7 +206,7 @@ class Rotate(Operation):
     """Rotate pairs of features by angles that grow with the position (Su et al. 2021, equation 34).
 
     x [batch, h, n, d] [, position [batch, n]] -> [batch, h, n, d]. The features i and i + d/2 form a pair, which is
-    rotated by the angle position · theta^(-2i/d). Positions count from 0 unless they are an input.
+    rotated by the angle position · theta^(-2i/d). Without the input `position`, positions are counted from 0.
     """
 
     theta: float
@@ -243,8 +244,8 @@ class PositionBias(Operation):
 
     For whole sequences, the input is the input of the layer stack [batch, n, ...], and the result is [1, heads, n, n].
     Only the shape of the input is used. In a decoder step, the inputs are the positions [rows, new] and the key cache
-    [rows, kv_heads, n, d], and the result is [rows, heads, new, slots], with the slots of `UnwrittenMask`. Parameters
-    are tables [..., heads].
+    [rows, kv_heads, n, d], and the result is [rows, heads, new, slots]. `UnwrittenMask` explains the cache slots.
+    Parameters are tables [..., heads].
     """
 
     heads: int

@@ -110,10 +110,10 @@ class Transformer:
         self.b.output("log_probabilities", self.b.node("log_softmax", LogSoftmax(), (logits,)))
 
     def teacher_forced(self) -> tuple[Value, Value, Memory | None]:
-        """Add the model with teacher forcing, and return logits, labels and memory.
+        """Add the model with teacher forcing to the graph. Return the logits, the labels and the encoder output.
 
-        The decoder reads target[:, :-1], and the labels are target[:, 1:]. For the purpose `update`, the
-        graph has separate inputs for the two, because packed rows contain several sentences.
+        The decoder reads target[:, :-1], and the labels are target[:, 1:]. For the purpose `update`, the decoder input
+        and the labels are separate inputs of the graph, because packed rows contain several sentences.
         """
         memory = self.encoder() if self.a.encoder else None
         if self.b.purpose is Purpose.UPDATE:
@@ -251,7 +251,7 @@ class Transformer:
 
 
 def cross_entropy(model: Transformer) -> None:
-    """Add the cross entropy of the target tokens, each predicted from the tokens before it (section 5.4).
+    """Add to the graph the cross entropy of the target tokens, each predicted from the tokens before it (5.4).
 
     For purposes other than training, add the log-probabilities of the target tokens instead.
     """

@@ -59,8 +59,8 @@ class AttentionWeights(Operation):
     """Attention weights softmax(scale · Q Kᵀ + bias, masked), for graphs that return these weights to the caller.
 
     Inputs: Q [batch, h, n, d_k], K [batch, kv_heads, m, d_k], masks, and a bias of the scores if `biased`. Result:
-    [batch, h, n, m], always in float32. The weights of a query sum to 1, and hidden keys have weight 0. There may be a
-    parameter v [h, d_k], as in `Attention`.
+    [batch, h, n, m], always in float32. The weights of a query sum to 1, and hidden keys have weight 0. With a
+    parameter v [h, d_k], the scores are additive (see `Attention`).
     """
 
     scale: float
@@ -231,10 +231,10 @@ class WeightedSum(Operation):
 
 
 class RestrictedAttention(Operation):
-    """Self-attention restricted to `before` positions before the query and `after` positions after it (4).
+    """Self-attention restricted to `before` positions before the query and `after` after it (section 4).
 
     Inputs: Q [batch, h, n, d], K and V [batch, kv_heads, n, d], and an optional padding mask [batch, 1, 1, n].
-    Parameters: an optional vector v [h, d] of additive scores. A query always sees itself, because a query at
+    Parameters: an optional vector v [h, d] for additive scores. A query always sees itself, because a query at
     padding might see no other key. Each block of queries is multiplied by one window of keys, which contains all keys
     that the block may see. The cost estimates assume sequences longer than `before`. Shorter sequences get full
     attention, which costs no more.
@@ -287,8 +287,8 @@ class RestrictedAttention(Operation):
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         """Return the number of elements that are saved for the backward pass.
 
-        These are the overlapping windows of keys and values and, with dropout or additive scores, the attention weights
-        and the elements that dropout needs.
+        These are the overlapping windows of keys and values. With dropout or additive scores, the attention weights are
+        also saved. Dropout saves two more tensors of their size, and additive scores save tanh(query + key).
         """
         batch, heads, length, width = inputs[0].shape
         overlap = -(-self.window // self.block)

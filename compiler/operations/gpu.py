@@ -53,7 +53,7 @@ class PackedAttention(KernelOperation, Operation):
     Inputs: features with the queries [batch, n, ...], and features with keys and values [batch, m, ...]. The batch has
     one row. Further inputs: the span of keys that each query sees [2, n], and the span of queries that see each key
     [2, m]. A span is a first index and an exclusive end index. If `causal`, a query sees no key after its own index.
-    Result: [batch, n, h·d_v]. The costs are not counted, because they depend on the lengths of the sentences.
+    Result: [batch, n, h·d_v]. FLOPs are not counted, because they depend on the lengths of the sentences.
     """
 
     heads: HeadColumns
@@ -73,8 +73,8 @@ class PackedAttention(KernelOperation, Operation):
 class PackedSsru(KernelOperation, Operation):
     """Simpler simple recurrent unit (Kim et al. 2019) whose state is 0 before the first token of each sentence.
 
-    Inputs: gate and z [batch, n, d], where the batch has one row, and the span of each token's sentence [2, n].
-    Result: the states c at all positions, [batch, n, d].
+    Inputs: gate and z [batch, n, d] (see `Ssru`), where the batch has one row, and the span of each token's sentence
+    [2, n], which is a first index and an exclusive end index. Result: the states c at all positions, [batch, n, d].
     """
 
     code = "cuda.recurrence.packed_ssru({all})"
@@ -161,8 +161,8 @@ class WholeCrossEntropy(ChunkedCrossEntropy):
 class SlotEmbedding(KernelOperation, Operation):
     """Embed the last token of each hypothesis, and add the encoding of its position (3.4, 3.5).
 
-    Input: the slots (see `compiler.slots`). Parameters: table [V, d], and optionally learned positions. Result:
-    [rows, 1, d]. If `positions` is None, no encodings are added.
+    Input: the slots, which contain the beam search states (see `compiler.slots`). Parameters: table [V, d], and
+    optionally learned positions. Result: [rows, 1, d]. If `positions` is None, no encodings are added.
     """
 
     rows: Size
@@ -184,8 +184,8 @@ class SlotEmbedding(KernelOperation, Operation):
 class SlotSelfAttention(KernelOperation, Operation):
     """Self-attention in a decoder step, which also writes the new keys and values to the cache in place.
 
-    Inputs: features with queries, keys and values [rows, 1, ...], the cache, and the slots (see `compiler.slots`).
-    Result: [rows, 1, h·d_v].
+    Inputs: features with queries, keys and values [rows, 1, ...], the cache, and the slots, which
+    contain the beam search states (see `compiler.slots`). Result: [rows, 1, h·d_v].
     """
 
     heads: HeadColumns
@@ -198,7 +198,7 @@ class SlotSelfAttention(KernelOperation, Operation):
 
 
 class SlotCrossAttention(SlotSelfAttention):
-    """Cross-attention in a decoder step. The slots contain the keys and values that are projected from the memory.
+    """Cross-attention in a decoder step. The slots contain its keys and values, projected from the encoder output.
 
     Inputs: features with queries [rows, 1, ...], and the slots (see `compiler.slots`). Result: [rows, 1, h·d_v].
     """

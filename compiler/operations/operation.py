@@ -118,8 +118,8 @@ class MaskRole(StrEnum):
 class Operation(ABC):
     """Base class of operations on values and parameters. The fields of an operation are plain numbers and options.
 
-    Each subclass becomes a frozen dataclass, so that operations can be compared and printed. Passes, cost functions and
-    backends read the traits of an operation. They never test its class.
+    Each subclass becomes a frozen dataclass, so that operations can be compared and printed. Compiler
+    passes, cost functions and backends read the traits of an operation. They never test its class.
     """
 
     def __init_subclass__(cls) -> None:

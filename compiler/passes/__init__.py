@@ -41,7 +41,7 @@ class Pass:
     """Whether results change only by rounding errors."""
 
     def apply(self, graphs: Graphs, options: CompileOptions) -> Graphs:
-        """Return the graphs after the pass."""
+        """Run the pass on graphs, and return the new graphs."""
         if self.device not in (None, options.device) or self.precision not in (None, options.precision):
             return graphs
         if self.together:
@@ -100,7 +100,7 @@ def graphs(
 
 
 def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Return the graphs after all passes that the spec does not disable. Verify the graphs after each pass.
+    """Run all compiler passes that the spec does not disable, and return the new graphs. Verify the graphs each time.
 
     Raises:
         ZooError: `compilation.disabled_passes` contains an unknown name.
@@ -109,7 +109,7 @@ def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     for name in spec.compilation.disabled_passes:
         if name not in names:
             hint = suggest(name, names).strip() or f"the passes are {', '.join(names)}"
-            raise ZooError(f"`{name}` in `compilation.disabled_passes` is not a pass", hint=hint)
+            raise ZooError(f"`{name}` in `compilation.disabled_passes` is not a compiler pass", hint=hint)
     for step in PASSES:
         if step.name not in spec.compilation.disabled_passes:
             before, graphs = graphs, step.apply(graphs, options)
@@ -118,7 +118,7 @@ def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def _verify(graphs: Graphs, name: str, before: Graphs) -> None:
-    """Check that the graphs that a pass changed are valid, and that parameters with the same name are equal.
+    """Check that all graphs changed by a pass are valid, and that parameters with the same name are equal.
 
     Args:
         graphs: The graphs after the pass.

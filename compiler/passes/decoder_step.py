@@ -40,7 +40,7 @@ def hoist_memory(graphs: Graphs) -> Graphs:
 
 
 def _memory_nodes(step: Graph, memory: Iterable[str]) -> list[Node]:
-    """Return the nodes of a decoder step that depend only on the memory, not on tokens or states."""
+    """Return the nodes of a decoder step that depend only on the encoder output, not on tokens or states."""
     nodes: list[Node] = []
     known = set(memory)
     for node in step.nodes:
@@ -51,7 +51,7 @@ def _memory_nodes(step: Graph, memory: Iterable[str]) -> list[Node]:
 
 
 def beams_as_queries(graph: Graph) -> Graph:
-    """Compute cross-attention for all beams of a sentence together, so that it reads the memory only once."""
+    """Compute cross-attention for all beams of a sentence together, to read the encoder output only once."""
     try:
         return _one_memory_per_sentence(graph)
     except GraphError:  # some value needs one memory per hypothesis
@@ -59,12 +59,13 @@ def beams_as_queries(graph: Graph) -> Graph:
 
 
 def _one_memory_per_sentence(graph: Graph) -> Graph:
-    """Add a beam axis to the inputs of a decoder step, so that all hypotheses of a sentence share one memory.
+    """Add a beam axis to the inputs of a decoder step, so that all hypotheses of a sentence read one encoder output.
 
-    Nodes that read both the memory and hypotheses get one row per sentence. Other nodes get one row per hypothesis.
+    Nodes that read both the encoder output and hypotheses get one row per sentence. Other nodes get one row per
+    hypothesis.
 
     Raises:
-        GraphError: Some value needs a separate memory for each hypothesis.
+        GraphError: A value needs a separate copy of the encoder output for each hypothesis.
     """
     types, per_sentence = graph.types, _nodes_per_sentence(graph)
     inputs = {name: _input_type(name, type_, graph) for name, type_ in graph.inputs.items()}
@@ -107,7 +108,8 @@ def _one_memory_per_sentence(graph: Graph) -> Graph:
 def _nodes_per_sentence(graph: Graph) -> set[str]:
     """Return the names of the nodes that get one row per sentence.
 
-    These are the nodes that read both the memory and hypotheses, and neighbouring nodes that split or merge heads.
+    These are the nodes that read both the encoder output and hypotheses, and neighbouring nodes that split or merge
+    heads.
 
     Raises:
         GraphError: One of these nodes needs a value that cannot have one row per sentence.

@@ -128,7 +128,7 @@ def head_columns(query: ValueType, value: ValueType, *columns: int) -> HeadColum
 
 
 def columns(by_name: Mapping[str, Node], heads: Node, *, whole: bool = False) -> tuple[str, int]:
-    """Return the name of the value that heads are split from, and the first column of the heads.
+    """Return the name of the value that is split into heads, and the first column of these heads.
 
     Args:
         by_name: The nodes of the graph.

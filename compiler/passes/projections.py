@@ -132,9 +132,10 @@ def _join(names: list[str]) -> str:
 
 
 def fuse_memory(graph: Graph) -> Graph:
-    """Project the memory to the keys and values of all layers in one matrix product. Each layer takes a slice.
+    """Project the encoder output to the keys and values of all decoder layers in one matrix product.
 
-    All decoder layers project the same memory, so one matrix product can compute all of their keys and values.
+    All decoder layers project the same encoder output, so one product can compute all of their keys and values. Each
+    layer takes a slice of the result.
     """
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in graph.nodes:

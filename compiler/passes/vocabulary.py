@@ -69,7 +69,7 @@ def join_loss(graph: Graph, by_name: Mapping[str, Node], node: Node, joined: typ
         graph: The graph.
         by_name: The nodes of the graph.
         node: The node.
-        joined: The operation that computes both.
+        joined: The class of the merged operation.
     """
     loss, logits = cast("Any", node.operation), by_name.get(node.inputs[0])
     if not loss.is_cross_entropy or logits is None:

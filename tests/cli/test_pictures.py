@@ -42,5 +42,5 @@ def test_patches_of_handwritten_digits_are_learned_and_recognised(zoo: Callable[
 def test_a_spec_must_know_the_rows_of_its_pictures() -> None:
     with pytest.raises(ZooError, match=r"`architecture.positions.rows` is 4, but `task.source` gives 2"):
         specs.load("pictures/digits", {**PATCHES, "architecture.positions.rows": 4})
-    with pytest.raises(ZooError, match="patches of 12 pixels do not fill the height of 32 pixels"):
+    with pytest.raises(ZooError, match=r"the image height \(32\) is not a multiple of the patch height \(12\)"):
         specs.load("pictures/digits", {**PATCHES, "task.source.patch.height": 12})

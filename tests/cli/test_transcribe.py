@@ -79,7 +79,7 @@ def test_existing_files_and_options_are_checked(zoo: Zoo, transcribe: Zoo, heard
     for problem, arguments in {
         "was not replaced": ("a.wav",),
         "`b.wav` cannot be read": ("b.wav", "a.wav", "--yes"),
-        "writes `de`, not `fr`": ("a.wav", "--to", "fr"),
+        "writes the language `de`, not `fr`": ("a.wav", "--to", "fr"),
         "`--format` must be one of `txt`, `srt`, `vtt`, not `doc`": ("a.wav", "--format", "doc"),
         "`pdf` is not a transcript format": ("a.wav", "-o", "a.pdf"),
         "does not end in .vtt": ("a.wav", "--format", "vtt", "-o", "a.srt"),

@@ -56,7 +56,8 @@ class CorpusReader:
             report: Receives warnings and the progress of downloads.
 
         Raises:
-            ZooError: A part has the same file or column for both sides, or the built-in corpus has too few pairs.
+            ZooError: The source and target of a corpus part are the same file or column, or the built-in corpus has too
+                few pairs.
         """
         self.corpus = spec.corpus
         self._streams, self._token_streams = spec.task.streams, spec.task.token_streams
@@ -82,7 +83,7 @@ class CorpusReader:
         return sum(part.held_out for part in getattr(self.corpus, split) if isinstance(part, HeldOut))
 
     def part_examples(self, split: Split, number: int) -> Iterator[Example]:
-        """Yield the examples of part `number` of a split, unchanged and in the order of the files.
+        """Yield the examples of the corpus part at index `number` in a split, unchanged and in the order of the files.
 
         The examples of `train` include those that are held out for dev or test. Archives that are not on this
         machine are downloaded.
@@ -205,8 +206,8 @@ class CorpusReader:
         Missing cells in a training line become empty cells, so that cleaning drops the line.
 
         Raises:
-            ZooError: The first line or a line of dev or test has too few columns, or a line has more columns than the
-                first line.
+            ZooError: The first line, or any line of the dev or test set, has too few columns. Or any line has more
+                columns than the first line.
         """
         path = existing_file(self.corpus, part.tsv)
         columns = {name: getattr(part, f"{name}_column") for name in self._streams}
@@ -285,9 +286,10 @@ def existing_file(corpus: Corpus, name: str) -> Path:
 
 
 def missing_part(spec: Spec) -> str | None:
-    """Describe the first part of a spec's corpus that is missing on this machine. Return None if no part is missing.
+    """Return a message about the first missing part of a spec's corpus. Return None if the corpus is complete.
 
-    This function does not download or read any files.
+    A part counts as missing if its files are not on this machine, or if models generate its text. This function does
+    not download or read any files.
     """
     if not spec.corpus.train:
         return "it has no training corpus"

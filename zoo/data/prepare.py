@@ -168,7 +168,7 @@ def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None 
 
 
 def _tags(corpus: Corpus) -> list[str | None]:
-    """Return the tag of each part of the training set. The list is empty if no part has a tag."""
+    """Return the tag (a token such as `<BT>`) of each corpus part in the training set, or [] if no part has a tag."""
     tags = [getattr(part, "tag", None) for part in corpus.train]
     return tags if any(tags) else []
 
@@ -280,7 +280,7 @@ class _Preparation:
         return Vocabulary.learn(self._kept_examples, self.spec.vocabulary, kept, self.spec.task, tokens)
 
     def _train_examples(self, status: Status) -> Iterator[tuple[Example, Direction]]:
-        """Yield the training examples that have this status, with their languages."""
+        """Yield the training examples with this status after cleaning, each with its source and target language."""
         start = 0
         for number, (part, count) in enumerate(zip(self.spec.corpus.train, self.part_counts, strict=True)):
             examples = self.corpus.part_examples("train", number)
@@ -334,7 +334,7 @@ class _Preparation:
         self._require_examples()
 
     def _write_scored(self, split: Split, scored: Sequence[tuple[Example, Direction]]) -> None:
-        """Write the values, raw data and languages of all examples in the dev or test set."""
+        """Write the token IDs or features, cleaned lines and languages of all examples in the dev or test set."""
         languages = (LanguagePair.of(self.spec, self.vocabulary, direction) for _, direction in scored)
         with self._store_writer(split) as writer:
             examples = starmap(self._with_copy_symbols, scored)
@@ -364,7 +364,7 @@ class _Preparation:
         manifest.write(self.folder)
 
     def _encode(self, examples: Iterable[Example], unusable: Callable[[str], None] | None = None) -> Iterator[Rows]:
-        """Encode examples, and yield their values chunk by chunk. A background thread reads the next chunk.
+        """Yield the token IDs or features of examples, chunk by chunk. A background thread reads the next chunk.
 
         Args:
             examples: The examples.
@@ -390,15 +390,15 @@ class _Preparation:
 
 
 def _shortened(streams: Iterable[str]) -> str:
-    """Join the first characters of each stream on one line, for people to read."""
+    """Join the first characters of each stream on one line, for display."""
     return " | ".join(raw[:_EXAMPLE_CHARACTERS] for raw in streams)
 
 
 def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence[LanguagePair]) -> Rows:
-    """Select rows of each stream, and insert the language tokens before each row.
+    """Select rows of each stream. In streams of token IDs, insert the language tokens before each row.
 
     Args:
-        values: Values of each stream.
+        values: Token IDs or features of each stream.
         rows: Indices of the rows to select.
         languages: Languages of each selected row.
     """

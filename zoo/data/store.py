@@ -84,7 +84,7 @@ class StoreWriter:
 
 
 class Store:
-    """Store of examples: the values of each stream, without BOS and EOS, read from disk on demand."""
+    """Encoded examples on disk, read on demand: the token IDs or features of each stream, without BOS and EOS."""
 
     parts: list[int]
     """Number of examples in each part of `corpus.train`, in order."""
@@ -111,7 +111,7 @@ class Store:
         return sum(self.parts)
 
     def has_eos(self, stream: str) -> bool:
-        """Return whether batches append EOS to the values of a stream: to token IDs, but not to features."""
+        """Return whether batches append EOS to each example of a stream: true for token IDs, false for features."""
         return not self._dtypes[stream].startswith("float")
 
     def row(self, stream: str, index: int) -> Values:

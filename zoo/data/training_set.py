@@ -90,7 +90,7 @@ class TrainingSet:
 
         Args:
             spec: Spec with the `training` and `corpus` sections.
-            store: Values of the training text.
+            store: Token IDs or features of the training set.
             sampler: Sampler for subword regularisation. None: no subword regularisation.
             verified: Future of a background check of the store's files, if any.
         """

@@ -80,7 +80,8 @@ class TextArchive:
             text = content.decode(encoding)
         except (LookupError, UnicodeError):
             where = f"{self._name}/{name}"
-            raise ZooError(f"`{where}` is not {encoding.upper()}", hint="open the document and save it again") from None
+            problem = f"`{where}` cannot be decoded as {encoding.upper()}"
+            raise ZooError(problem, hint="open the document and save it again") from None
         self._texts[name], self._encodings[name] = text, encoding
         return text
 

@@ -71,7 +71,7 @@ class Fragment:
 def join_fragments(
     fragments: Sequence[Fragment], text: str = "", kind: Kind = Kind.UNIT, name: str = "", again: str | None = None
 ) -> Fragment:
-    """Join several fragments into one fragment of this kind."""
+    """Join several fragments into one fragment with the given attributes (see `Fragment`)."""
     raw, output = "".join(each.raw for each in fragments), "".join(each.written for each in fragments)
     return Fragment(kind, raw, text, name, output, again)
 

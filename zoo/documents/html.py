@@ -192,7 +192,7 @@ class Parser:
         return end
 
     def _raw_text_end(self, start: int, name: str) -> int:
-        """Return the position of the end tag of a raw text element, such as `script`. Otherwise, return `start`."""
+        """Return the position of the end tag of a raw text element such as `script`. For other elements, `start`."""
         if self.is_xml or name not in _RAW_TEXT or self._is_foreign():
             return start
         end = None

@@ -16,7 +16,7 @@ _MARKERS = "".join(map(chr, range(0xD800, 0xD80A)))
 
 
 class Mode(Enum):
-    """Type of Markdown block, which determines the characters to escape. Each value is a marker before the block."""
+    """Type of Markdown block, which determines the characters to escape. The value is the marker before the block."""
 
     TEXT = chr(0xD805)
     CELL = chr(0xD806)
@@ -69,9 +69,10 @@ def line_break(raw: str) -> str:
 
 
 def label_end(raw: str, label: str) -> str | None:
-    """Return the end of a reference link, with markers. Return None for other links.
+    """Return the end of a reference link without a label, such as `[x]` or `[x][]`. Return None for other links.
 
-    A link without a label, such as `[x]`, gets its original text as the label.
+    The result contains markers and `label`, the original text of the link. If translation changes the text, `finish`
+    adds the label, as in `[y][x]`.
     """
     if raw not in ("]", "][]"):
         return None

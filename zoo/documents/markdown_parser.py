@@ -183,7 +183,7 @@ def _cells(state: StateBlock, line: int) -> list[tuple[int, int]]:
 
 
 def _line(state: StateBlock, line: int) -> tuple[int, str]:
-    """Return the start of a line after its indentation, and the text from there."""
+    """Return the position after the indentation of a line, and the text of the line from that position."""
     start = state.bMarks[line] + state.tShift[line]
     return start, state.src[start : state.eMarks[line]]
 

@@ -126,7 +126,7 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
 
 
 def _set_parts(segment: Segment, words: Sequence[_Word], target: str, view: View) -> None:
-    """Set the markup elements around each word. A word that is not aligned gets those of the preceding word."""
+    """Set the markup elements around each word. A word without an alignment gets the elements of the preceding word."""
     covered = _covered(segment)
     spans = [match.span() for match in WORDS.finditer(segment.text)]
     starts = [start for start, _ in spans]
@@ -181,8 +181,8 @@ def _word_parts(
 def _keep_elements(segment: Segment, words: Sequence[_Word], view: View) -> list[Unit]:
     """Put each markup element that has lost its words around the nearest word with the same outer elements.
 
-    If there is no such word, return an empty element. In Word documents, a word can move to a different run only from a
-    run with the least formatting, so that no other run loses its word.
+    If there is no such word, return an empty element. In Word documents, only words from runs with the least formatting
+    may move to a different run, so that formatted runs do not lose their words.
     """
     starts: dict[int, int] = {}
     previous = None

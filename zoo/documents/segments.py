@@ -357,7 +357,7 @@ def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
 
 
 def _is_glued(parts: Sequence[Fragment]) -> bool:
-    """Return whether the fragments are copied elements with nothing between them, or only a sign such as "+"."""
+    """Return whether the fragments are two copied elements that are adjacent or separated by a sign such as "+"."""
     kinds, first, last = [each.kind for each in parts], parts[0], parts[-1]
     if not first.text.strip() or not (last.text.strip() or not last.written):
         return False

@@ -81,7 +81,7 @@ def attribute_view(
 
 
 def add_boundaries(text: str, parts: Iterable[tuple[int, Fragment]]) -> list[Fragment]:
-    """Return the given fragments, with the text between them as boundaries. `parts` also contains their positions."""
+    """Return the fragments in `parts`, with the text between them as boundaries. `parts` has their start positions."""
     fragments, end = list[Fragment](), 0
     for start, part in parts:
         fragments += [Fragment(Kind.BREAK, text[end:start]), part]
@@ -228,7 +228,7 @@ def local_attributes(raw: str) -> dict[str, str]:
 
 
 def code_styles(*files: str) -> frozenset[str]:
-    """Return the names of styles for program code that XML files define, and of all styles based on them."""
+    """Return the names of all styles for program code in XML files, including styles based on such a style."""
     found, style, based = list[str](), "", defaultdict[str, list[str]](list)
     for tag in (tag for text in files for tag in _STYLE_TAG.finditer(text)):
         given = local_attributes(tag[0])
@@ -261,8 +261,9 @@ def paragraph_fragments(
         names: Names of the paragraph elements.
         skipped: Names of elements whose paragraphs are not translated.
         level: Nesting level: 1 for ordinary paragraphs, 2 for paragraphs inside these, as in notes, and so on.
-        elements: For each inline element, the name of the child with its text, or "" for all content after the
-            properties. None means all content. Only elements with None may be repeated around other words.
+        elements: The inline elements. The value specifies the content of an element: the name of the child with its
+            text, "" for everything after its properties, or None for everything. Only an element with the value None
+            may be repeated if its words are not adjacent in the translation.
         leaf: Function that returns the fragments of a text node, or of an element that is copied as a whole.
     """
     index, copied, depth, ends = 0, 0, 0, element_ends(tokens)

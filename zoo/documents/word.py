@@ -64,7 +64,7 @@ class _Field:
 
     @property
     def hides(self) -> bool:
-        """Whether a field that begins here is nested in this field's code, or in a result that is copied."""
+        """Whether a field that begins inside this field is in this field's code, or in a result that is copied."""
         return self.is_inside or self.separate < 0 or _is_computed(self.code)
 
 

@@ -150,7 +150,10 @@ def compare_models(
     for folder in (first, second):
         translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
         if not any(name in TEXT_METRICS for name in translator.spec.scores):
-            problem = f"the task of `{folder}` is `{translator.spec.task.kind}`, but only texts can be compared"
+            problem = (
+                f"the task of `{folder}` is `{translator.spec.task.kind}`, but only models with a text metric such as "
+                "BLEU can be compared"
+            )
             raise ZooError(problem, hint=f"score the model with `zoo evaluate --model {folder}`")
         translators.append(translator)
     sets: list[EvaluationSet] = []

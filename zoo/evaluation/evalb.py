@@ -89,9 +89,9 @@ def score_brackets(
 ) -> BracketScores:
     """Score bracketed trees against references.
 
-    Before two trees are compared, words are deleted by their tags, and brackets by their labels. If no output has tags
-    (all are `XX`), each word gets its tag from the reference, because punctuation would otherwise be deleted only from
-    the references.
+    Before two trees are compared, words with certain tags and brackets with certain labels are deleted (see
+    `Parameters`). If no output has tags (all are `XX`), each word gets its tag from the reference. Otherwise,
+    punctuation would be deleted only from the references.
 
     Args:
         outputs: The trees to score. A tree without words is skipped. An output that is not a tree counts as an error.

@@ -98,8 +98,8 @@ _F1_DETAILS = {"recall": "recall", "precision": "precision", "complete_match": "
 def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
     """Return the F1 of labelled brackets and related scores, in points, as entries of `scores.json`.
 
-    Each word of an output gets its part-of-speech tag from the reference. EVALB deletes punctuation by its tag, and
-    then excludes a sentence if the output and the reference have different words. With its own tags, a parser with
+    Each word of an output gets its part-of-speech tag from the reference. EVALB deletes words with punctuation tags,
+    and then excludes a sentence if the output and the reference have different words. With its own tags, a parser with
     many tagging errors would only be scored on its easiest sentences.
 
     Raises:
@@ -189,7 +189,7 @@ def compute_scores(outputs: ModelOutputs, spec: Spec) -> Scores:
 
 
 def summary_line(scores: Scores) -> str:
-    """Format the scores of all metrics whose `in_summary` is true as one line of text."""
+    """Return one line of text with the scores of all metrics that have `in_summary` set."""
     metrics = [metric for metric in _present_metrics(scores) if metric.in_summary]
     return ", ".join(f"{m.title} {m.format_score(scores[m.name])}{m.unit and f' per {m.unit}'}" for m in metrics)
 

@@ -135,7 +135,7 @@ def absolute_path(file: Path, line: int, name: str) -> str:
 
     Args:
         file: The list.
-        line: Number of the line that names the file, for the error message.
+        line: Number of the line that contains the file name, for the error message.
         name: Name of the file, relative to the folder of the list.
 
     Raises:

@@ -75,8 +75,8 @@ def extracted(sha256: str, names: Sequence[str]) -> list[Path] | None:
 def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
     """Extract the given members of a .tar, .tar.gz or .zip file. The file type is detected from the content.
 
-    The members appear only after all of them have been read without errors. A tar archive is read to its end, so that
-    its checksum is verified.
+    The extracted files appear in the data folder only after all of them have been read without errors. A tar archive
+    is read to its end, so that its checksum is verified.
 
     Returns:
         The paths of the members, in the order of `names`.

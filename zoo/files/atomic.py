@@ -112,9 +112,10 @@ def atomic_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def temporary_path(path: Path) -> Iterator[Path]:
-    """Yield a hidden path next to `path` for a file or folder, and remove it at the end.
+    """Yield a hidden path, next to `path`, for a temporary file or folder. Remove the file or folder at the end.
 
-    The parent folder is created if needed. If the process is killed, the next writer in that folder removes the path.
+    The parent folder is created if needed. If the process is killed, the temporary file or folder is removed when a
+    process next writes to the parent folder.
     """
     partial = _partial_path(path)
     with convert_disk_errors(path, partial):
@@ -156,9 +157,10 @@ def _replace_folder(partial: Path, path: Path) -> None:
 
 
 def restore_replaced(folder: Path) -> None:
-    """Rename subfolders back if a process renamed but did not replace them, unless their old name is in use again.
+    """Undo interrupted replacements: rename the old version of each subfolder back, if its name is free.
 
-    The process may have been killed. If it is still running, it notices that the name is in use, and tries again.
+    The process that replaces a subfolder may have been killed between its two renames. If the process is still
+    running, its second rename fails because the name is in use, and the process tries again.
     """
     with suppress(OSError):  # there is no such folder, or this user may not change it
         replaced = [(path.stat().st_mtime_ns, path) for path in folder.iterdir() if path.name.endswith(_REPLACED)]
@@ -173,7 +175,8 @@ def remove_folder(path: Path) -> Path | None:
     """Remove a folder. It is renamed first, so that an interrupted removal leaves no folder that looks complete.
 
     Returns:
-        None if the folder was removed. If this user cannot remove all files in it, the path of the renamed folder.
+        None if the folder was removed. If this user has no permission to remove some of the files, the path of the
+        renamed folder.
     """
     _remove_leftovers(path.parent)
     renamed = _set_aside(path, ".removed")
@@ -182,7 +185,7 @@ def remove_folder(path: Path) -> Path | None:
 
 
 def remove_path(path: Path) -> None:
-    """Remove a file, link or folder if it exists. Skip parts that this user has no permission to remove."""
+    """Remove a file, link or folder if it exists. Skip files that this user has no permission to remove."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -190,7 +193,7 @@ def remove_path(path: Path) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Finish what killed processes left behind: undo interrupted replacements, and remove temporary files."""
+    """Clean up a folder after processes were killed: undo interrupted replacements, and remove temporary files."""
     restore_replaced(folder)
     for path in leftovers(folder):
         with suppress(OSError):  # it belongs to another user
@@ -198,7 +201,10 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def leftovers(folder: Path) -> Iterator[Path]:
-    """Yield the temporary paths that killed processes on this machine left in a folder."""
+    """Yield the temporary files and folders in `folder` that were created by processes that no longer run.
+
+    Files and folders from processes on other machines are not included.
+    """
     for path in folder.iterdir() if folder.is_dir() else ():
         _, mark, writer = path.name.partition(_host_mark())
         process = writer.partition(".")[0]

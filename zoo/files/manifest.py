@@ -42,7 +42,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Names, sizes and hashes of the files in a folder, recorded when they were written."""
+    """Names, sizes and hashes of the files in a folder, recorded when the files were written."""
 
     folder: Path
     entries: Mapping[str, ManifestEntry]
@@ -156,7 +156,7 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
         Whether the files were hashed.
 
     Raises:
-        ZooError: A file is missing or has changed. The error names it.
+        ZooError: A file is missing or has changed. The error message contains its path.
     """
     manifest = read(folder)
     hashed = hashed_bytes is None or sum(entry.bytes for entry in manifest.entries.values()) <= hashed_bytes

@@ -62,7 +62,7 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
 
     Raises:
         ZooError: The file is missing or is not a regular file.
-        UnreadableError: This user may not read the file, or reading fails.
+        UnreadableError: This user has no permission to read the file, or reading fails.
     """
     with _convert_errors(path):
         try:
@@ -79,7 +79,7 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
 
 @contextmanager
 def _convert_errors(path: Path) -> Iterator[None]:
-    """Convert operating system errors to ZooErrors that name the file."""
+    """Convert operating system errors to ZooErrors with the path of the file in the message."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):

@@ -203,7 +203,7 @@ def _max_rows(histories: Sequence[SearchHistory]) -> int:
 
 
 def start_constraint(rule: Constraint, sources: Sequence[SearchInput], device: torch.device | str) -> ConstraintState:
-    """Return the state of a constraint after the target prefixes of the sentences, which must have the same length.
+    """Start a constraint, and advance it over the target prefixes, which must have the same length. Return its state.
 
     Raises:
         ZooError: The constraint forbids a prefix.
@@ -333,7 +333,7 @@ def _shortlists(histories: Sequence[SearchHistory]) -> list[Int64[np.ndarray, " 
 
 
 def _penalties(history: SearchHistory) -> tuple[float, ...]:
-    """Return the length penalty for each length that a translation can have, and for some longer lengths."""
+    """Return a table of length penalties, indexed by length. It covers all possible lengths of a translation."""
     beam = cast(BeamSearch, history.strategy)
     return _penalty_table(beam.alpha, beam.length_penalty, 1 << (history.source.max_length + 1).bit_length())
 
@@ -346,7 +346,7 @@ def _penalty_table(alpha: float, kind: LengthPenalty, count: int) -> tuple[float
 
 @lru_cache(maxsize=16)
 def _allowed_tokens(rule: SuppressedTokens) -> Bool[np.ndarray, "2 V"]:
-    """Return a mask of the allowed tokens: row 0, without EOS, before the minimum length, and row 1 after it."""
+    """Return masks of the allowed tokens: row 0, without EOS, until the minimum length is reached, then row 1."""
     allowed = np.ones((2, rule.vocabulary_size), bool)
     allowed[:, list(rule.tokens)] = False
     allowed[0, EOS] = False

@@ -65,7 +65,7 @@ class Calibration:
             good: For each sentence, whether its translation is good (chrF of at least `GOOD_CHRF`).
 
         Returns:
-            The calibration. None if there are not enough sentences.
+            The calibration. None if there are fewer than `_MIN_SENTENCES` sentences.
         """
         if len(translations) < _MIN_SENTENCES:
             return None
@@ -91,7 +91,7 @@ class Calibration:
         return calibration if is_valid else None
 
     def confidence(self, source: str, translation: str, log_probability: float) -> float:
-        """Return the probability that a translation is good."""
+        """Return the estimated probability that a translation is good (chrF of at least `GOOD_CHRF`)."""
         per_character, ratio = _features(source, translation, log_probability)
         logit = self.intercept + self.log_probability * per_character + self.length * (ratio - self.usual_ratio) ** 2
         return round(0.5 + 0.5 * math.tanh(logit / 2), 4)
@@ -110,7 +110,7 @@ def calibration_error(confidences: Sequence[float], good: ArrayLike) -> float:
 def _features(source: str, translation: str, log_probability: float) -> tuple[float, float]:
     """Return the log-probability per character, and log(translation length / source length).
 
-    The end of each text counts as a character.
+    Each length is the number of characters plus 1 for the end of the text.
     """
     length = len(translation) + 1
     return log_probability / length, math.log(length / (len(source.strip()) + 1))

@@ -23,7 +23,7 @@ LARGE_BEAM = 100
 
 
 class GenerationOptions(TypedDict, total=False):
-    """Options of a search. If an option is missing or None, the value in the spec's `decoding` section is used.
+    """Options for decoding. If an option is missing or None, the value in the spec's `decoding` section is used.
 
     The default of `seed` is the spec's `training.seed`. The default of `max_batch_tokens` is
     `DEFAULT_MAX_BATCH_TOKENS`. If a call sets `max_batch_tokens` or `workers` to a value that differs from the
@@ -56,7 +56,7 @@ class LanguageOptions(TypedDict, total=False):
 
 
 class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
-    """Options of `Translator.translate`: languages, sentence splitting, and the options of the search."""
+    """Options for `Translator.translate`: languages, splitting, decoding, and whether to keep numbers and links."""
 
     split: bool
     """Whether to translate each sentence of a text separately. Default: true.
@@ -74,7 +74,7 @@ class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
 
 
 class GenerationConfig(Decoding):
-    """All options of a search: the spec's `decoding` section, overridden by the caller's options.
+    """All options for decoding: the values in the spec's `decoding` section, overridden by the caller's options.
 
     Attributes:
         seed: Random seed of sampling.
@@ -145,7 +145,7 @@ class GenerationConfig(Decoding):
 
         Args:
             constraint: Constraint that all outputs satisfy.
-            shortlist: Shortlist of the model. It is only used if the `shortlist` option is true.
+            shortlist: Vocabulary shortlist of the model. It is only used if the `shortlist` option is true.
         """
         if self.suppressed_tokens or self.min_length:
             constraint = SuppressedTokens(self.suppressed_tokens, self.vocabulary_size, constraint, self.min_length)

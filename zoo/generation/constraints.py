@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class ConstraintState(Protocol):
     """State of a constraint for a batch. Like the decoder state, it has one row per hypothesis.
 
-    The state consists of tensors, and its methods never wait for a GPU. Rows whose hypothesis has ended may take any
-    token. Do not use a state after calling `advance` or `join` with it.
+    The state consists of tensors, and its methods never wait for a GPU. `advance` must accept any token for a row whose
+    hypothesis has ended. `advance` and `join` return a new state. The old states must not be used after that.
     """
 
     def allowed(self) -> Bool[Tensor, "#rows V"]:
@@ -35,7 +35,7 @@ class ConstraintState(Protocol):
         """Return the state after the next token.
 
         Args:
-            rows: The row that each new row continues. None keeps all rows as they are.
+            rows: For each new row, the index of the old row that it continues. None if the rows stay the same.
             tokens: The token that is appended to each new row.
         """
 
@@ -44,7 +44,7 @@ class ConstraintState(Protocol):
 
 
 class Constraint(Protocol):
-    """Restriction of a search to certain tokens. It has no mutable state, so all workers share one object.
+    """Constraint on the tokens that a search may choose. It has no mutable state, so worker threads can share it.
 
     The search never chooses forbidden tokens. Allowed tokens keep the model's log-probabilities, without
     renormalisation. PAD and BOS are always forbidden, even without a constraint. While the search reads the prefix that
@@ -134,8 +134,9 @@ class BracketConstraint:
 
     The tree is one constituent or, for a single word, the word itself. A bracket may open if words are left and all
     brackets can still be closed within the maximum length. A closing bracket must match the constituent that was opened
-    last, which must not be empty. The root closes after the last word, and then only EOS is allowed. The words appear
-    in the order of the sentence. If `SearchInput.words` gives the token of a word, only this token is allowed.
+    last, which must not be empty. The outermost bracket closes after the last word, and then only EOS is allowed. The
+    words appear in the order of the sentence. If `SearchInput.words` gives the token of a word, only this token is
+    allowed.
     """
 
     def __init__(
@@ -199,7 +200,7 @@ class BracketConstraint:
 
 
 def _limits_of(source: SearchInput) -> TreeLimits:
-    """Return the limits of a sentence's tree. PAD stands for a word that may have any word token."""
+    """Return the limits of a sentence's tree. In `word_tokens`, PAD means that any word token is allowed."""
     words = [PAD if token == UNK else token for token in source.words]
     return TreeLimits(len(words), (source.max_length - len(words)) // 2, words, source.prefix)
 
@@ -207,8 +208,8 @@ def _limits_of(source: SearchInput) -> TreeLimits:
 class _Tables(NamedTuple):
     """Lookup tables for the rules of `BracketConstraint`.
 
-    The allowed tokens depend on the case, which consists of the four counters of `BracketState`, each clipped to
-    `max_counters`. To limit memory for large vocabularies, the tables have at most five entries per token.
+    The allowed tokens depend on the four counters of `BracketState`, each clipped to `max_counters`. Each combination
+    of clipped counters is called a case. To save memory, the tables have at most five entries per token.
     """
 
     effects: Int[Tensor, "V 5"]

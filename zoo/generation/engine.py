@@ -44,8 +44,8 @@ class Engine(AbstractContextManager["Engine"]):
     Worker threads start when they are first needed. They end when the engine is closed or garbage-collected, or when
     Python exits. A forked child process starts its own threads, and does not get the results of its parent's requests.
 
-    The result of a sentence is independent of all other sentences, even if scores are equal. A batch that does not fit
-    into memory is split.
+    The result for a sentence does not depend on any other sentence, even if hypotheses have equal scores. A batch that
+    does not fit into memory is split.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Engine(AbstractContextManager["Engine"]):
         workers: int = 1,
         max_batch_tokens: int,
     ) -> None:
-        """Create an engine without threads.
+        """Create an engine. Its worker threads start later, when they are first needed.
 
         Args:
             program: Compiled model that computes the probabilities of tokens.
@@ -121,10 +121,10 @@ class Engine(AbstractContextManager["Engine"]):
     def search(
         self, chunks: Iterable[Sequence[SearchInput]], strategy: SearchStrategy
     ) -> Generator[SearchResult, None, None]:
-        """Search for the hypotheses of every sentence, and yield each result as soon as it is known.
+        """Search for hypotheses of every sentence. Yield each sentence with its hypotheses as soon as they are known.
 
         Chunks are read in the caller's thread, whenever half of the last chunk's sentences have left the queue.
-        Errors in workers are raised here. Closing the generator ends the search.
+        Errors in worker threads are raised by this method. Closing the returned Python generator ends the search.
 
         Args:
             chunks: The sentences in chunks. The (index, part) pair of each sentence must be unique.
@@ -182,7 +182,7 @@ class Engine(AbstractContextManager["Engine"]):
 
 
 class _Worker(Generic[State]):
-    """Worker thread that decodes sentences in batches. It has one batch for each batch key.
+    """Worker thread that decodes sentences in batches. It has a separate batch for each value of `Request.batch_key`.
 
     While a worker waits, it must not hold a reference to a request, because the request refers to the engine. Otherwise
     the engine could not be garbage-collected. Therefore the loop in `run` has no local variables.
@@ -296,7 +296,7 @@ _ENGINES: WeakSet[Engine] = WeakSet()
 
 @atexit.register
 def _end_threads() -> None:
-    """Wait at exit until all threads have left C++ code. If Python ended a thread there, the process would abort."""
+    """Wait at exit until all worker threads end. If Python stopped a thread in C++ code, the process would abort."""
     queues = list(_QUEUES)
     for queue in queues:
         queue.stop()
@@ -326,10 +326,11 @@ def notify_if_cancelled(future: Future[Any]) -> None:
 def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:
     """Return the number of worker threads for an engine.
 
-    "auto" means one thread per CPU core if the program computes each batch on one core, and otherwise one thread.
+    "auto" means one thread per CPU core if the compiled model runs each batch on a single core. Otherwise, it means
+    one thread.
 
     Raises:
-        ZooError: Several workers are requested, but the program cannot run in several threads.
+        ZooError: Several workers are requested, but only one thread at a time can use the compiled model.
     """
     if requested == "auto":
         return cores() if program.concurrent else 1

@@ -32,11 +32,11 @@ class Ensemble:
         return all(program.concurrent for program in self.programs)
 
     def encode(self, source: PaddedBatch) -> States:
-        """Return the decoder state of each program before the first token."""
+        """Return the decoder state of each model before the first token."""
         return tuple(program.encode(source) for program in self.programs)
 
     def begin(self, rows: int) -> States:
-        """Return the decoder state of each program before the first token, for models without an encoder."""
+        """Return the decoder state of each model before the first token, for models without an encoder."""
         return tuple(cast(DecoderOnly, program).begin(rows) for program in self.programs)
 
     def advance(self, state: States, tokens: Int[Tensor, "rows k"]) -> tuple[Float32[Tensor, "rows k V"], States]:
@@ -56,7 +56,7 @@ class Ensemble:
         return tuple(program.rewind(own, counts) for program, own in zip(self.programs, state, strict=True))
 
     def select(self, state: States, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> States:
-        """Return the states of the given sentences. `parents` gives the row that each new row continues."""
+        """Return the states of the given sentences. `parents` contains the old row that each new row continues."""
         return tuple(p.select(own, sentences, parents) for p, own in zip(self.programs, state, strict=True))
 
     def join(self, first: States, second: States) -> States:
@@ -74,7 +74,7 @@ class Ensemble:
 
 
 def check_compatible(translators: Sequence[Translator]) -> None:
-    """Raise ZooError unless there is at least one translator and all have the same vocabulary and device."""
+    """Raise ZooError if there are no translators, or if the translators have different vocabularies or devices."""
     if not translators:
         raise ZooError("an ensemble needs at least one model", hint="give the name of at least one model")
     first = translators[0]

@@ -87,8 +87,8 @@ class SearchHistory:
     hypothesis can still become one of them. With the stopping rule "full", it also ends when the number of
     finished hypotheses reaches the beam size. In sampling, all finished hypotheses are kept, in row order.
 
-    When a hypothesis has reached the maximum length, the next token must be EOS. With the stopping rule "shrinking"
-    (`truncate`), any token may follow, and it ends the hypothesis, as in Marian.
+    When a hypothesis has reached the maximum length, the next token must be EOS. The stopping rule "shrinking" sets
+    `truncate`: then, the next token may be any token, and the hypothesis ends with this token, as in Marian.
     """
 
     def __init__(self, source: SearchInput, strategy: SearchStrategy, random_streams: tuple[Random, ...] = ()) -> None:
@@ -148,7 +148,7 @@ class SearchHistory:
         self.stop_reason = reason or ("length" if last else None)
 
     def set_result(self, hypotheses: list[Translation], reason: StopReason) -> None:
-        """Set the result of a search that the compiled program ran by itself, without recording its steps here."""
+        """Set the result of a search that ran inside the compiled program, so that its steps were not recorded here."""
         self._result, self.stop_reason = hypotheses, reason
 
     def hypotheses(self) -> list[Translation]:
@@ -173,7 +173,7 @@ class SearchHistory:
         return length_penalty(length, self.strategy.alpha, self.strategy.length_penalty)
 
     def _finish(self, totals: list[float], tokens: list[int], penalty: float, all_finish: bool) -> None:
-        """Add the candidates that ended with EOS in the last step, or all candidates if `all_finish` is true.
+        """Add the finished candidates of the last step: candidates that end with EOS, or all if `all_finish` is true.
 
         If scores are equal, earlier hypotheses come first.
         """

@@ -20,7 +20,7 @@ _MAX_UNKNOWN = 8  # characters or words in a warning
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedText:
-    """Text with its search inputs. An empty text has no input, and a text translated in parts has several inputs.
+    """Text, encoded as inputs for the search. An empty text has no input. If a text is split, each part is an input.
 
     Attributes:
         index: Position of the text, from 0.
@@ -47,7 +47,7 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
     """
 
     def __init__(self, preprocessor: Preprocessor) -> None:
-        """Start counting the texts of a preprocessor."""
+        """Start to count the texts that a preprocessor encodes."""
         self._preprocessor, self._longest_in_training = preprocessor, preprocessor.longest_in_training
         self._texts = self._long = self._split = self._unknown = self._spelled = self._unkept = 0
         self._longest: dict[bool, EncodedText] = {}  # by whether the text was split
@@ -124,5 +124,5 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
 
 
 def units(vocabulary: Vocabulary, side: Side) -> str:
-    """Return "words" if each token is a word, otherwise "characters", for messages about unknown text."""
+    """Return the noun for unknown items in messages: "words" if each token is a word, otherwise "characters"."""
     return "words" if vocabulary.is_word_level(side) else "characters"

@@ -94,7 +94,7 @@ class LanguageModel(Translator):
         return [score.log_probability for score in self.score_tokens(texts, max_batch_tokens=max_batch_tokens)]
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check the texts to score, and return them as a list.
+        """Check the given texts before they are scored, and return them as a list.
 
         Raises:
             ZooError: A text has more than one line.
@@ -112,7 +112,7 @@ def open_model(
 ) -> Translator:
     """Open a trained or published model from its folder.
 
-    The compiled program is stored in `storage.compiled()`.
+    The compiled program is cached in the folder `storage.compiled()`.
 
     Args:
         folder: Folder of the training run or published model.
@@ -167,7 +167,7 @@ class _ReplacedError(ZooError):
 
 
 def _read_weights(folder: Path, light: Model) -> Mapping[str, Tensor]:
-    """Read the tensors of a model after its other files.
+    """Read the tensors of a model whose other files have already been read.
 
     Raises:
         _ReplacedError: The model was replaced after the other files were read.

@@ -144,7 +144,7 @@ class Parser(Translator):
         return tokenize_words(text, self.spec.corpus.source)
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check sentences and the trees to score. Return both as lists, with the trees simplified as for training.
+        """Check sentences and their trees before scoring. Return both as lists, with trees simplified as for training.
 
         Raises:
             ZooError: A target is not a tree with the words of its sentence.

@@ -31,7 +31,7 @@ _MAX_PAIR_TOKENS = 10_000  # on each side of a pair to score or to align
 
 @dataclass(eq=False)
 class Preprocessor:
-    """Converts texts to inputs of the search, and counts texts that need a warning.
+    """Converts texts to inputs for the search, and counts texts that need a warning.
 
     If the model was trained on single sentences, each text is split into sentences (`splits_sentences`). Otherwise a
     text is only split if it is too long for the model, into as few parts as possible.
@@ -44,15 +44,15 @@ class Preprocessor:
         report: Receives the warnings.
         languages: Source and target language.
         split: Whether to split texts into sentences if the model was trained on single sentences.
-        protect: Whether to protect numbers, links and the like, if source and target are natural languages.
+        protect: Whether translations must keep numbers, links and the like, if source and target are natural languages.
         splits_sentences: Whether each sentence of a text is translated separately. Texts with a prefix are not split.
         max_source_length: Maximum number of tokens in a text that is translated as a whole, without EOS.
         warnings: Counts of unusual texts.
-        protects: Whether numbers, links and the like are protected, and texts without letters stay as they are.
-        unchanged_texts: Indices and translations of the texts that need no search: they are empty or stay unchanged.
+        protects: Whether translations must keep numbers, links and the like. Texts without letters then stay unchanged.
+        unchanged_texts: Index and translation of each text that needs no search, because it is empty or unchanged.
         split_texts: Texts that are being translated in parts, by index.
         finished_parts: Translations of the finished parts of split texts, by text index and part.
-        error: The error that stopped reading, if any.
+        error: The error that ended the reading of texts, if any.
     """
 
     unknown_effect: ClassVar[str | None] = "omitted, or translated as something else"
@@ -98,7 +98,7 @@ class Preprocessor:
         self.error: Exception | None = None
 
     def read_chunks(self, chunks: Iterable[Sequence[TextWithPrefix]], first: int) -> Iterator[list[SearchInput]]:
-        """Yield the non-empty sentences of each chunk of texts. `first` is the index of the first text.
+        """Encode texts, and yield the non-empty sentences of each chunk. `first` is the index of the first text.
 
         An error ends the iteration and is stored in `error`, so that the texts before it can still be translated.
         """
@@ -118,7 +118,7 @@ class Preprocessor:
             yield inputs
 
     def _inputs(self, text: EncodedText, prefix: str) -> list[SearchInput]:
-        """Return the parts of a text that the model must translate. Store unchanged parts as their own translations."""
+        """Return the parts of a text that the model must translate. Store every other part as its own translation."""
         if not text.parts:
             self.warnings.count(text)
             self.unchanged_texts.append((text.index, [Translation("")]))
@@ -157,7 +157,7 @@ class Preprocessor:
             translations: Translations of the part, best first.
 
         Returns:
-            The translations of the whole text. Empty if another part is not finished.
+            The translations of the whole text, or an empty list if other parts are not finished yet.
         """
         if split := self.split_texts.get(source.index):
             finished = self.finished_parts[source.index]
@@ -304,7 +304,7 @@ class Preprocessor:
         Args:
             texts: The texts of this side.
             side: "source" or "target".
-            first: Number of the first pair, for error messages.
+            first: Position of the first pair, counted from 1, for error messages.
 
         Returns:
             The token IDs of each text. Sources end with EOS if the model uses EOS there. Targets start with BOS and end
@@ -339,7 +339,7 @@ class Preprocessor:
         return len(tokens) - len(self.vocabulary.source_suffix)
 
     def source_tokens(self, source: Replaced) -> list[str]:
-        """Return the tokens of a source as strings, without EOS. Replace each copy symbol with its span."""
+        """Return the tokens of a source as strings, without EOS. Replace copy symbols with the original spans."""
         tokens = self.vocabulary.source.tokenize(source.text)
         return [source.spans[token].text if token in source.spans else token for token in tokens]
 
@@ -349,7 +349,7 @@ class Preprocessor:
         return [*(self.vocabulary.encode(text, side) if text.strip() else ()), *self.vocabulary.source_suffix]
 
     def require_length(self, name: str, length: int, hint: str) -> None:
-        """Raise ZooError if an input is longer than the model accepts. `name` is the beginning of the message."""
+        """Raise ZooError if an input is longer than the model accepts. `name` describes the input in the message."""
         if length > self.max_source_length:
             raise ZooError(
                 f"{name} has {length:,} {self.length_unit}, but the model takes at most {self.max_source_length:,} "

@@ -38,7 +38,10 @@ _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
 
 
 class _Plan(NamedTuple):
-    """Plan for repairing a translation that lacks or adds numbers or the like. No parts: repair is impossible."""
+    """Plan for the repair of a translation that lacks numbers, links or the like, or adds numbers.
+
+    If `parts` is empty, the repair is impossible.
+    """
 
     parts: Sequence[SearchInput | str]
     """Fragments to translate, and strings to copy between them, in order."""
@@ -51,8 +54,9 @@ class Protection:
 
     To repair a translation, its sentence is decoded again under a `SpanConstraint`, in up to three ways:
 
-    1. Ordinary numbers replace the lost spans, because models translate numbers better than links or placeholders.
-    2. The spans themselves are decoded, or their copy symbols, if the model has them.
+    1. Ordinary numbers replace the lost spans in the sentence, because models translate numbers better than links or
+       placeholders. This is not done if the model has copy symbols.
+    2. The original sentence is decoded. If the model has copy symbols, they replace the spans.
     3. The fragments between the spans are translated separately.
 
     The first translation that has all spans is used. If only months or weekdays were lost, it must also be about as
@@ -295,7 +299,7 @@ def _is_apart(span: Span, text: str) -> bool:
 
 
 def _is_probable(repaired: Translation, first: Translation) -> bool:
-    """Return whether a repaired translation is probable enough. Only repairs of months or weekdays can fail."""
+    """Return whether a repaired translation is probable enough. Only repairs of months or weekdays are tested."""
     before, after = (each.log_probability / (len(each.tokens) + 1) for each in (first, repaired))
     return after > before - _NAME_COST or not _lacks_only_names(first)
 

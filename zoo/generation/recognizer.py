@@ -65,7 +65,7 @@ class FilePreprocessor(Preprocessor):
         return EncodedText(index, text, (part,), len(part))
 
     def search_input(self, frames: Frames, name: str, index: int = 0, prefix: str = "") -> SearchInput:
-        """Return frames as an input for the search. `name` identifies the input in error messages."""
+        """Convert frames (feature vectors) to an input for the search. `name` identifies it in error messages."""
         forced = self._encode_prefix(prefix, index)
         self.require_length(f"`{name}`", len(frames), "split the file into shorter files")
         max_length = self._max_target_length(-(-len(frames) // self.stride))
@@ -109,7 +109,7 @@ class Recognizer(Translator):
         report: Report | None = None,
         **options: Unpack[GenerationOptions],
     ) -> Transcript:
-        """Return the transcript of a recording of any length, with the start and end times of its parts.
+        """Return the transcript of a recording of any length, with the start and end times of its segments.
 
         The recording is cut at pauses into windows. A window is at most half as long as the longest recording in
         training, and at most 30 seconds. To process a recording as a whole, use `translate`.
@@ -166,7 +166,7 @@ class Recognizer(Translator):
     def score_tokens(
         self, *texts: Iterable[str], report: Report | None = None, first: int = 1, **options: Any
     ) -> list[TokenScores]:
-        """Return the log-probability of each token in given transcripts (see `Translator.score_tokens`)."""
+        """Return the log-probability of each token in the given transcripts (see `Translator.score_tokens`)."""
         files, targets = self.check_examples(*texts, first=first)
         scores: list[TokenScores] = []
         for start in range(0, len(files), _CHUNK_FILES):

@@ -62,9 +62,10 @@ class RequestQueue:
     sentences as fit into `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most an equal
     share of the queued tokens.
 
-    Waiting requests are served in turn, so that all of them get the same number of tokens. For a new request, this
-    number starts at the value that a request waiting from the beginning would have reached. Therefore a new request
-    does not wait for long requests to end, and a stream of new requests cannot starve older requests.
+    Waiting requests are served in turn, so that all of them get the same number of tokens (`served_tokens`). For a new
+    request, `served_tokens` starts at the value that it would have if the request had waited from the beginning.
+    Therefore a new request does not wait for long requests to end, and a stream of new requests cannot starve older
+    requests.
     """
 
     def __init__(self, max_batch_tokens: int) -> None:
@@ -141,7 +142,7 @@ class RequestQueue:
             request.queue.clear()
 
     def fail(self, request: Request, error: BaseException | None) -> None:
-        """End a request with an error. None: report that the engine is closed, with a new exception per request."""
+        """End a request with an error. If `error` is None, use a new error that reports a closed engine."""
         request.fail(error or closed_error())
         self.withdraw(request)
 
@@ -176,7 +177,7 @@ class RequestQueue:
             raise closed_error()
 
     def put_back(self, sentences: Sequence[Sentence]) -> None:
-        """Return undecoded sentences to the front of the queue."""
+        """Put undecoded sentences back at the front of the queue."""
         with self.changed:
             for request, source in reversed(sentences):
                 if request.active:
@@ -194,7 +195,7 @@ class RequestQueue:
             running: All sentences that the worker was decoding. Later batches have at most half as many tokens.
 
         Returns:
-            None if the sentences were put back. Otherwise the error: a single sentence does not fit into memory.
+            None if the sentences were put back. An error if a single sentence does not fit into memory.
         """
         worker = get_ident()
         with self.changed:

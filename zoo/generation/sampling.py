@@ -65,7 +65,7 @@ class Sampling:
         return SearchHistory(source, self, streams)
 
     def step(self, batch: Batch[State], allowed: Bool[Tensor, "#rows V"] | None, rows: int) -> tuple[Selection, State]:
-        """Run one decoding step, and draw a token for each row, or add EOS if its sentence must end.
+        """Run one decoding step: draw a token for each row, or choose EOS if the sentence of the row must end.
 
         Return the selection and the new decoder state.
         """

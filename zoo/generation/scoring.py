@@ -54,7 +54,7 @@ def score_targets(
         targets: Token IDs of each target, from BOS to EOS.
         max_batch_tokens: Maximum number of tokens in a batch, on each side, counting padding.
         progress: Progress bar, which counts the scored pairs.
-        first: Number of the first pair, for error messages.
+        first: Position of the first pair, counted from 1, for error messages.
 
     Raises:
         ZooError: A pair does not fit into memory even in a batch of its own.

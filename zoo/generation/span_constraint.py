@@ -30,9 +30,9 @@ _AFTER_SPACE, _AFTER_MARK = 0, 1
 class SpanConstraint:
     """Constraint that makes each output contain the spans in `SearchInput.required`, and no other digit or copy symbol.
 
-    A span may have any of its spellings. If a span starts with tokens of letters, the output may still continue with
-    another word. After the first other token of the span, such as a digit, the span must be completed. EOS is allowed
-    after all spans, and at the maximum length.
+    A span, such as an amount or a date, may be written in any of its spellings. While the tokens of a span consist of
+    letters, the output may still change to another word. After the first token with other characters, such as a digit,
+    the output must complete the span. EOS is allowed after all spans, and at the maximum length.
     """
 
     def __init__(self, vocabulary: Vocabulary, free: Sequence[int] = ()) -> None:
@@ -59,7 +59,7 @@ class SpanConstraint:
         return sorted(numbers, key=lambda number: (len(self._vocabulary.encode(number, "target")), int(number) % 10))
 
     def spell(self, span: Span) -> Iterator[tuple[int, list[int]]]:
-        """Yield the trie node at which each spelling of a span begins, and the tokens of the spelling.
+        """Yield each spelling of a span, as the trie node at which the spelling begins and the tokens of the spelling.
 
         Spellings for which the model has no tokens are omitted.
         """
@@ -104,7 +104,7 @@ class SpanConstraint:
 
 
 class _Trie:
-    """Token trie of all spellings of the spans in a sentence.
+    """Trie of token sequences: all spellings of the spans that an output must contain.
 
     Attributes:
         left: For each span, the number of times that the output must contain it.

@@ -211,7 +211,7 @@ class TextSearch:
         return GenerationConfig.from_spec(self.spec, {"max_batch_tokens": given}).max_batch_tokens
 
     def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
-        """Complete a call's options with values from the spec. Reduce the batch size if there are many hypotheses.
+        """Complete the caller's options with values from the spec. Reduce the batch size if there are many hypotheses.
 
         Raises:
             ZooError: A value is out of range, or the model or its backend does not support the shortlist.
@@ -311,9 +311,9 @@ class TextSearch:
         return self.preprocessor_class(*arguments, split=split and translates, protect=protect and translates)
 
     def span_constraint(self, target_tokens: tuple[int, ...]) -> SpanConstraint:
-        """Return the constraint for repairing translations into a language.
+        """Return the constraint that is used to repair translations into a language.
 
-        Sentences with the same constraint can share a batch.
+        Calls with the same tokens return the same object, so that their sentences can share a batch.
 
         Args:
             target_tokens: The language tokens with which translations begin.
@@ -366,7 +366,7 @@ def translate_lines(
         prefixes: The prefix of each line's translation.
         n_best: Number of translations per line, best first. Default: 1.
         max_chunk_lines: Maximum number of lines that are read in advance.
-        paused: Function that returns whether the next line is not available yet. During such a pause, all lines that
+        paused: Function that returns True while the next line is not available yet. During such a pause, all lines that
             were read are translated, so that an interactive user sees them.
         first: Index of the first line. Samples and error messages depend on the index of a line.
         report: Receives the progress.

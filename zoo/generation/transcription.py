@@ -48,7 +48,7 @@ class Transcript:
 
     @classmethod
     def of(cls, windows: Sequence[Window], results: Iterable[Translation], duration: float) -> Self:
-        """Join the recognised windows of a recording into a transcript. Remove words repeated where windows overlap."""
+        """Join the texts of a recording's windows into a transcript. Where windows overlap, remove repeated words."""
         segments = list[Segment]()
         for window, result in zip(windows, results, strict=True):
             start, text = window.start, result.text
@@ -105,10 +105,11 @@ def _time(seconds: float, point: str = ".") -> str:
 
 
 def max_window_seconds(recognizer: Recognizer) -> float:
-    """Return the maximum window length: half the length of the longest training recording, but at most 30 seconds.
+    """Return the maximum window length in seconds: half the length of the longest training recording.
 
-    Few training recordings are as long as the longest, so a model loses words in windows of that length. If the longest
-    training recording is unknown, the maximum is `decoding.max_source_length`, but at most 30 seconds.
+    Few training recordings are as long as the longest, so a model loses words in windows of that length. The result is
+    at most `decoding.max_source_length`, and in any case between 1 and 30 seconds. If the longest training recording is
+    unknown, only these limits apply.
 
     Raises:
         ZooError: The model does not read audio.

@@ -42,7 +42,8 @@ class SearchInput:
         required: Spans that the output must contain (see `SpanConstraint`).
         language: Language code of the text, given or guessed.
         copied: The span that each copy symbol of the source stands for (see `zoo.text.copying`).
-        capitals: Whether to write the output in capitals. True if the text is in capitals, but `streams` is not.
+        capitals: Whether to write the output in capitals. True if the text is in capitals, but the tokens in `streams`
+            are not.
     """
 
     index: int

@@ -66,7 +66,7 @@ class Translator(TextSearch):
 
     @classmethod
     def ensemble(cls, translators: Sequence[Self]) -> Self:
-        """Return a translator that averages the probabilities of several models. For one model, return its translator.
+        """Return a translator that averages the probabilities of several models. Return a single translator as it is.
 
         The spec, the vocabulary and the default settings are taken from the first translator.
 
@@ -209,7 +209,7 @@ class Translator(TextSearch):
             target: Language code of the translations.
             max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the translator's default.
             report: Receives the progress.
-            first: Number of the first pair, for error messages.
+            first: Position of the first pair, counted from 1, for error messages.
 
         Raises:
             ZooError: The same errors as `score`.
@@ -228,7 +228,7 @@ class Translator(TextSearch):
             return score_targets(self, ids.get("source"), ids[OUTPUT], batch_tokens, progress, first)
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check sources and the translations to score, and return both as lists.
+        """Check sources and their translations before scoring, and return both as lists.
 
         Raises:
             ZooError: The numbers of sources and targets differ, or a text has more than one line.
@@ -262,7 +262,7 @@ class Translator(TextSearch):
 
         Raises:
             ZooError: The same errors as `score`, or the model is a parser or an ensemble, or its decoder has no
-                attention to the source.
+                cross-attention.
         """
         self.spec.require_text("word alignment")
         self.spec.require_source("word alignment")

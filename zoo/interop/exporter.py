@@ -75,9 +75,9 @@ class OnnxExport(ExportFormat):
         return [_ONNX_NOTE]
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Run the encoder and the decoding step in onnxruntime. Compare the results with the compiler's interpreter.
+        """Run the encoder and the decoding step in onnxruntime, with random tokens as inputs.
 
-        Use random tokens as inputs. Return None if onnxruntime is not installed.
+        Compare the results with the results of the compiler's interpreter. Return None if onnxruntime is not installed.
         """
         if find_spec("onnxruntime") is None:
             return None
@@ -176,7 +176,7 @@ def _require_same_when_read(bundle: Bundle, format: ExportFormat, reader: Import
 
 
 def _names(side: Any, size: int) -> list[str]:
-    """Return token names to compare, without the space that an import puts before language tokens (`>>de<<`)."""
+    """Return token names for a comparison, without the space that an import adds before language tokens (`>>de<<`)."""
     return [foreign_name(name) for name in side.token_strings(range(size))]
 
 

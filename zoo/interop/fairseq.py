@@ -227,7 +227,7 @@ def _replacement(name: str) -> Any:
 
 
 def _flat_options(options: Mapping[str, Any], sections: Sequence[str], where: str) -> Settings:
-    """Return some options of a checkpoint as one mapping, whatever the fairseq version.
+    """Return some options of a checkpoint as one mapping, for all versions of fairseq.
 
     Args:
         options: The options. Newer versions of fairseq put them into sections.
@@ -298,7 +298,7 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
 
 
 def _current_tensors(tensors: Mapping[str, Tensor], file: Path) -> ForeignTensors:
-    """Return the tensors that affect the model, with the names that current versions of fairseq use."""
+    """Return the tensors that affect the model's results, with the names that current versions of fairseq use."""
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if norm := _OLD_NORM.fullmatch(name):

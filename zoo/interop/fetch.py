@@ -44,7 +44,7 @@ def fetch(card: ModelCard, report: Report) -> None:
     wait for it. The next call resumes an interrupted download.
 
     Args:
-        card: The card of a single model, not a pattern.
+        card: The model's card in the catalogue. It describes a single model, not one model per language pair.
         report: Receives progress and warnings, and the question about size and licence.
 
     Raises:
@@ -74,7 +74,7 @@ def _missing(card: ModelCard) -> list[str]:
 
 
 def _ask(card: ModelCard, report: Report) -> None:
-    """Report the size and the licence of a model. Raise ZooError unless the user agrees to download it."""
+    """Report a model's size and licence, and ask whether to download it. Raise ZooError if the user does not agree."""
     command = f"zoo pull {card.name} --yes"
     bytes = size(card.bytes) if card.bytes else "unknown size"
     report.info(f"`{card.name}` is in the catalogue: {card.description}")
@@ -117,7 +117,7 @@ def _obtain_from_hub(card: ModelCard, again: str, report: Report) -> Path:
 
 
 def _hold(card: ModelCard, folder: Path, report: Report) -> None:
-    """Record the SHA-256 of a repository's files, or compare it with the recorded SHA-256."""
+    """Record the SHA-256 of a repository's files at the first download. Later, compare it with the recorded value."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".lock"))
     digest = hashlib.sha256("".join(f"{sha256(file)} {file.name}\n" for file in files).encode()).hexdigest()
     if download.hold(card.source, digest, sum(file.stat().st_size for file in files)):

@@ -94,7 +94,7 @@ class ImportFormat(Protocol):
 
 @dataclass(frozen=True)
 class Bundle:
-    """Contents of a published model to be exported."""
+    """Contents of a published model, for its export."""
 
     spec: Spec
     vocabulary: Vocabulary
@@ -126,7 +126,7 @@ class ExportFormat(Protocol):
     """Fields of `architecture` that may have a different value in the exported model."""
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the import format that reads identical tensors from the exported model, or None if no format can."""
+        """Return the import format that reads identical tensors from the exported model, or None if there is none."""
         return None
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
@@ -252,7 +252,7 @@ def require_standard_layers(a: Architecture, format: str) -> None:
 def require_same_architecture(
     before: Architecture, after: Architecture, format: str, ignored: Collection[str] = ()
 ) -> None:
-    """Check that exporting and importing a model does not change what its architecture computes.
+    """Check that a model's architecture stays equivalent when the model is exported and imported again.
 
     Args:
         before: The architecture of the model. It has the layers of the original Transformer.

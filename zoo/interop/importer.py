@@ -230,7 +230,7 @@ def hub_page(source: str) -> str:
 
 
 def download_from_hub(source: str, report: Report, otherwise: str = "give a folder on this computer") -> Path:
-    """Download the files of a model on the Hugging Face Hub that an import needs.
+    """Download the files that are needed to import a model from the Hugging Face Hub.
 
     Args:
         source: `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`.

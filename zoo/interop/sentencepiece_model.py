@@ -104,14 +104,14 @@ class SentencePieceModel:
         return kind
 
     def require_spaces(self) -> None:
-        """Raise ZooError if the model treats spaces differently from transformers' tokenizers.
+        """Raise ZooError if the model handles spaces differently from the tokenizers of Hugging Face transformers.
 
         These tokenizers put one space before each text and remove extra spaces.
         """
         normalizer = _last_values(b"".join(self._other_fields)).get(_NORMALIZER)
         spaces = _last_values(normalizer) if isinstance(normalizer, bytes) else {}
         if not all(spaces.get(field, 1) for field in _SPACES) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
-            problem = "does not treat spaces as transformers does: one space before each text, and no extra spaces"
+            problem = "must put one space before each text and remove extra spaces, as Hugging Face transformers does"
             raise ZooError(f"`{self.file}` {problem}")
 
     def names(self, *types: TokenType) -> list[str]:
@@ -150,7 +150,10 @@ class SentencePieceModel:
                 is_control = token.name in no_text or _NO_TEXT.fullmatch(token.name)
                 entries.append(TokenEntry(token.name, 0.0, TokenType.CONTROL if is_control else TokenType.UNUSED))
         if self.kind == "bpe" and any(entry.type is TokenType.UNUSED and len(entry.name) > 1 for entry in entries):
-            problem = f"`{self.file}` merges pairs of tokens, and the tokens of the other side would change the merges"
+            problem = (
+                f"the vocabulary has tokens that the bpe model `{self.file}` lacks, and adding them would change how "
+                "it splits text"
+            )
             hint = "zoo cannot import two different bpe models that share their token IDs: choose another model"
             raise ZooError(problem, hint=hint)
         trainer = b"".join(field.encoded for field in parse_fields(self._trainer) if field.number != _INPUT)
@@ -199,7 +202,7 @@ def new_model(
 
 
 def is_language_token(name: str) -> bool:
-    """Return whether a token, such as `>>deu<<`, selects the target language at the beginning of a source."""
+    """Return whether a token selects the target language at the beginning of a source text, as `>>deu<<` does."""
     return name.startswith(">>") and name.endswith("<<") and len(name) > 4
 
 
@@ -251,7 +254,7 @@ def _encode_model(
     ids: Mapping[int, int] = _SPECIAL_IDS,
     names: Mapping[int, str] = _SPECIAL_NAMES,
 ) -> bytes:
-    """Encode a SentencePiece model. `ids` and `names` of special tokens override the settings in `trainer`."""
+    """Encode a SentencePiece model. The special tokens' `ids` and `names` override the settings in `trainer`."""
     trainer += encode_integer(_SIZE, len(entries))
     trainer += b"".join(encode_integer(field, id) for field, id in ids.items())
     trainer += b"".join(encode_bytes(field, name.encode()) for field, name in names.items())
@@ -259,5 +262,8 @@ def _encode_model(
 
 
 def _last_values(message: bytes) -> dict[int, int | bytes]:
-    """Return the value of each field, keyed by field number. If a field occurs twice, use the last value."""
+    """Return the value of each field in a Protocol Buffers message, keyed by field number.
+
+    If a field occurs several times, use the last value.
+    """
     return {field.number: field.value for field in parse_fields(message)}

@@ -34,7 +34,10 @@ FIRST_POSITION = 2
 
 
 class Settings:
-    """Settings from a file. After an import, `require_all_known` rejects keys that were neither read nor ignored."""
+    """Settings of another toolkit's model, read from a file.
+
+    After an import, `require_all_known` rejects keys that were neither read nor ignored.
+    """
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         """Wrap the settings.
@@ -81,7 +84,7 @@ class Settings:
         raise self.error(key, "is not a string")
 
     def any(self, key: str, default: Any = None) -> Any:
-        """Return a value of any type, or the default if the key is missing."""
+        """Return the value of a key, which may have any type. If the key is missing, return the default."""
         self.known.add(key)
         return self.values.get(key, default)
 
@@ -93,7 +96,7 @@ class Settings:
                 raise self.error(key, "is a setting that zoo does not support")
 
     def require_known(self, *sections: str) -> None:
-        """Check the settings that the given sections of `toolkits.yaml` list.
+        """Check the settings that are listed in the given sections of `toolkits.yaml`.
 
         Raises:
             ZooError: A setting has a value that zoo does not support.
@@ -152,7 +155,10 @@ class Setting(NamedTuple):
 
     @classmethod
     def listed(cls, sections: Sequence[str]) -> Iterator[Setting]:
-        """Yield the settings that sections of `toolkits.yaml` list. Yield a key with `{side}` once for each side."""
+        """Yield the settings that are listed in the given sections of `toolkits.yaml`.
+
+        If a key contains `{side}`, yield one setting for the encoder and one for the decoder.
+        """
         for section in sections:
             for key, row in TOOLKITS[section].get("converted", {}).items():
                 for side in SIDES if _SIDE in key else ("",):
@@ -160,7 +166,7 @@ class Setting(NamedTuple):
                     yield cls(key.replace(_SIDE, side), field, row.get("default"), row.get("names"))
 
     def read(self, settings: Settings) -> Any:
-        """Return the value of the field. Raise ZooError if the setting is invalid or not supported."""
+        """Read the setting, and return the value for `field`. Raise ZooError if it is invalid or not supported."""
         readers: Mapping[type, Any] = {bool: settings.boolean, float: settings.number, str: settings.text}
         read = readers.get(type(self.default), partial(settings.integer, minimum=1))
         value = read(self.key, self.default)
@@ -171,7 +177,7 @@ class Setting(NamedTuple):
         return self.names[value]
 
     def written(self, a: Any) -> Any:
-        """Return the other toolkit's value for the field in `a`. Return None if `a` lacks the field."""
+        """Return the other toolkit's value of this setting for the architecture `a`. None if `a` has no such field."""
         value: Any = a
         for name in self.field.split("."):
             value = getattr(value, "depths" if name == "N" else name, None)  # `N` may be one number for both sides
@@ -179,7 +185,7 @@ class Setting(NamedTuple):
 
 
 def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
-    """Check the settings that sections of `toolkits.yaml` list, and convert them to fields of `architecture`.
+    """Check the settings that are listed in sections of `toolkits.yaml`, and convert them to `architecture` fields.
 
     Raises:
         ZooError: A setting has a value that zoo does not support, or the encoder and the decoder have different values
@@ -221,10 +227,15 @@ def written_settings(a: Any, *sections: str) -> dict[str, Any]:
 
 
 def head_sizes(settings: Settings, key: str, fields: Mapping[str, Any]) -> dict[str, int]:
-    """Return `d_k` and `d_v` of a model that divides the features among its heads.
+    """Return `d_k` and `d_v`, which are the number of features divided by the number of attention heads.
+
+    Args:
+        settings: The other toolkit's settings, for error messages.
+        key: The setting that specifies the number of features.
+        fields: Fields of `architecture`, with `d_model` and `h`.
 
     Raises:
-        ZooError: The number of features, which `key` specifies, is odd or not divisible by the number of heads.
+        ZooError: The number of features is odd, less than 4, or not divisible by the number of heads.
     """
     d_model, h = fields["d_model"], fields["h"]
     if d_model % h or d_model % 2 or d_model < 4:
@@ -258,12 +269,12 @@ NamedTensors = Iterator[tuple[str, Tensor]]
 def read_tensors(
     source: ForeignTensors, table: Iterable[TensorRow], *, optional_biases: bool = False
 ) -> dict[str, Tensor]:
-    """Remove the tensors that a table describes from `source`, and return them with zoo's names and layout.
+    """Remove tensors from `source`, and return them with zoo's names and layout.
 
     Args:
         source: The tensors of the other toolkit's model.
-        table: The description of the tensors.
-        optional_biases: Whether missing biases become zeros.
+        table: The names and shapes of the tensors to remove.
+        optional_biases: Whether a missing bias is replaced with zeros. Otherwise, it is an error.
 
     Raises:
         ZooError: A tensor is missing or invalid.
@@ -280,9 +291,9 @@ def read_tensors(
 
 
 def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -> NamedTensors:
-    """Yield the tensors that a table describes, with the other toolkit's names. This is the inverse of `read_tensors`.
+    """Yield the tensors in a table with the other toolkit's names and layout. This is the inverse of `read_tensors`.
 
-    Missing biases become zeros.
+    Missing biases are replaced with zeros.
 
     Raises:
         ZooError: A tensor that is not a bias is missing.
@@ -334,7 +345,7 @@ class Layout:
     """Number of unused rows at the beginning of position embeddings."""
 
     def rows(self, spec: Spec) -> Iterator[TensorRow]:
-        """Yield a table row for each tensor of the layers. The spec determines the shapes."""
+        """Yield a row for each tensor in a model with this spec. Tensors that `names` does not list are omitted."""
         projections = dict(zip(PROJECTIONS, self.projections, strict=True))
         for parameter in lower(spec, Purpose.SCORE).parameters.values():
             for tensor in parameter.origin.stored():
@@ -377,5 +388,5 @@ def _base(name: str) -> tuple[str, int]:
 
 
 def tensor_layout(section: str) -> Layout:
-    """Return the names and the layout of tensors that a section of `toolkits.yaml` lists."""
+    """Return the names and the layout of the tensors that are listed in a section of `toolkits.yaml`."""
     return Layout(**TOOLKITS[section]["tensors"])

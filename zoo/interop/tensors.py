@@ -180,7 +180,7 @@ class ForeignTensors:
         return tensor.float()
 
     def require_all_taken(self) -> None:
-        """Raise ZooError if the import did not use a tensor of the model."""
+        """Raise ZooError if a tensor of the model was not used in the import."""
         if self.left:
             others = f" and {len(self.left) - 1} more" if len(self.left) > 1 else ""
             raise ZooError(
@@ -277,10 +277,10 @@ def copied(tensor: Tensor) -> Tensor:
 
 
 class BinaryReader:
-    """Reader of a file with little-endian numbers and strings."""
+    """Reader for a binary file with little-endian numbers and strings."""
 
     def __init__(self, stream: BinaryIO, file: Path) -> None:
-        """Wrap an open file. Raise ZooError if it does not fit into memory."""
+        """Wrap an open file. Raise ZooError if the file is larger than the available memory."""
         self.stream, self.left = stream, os.fstat(stream.fileno()).st_size
         hint = "if the model really has this size, import it on a computer with more memory"
         memory.require_device_memory(self.left, torch.device("cpu"), f"`{file}`", hint)

@@ -87,10 +87,10 @@ def convert_vocabulary(
 
     Args:
         models: One SentencePiece model for both sides, or one per side. Empty if the vocabulary is a list of words.
-        source: The tokens of the source.
-        target: The tokens of the target.
+        source: The source tokens.
+        target: The target tokens.
         shared: Whether both sides have the same token IDs. If so, `target` describes both sides.
-        where: The file or folder of the lists, for error messages.
+        where: The file or folder of the token lists, for error messages.
         source_has_end: Whether sources of the original model end with EOS.
         control: Names of tokens that never occur in text, such as language tokens.
         rules: Rules that split raw text into words. If None, a model with a list of words expects tokenised text.
@@ -104,7 +104,7 @@ def convert_vocabulary(
     else:
         numberings = [_numbering(tokens, model) for tokens, model in zip((source, target), of_sides, strict=True)]
     if rules and _has_joiners(target):
-        problem = f"`{where}` lists tokens with joiners (`{_JOINER}`) of OpenNMT's pyonmttok, which zoo does not apply"
+        problem = f"`{where}` contains tokens with joiners (`{_JOINER}`) from pyonmttok, which zoo does not support"
         raise ZooError(problem, hint="omit `--tokenizer` and `--bpe`, and pass texts that pyonmttok has tokenised")
     if rules and not rules.sides[0].codes and _has_subwords(target):
         problem = f"`{where}` lists subwords, which end in `{SEPARATOR}`, but there are no BPE codes to split words"
@@ -132,7 +132,7 @@ def convert_vocabulary(
 
 
 def _numbering(tokens: TokenList, models: Sequence[SentencePieceModel]) -> Numbering:
-    """Assign zoo's token IDs. SentencePiece tokens that the list lacks become unknown tokens."""
+    """Assign zoo's token IDs. SentencePiece tokens that are not in `tokens` are read as the unknown token."""
     types = (TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.BYTE)
     known = {*tokens.names, *(SPACE + name for name in tokens.names if is_language_token(name))}
     return tokens.numbering([name for model in models for name in model.names(*types) if name not in known])
@@ -153,7 +153,7 @@ def _has_subwords(target: TokenList) -> bool:
 
 
 def _has_joiners(target: TokenList) -> bool:
-    """Return whether at least 1 % of the tokens have a joiner of OpenNMT's tokenizer."""
+    """Return whether at least 1 % of the tokens contain a joiner of OpenNMT's tokenizer."""
     return sum(_JOINER in name for name in target.names) >= len(target.names) / 100
 
 

@@ -132,7 +132,10 @@ def _other_spec_error(model: ModelFolder, reference: str, differences: Differenc
 
 
 def _describe_alternative(spec: Spec) -> str:
-    """Return the end of a hint that names a public model with the spec's name, or the command to list public models."""
+    """Return the end of a hint: the public model that has the spec's name, or the command that lists public models.
+
+    If the spec is not for translation, return an empty string.
+    """
     if spec.task.kind != "translation":
         return ""
     source, target = spec.corpus.source, spec.corpus.target
@@ -160,7 +163,7 @@ def models(reference: str | os.PathLike[str], report: Report = WARNINGS) -> list
     is downloaded from the source that the catalogue specifies.
 
     Raises:
-        ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled or fetched.
+        ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled or downloaded.
     """
     name = os.fspath(reference)
     searched = [Path(name)]
@@ -218,7 +221,7 @@ def _obtain(reference: Reference, report: Report) -> list[Path]:
 
 
 def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
-    """Fetch a model from the catalogue. Return the folders that the name selects."""
+    """Download and import a model from the catalogue. Return the folders that the name selects (see `_stored`)."""
     # The importers depend on this package, so this module cannot import them at its beginning.
     import_module("zoo.interop.fetch").fetch(card, report)
     return _stored(card, name)
@@ -282,7 +285,8 @@ def local_model(reference: str | os.PathLike[str]) -> Path | None:
 def pull_model(reference: str, report: Report) -> list[Path]:
     """Pull a model from the registries, even if an older revision is in the local model store.
 
-    A model that no registry has is fetched as the catalogue describes, unless it is already stored.
+    If no registry has the model, it is downloaded from the source that the catalogue specifies, unless it is already in
+    the local model store.
 
     Returns:
         The folder of the model, or the folders of all members of an ensemble.

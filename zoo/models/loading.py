@@ -36,7 +36,7 @@ class Model:
         vocabulary: Source and target vocabulary.
         weights: Tensors and their metadata.
         shortlist: Target tokens that the search considers for each source token. None if there is no shortlist.
-        digest: SHA-256 that identifies the spec and the weights. None for a training run, which has no manifest.
+        digest: SHA-256 hashes of the spec file and the weights file. None for a training run, which has no manifest.
     """
 
     spec: Spec
@@ -129,7 +129,6 @@ def _read_light_files(model: ModelFolder, listed: Manifest | None) -> tuple[Spec
 
 
 def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabulary) -> None:
-    """Raise ZooError if the vocabulary does not match the spec."""
     expected = spec.vocabulary
     shared = vocabulary.shared or (expected.separate_models and vocabulary.same_on_both_sides)
     actual_layout = (vocabulary.sizes, shared, not vocabulary.shared)

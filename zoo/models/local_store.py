@@ -92,7 +92,10 @@ def model_path(name: str) -> Path:
 
 
 def pinned_path(name: str, digest: str) -> Path:
-    """Return the folder for a revision that is pulled by its number. The folder may not exist yet."""
+    """Return the path of the separate folder for a revision that is pulled by number, such as `NAME@2`.
+
+    The folder may not exist yet.
+    """
     return model_path(name).with_name(f"{name}@{digest[:_PIN_LENGTH]}")
 
 

@@ -92,8 +92,9 @@ def quantise(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     A matrix is the product of its int8 values and its scales. An embedding has one scale per token [rows, 1]. Other
     matrices have one scale per column [1, columns]. The native backend's int8 weights have the same layout, so the
-    backend computes with exactly these int8 values. Scales in bfloat16 have 8 significant bits. Therefore float32
-    represents their products with int8 values exactly, and quantising twice changes nothing.
+    backend computes with exactly these int8 values. Scales in bfloat16 have 8 significant bits. Therefore, float32
+    represents the product of a scale and an int8 value exactly. If a dequantised matrix is quantised again, the result
+    is the same.
     """
     result: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -133,7 +134,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
 
     Raises:
         ZooError: The file is missing, unreadable or damaged, a tensor is not floating-point, or the vocabulary in the
-        same folder does not belong to the weights.
+            same folder does not belong to the weights.
     """
     with _safe_reading(file):
         before = file_identity(file)
@@ -185,7 +186,7 @@ def read_metadata(file: Path) -> dict[str, str]:
 
 
 def check_header(stream: BinaryIO, file: Path) -> None:
-    """Check the header length of a safetensors file before the library allocates memory for the header.
+    """Check the header length of a safetensors file before the safetensors library allocates memory for it.
 
     Raises:
         ZooError: The header is too long.
@@ -197,7 +198,7 @@ def check_header(stream: BinaryIO, file: Path) -> None:
 
 @contextmanager
 def _safe_reading(file: Path) -> Iterator[None]:
-    """Check the header of a file. Convert errors in the `with` block to ZooErrors with a hint."""
+    """Check the header of a safetensors file. Convert errors in the `with` block to ZooErrors with a hint."""
     try:
         with open_file(file) as stream:
             check_header(stream, file)

@@ -115,7 +115,10 @@ ROWS: Mapping[str, dict[str, Row]] = {part: values.get("rows", {}) for part, val
 
 
 def _table_claims(table: str, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Claim]:
-    """Yield one claim for each row and column of a table. Columns with a unit contain numbers, which may be missing."""
+    """Yield one claim for each cell of a table. In columns with a unit, the cells contain numbers or are empty.
+
+    Empty cells are skipped.
+    """
     for name, row in ROWS[table].items():
         cells = {**row, "row": name}
         for column, fields in columns.items():

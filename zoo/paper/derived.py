@@ -40,12 +40,12 @@ def _operations(kind: type[Operation]) -> list[Any]:
 
 
 def _agreed(values: Set[int], words: str) -> tuple[int | None, str]:
-    """Return the set's only value, or None if there are several, and a description: `words` followed by all values."""
+    """Return the only value in a set (None if there are several), and a text: `words` followed by all values."""
     return next(iter(values)) if len(values) == 1 else None, f"{words}: {_listed(values)}"
 
 
 def layer_count(side: str) -> tuple[int | None, str]:
-    """Return the number of layers in the encoder or decoder (None if the layers differ), and a description."""
+    """Return the number of layers in the encoder or decoder (None if the layers differ), and how it was determined."""
     names = _layers(side)
     counts = {cost(graph("base"), name).parameters for name in names}
     words = f"{len(names)} layers in the graph, with {' and '.join(f'{n:,}' for n in sorted(counts))} parameters each"
@@ -53,7 +53,7 @@ def layer_count(side: str) -> tuple[int | None, str]:
 
 
 def sublayer_count(side: str) -> tuple[int | None, str]:
-    """Return how many sub-layers each encoder or decoder layer has (None if it varies), and a description."""
+    """Return how many sub-layers each encoder or decoder layer has (None if it varies), and how it was determined."""
     norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
     return _agreed({norms[name] for name in _layers(side)}, "residuals with a norm in each layer of the graph")
 
@@ -63,19 +63,19 @@ def _layers(side: str) -> list[str]:
 
 
 def width() -> tuple[int | None, str]:
-    """Return the output dimension of all embeddings and sub-layers (None if it varies), and a description."""
+    """Return the output dimension of all embeddings and sub-layers (None if it varies), and how it was determined."""
     nodes = [*_nodes(Embedding), *(n for n in graph("base").nodes if n.operation.is_norm)]
     return _agreed({_width(n) for n in nodes}, f"dimension of all {len(nodes)} embeddings and sub-layers")
 
 
 def heads() -> tuple[int | None, str]:
-    """Return the number of attention heads (None if it varies), and a description."""
+    """Return the number of attention heads (None if it varies), and how it was determined."""
     found = {operation.heads for operation in _operations(SplitHeads)}
     return _agreed(found, "heads that queries, keys and values are split into")
 
 
 def key_width() -> tuple[int | None, str]:
-    """Return the dimension of queries, keys and values in each head (None if it varies), and a description."""
+    """Return the dimension of queries, keys and values in each head (None if it varies), and how it was determined."""
     types, nodes = graph("base").types, _nodes(Attention)
     widths = {types[name].shape[3].constant for node in nodes for name in node.inputs[:3]}
     return _agreed(widths, f"dimension of queries, keys and values in all {len(nodes)} attention sub-layers")
@@ -120,7 +120,7 @@ def multi_head_cost() -> tuple[bool, str]:
     """Compare the FLOPs of a model with eight heads and a model with one head of the same total dimension.
 
     Returns:
-        Whether the FLOPs differ by at most 5 %, and a description with both numbers.
+        Whether the FLOPs differ by at most 5 %, and a text with both numbers.
     """
     sizes = {"batch": 1, "source": LENGTH, "target": LENGTH}
     many, one = (cost(graph(name)).flops(**sizes) for name in ("table3/base", "table3/a-h1"))
@@ -147,7 +147,7 @@ def softmax_gradient() -> tuple[bool, str]:
 
     Returns:
         Whether the gradient for a large d_k without scaling is less than a tenth of each of the other two gradients,
-        and a description with all three gradients.
+        and a text with all three gradients.
     """
 
     def slope(deviation: float) -> float:
@@ -163,7 +163,7 @@ def softmax_gradient() -> tuple[bool, str]:
 
 
 def wavelength(index: str) -> tuple[float, str]:
-    """Return the wavelength of the first ("0") or last ("-1") pair of sinusoids in units of 2π, and a description."""
+    """Return the wavelength of the first ("0") or last ("-1") pair of sinusoids in units of 2π, and its description."""
     waves = _wavelengths()
     return waves[int(index)], f"pair {int(index) % len(waves)} of the program's {len(waves)} pairs of sinusoids"
 
@@ -180,7 +180,7 @@ def linear_offset() -> tuple[bool, str]:
     """Compare PE(pos + k) with a rotation of PE(pos). Each feature pair rotates by an angle that depends only on k.
 
     Returns:
-        Whether the two vectors are equal up to rounding, and a description with the largest error.
+        Whether the two vectors are equal up to rounding, and a text with the largest error.
     """
     worst = 0.0
     for k in (1, 7, 100):
@@ -221,7 +221,7 @@ def parameters(spec: str, tokens: int | None = None) -> int:
 
 
 def vocabulary_sizes(row: str) -> range:
-    """Return the vocabulary sizes that give the model in a Table 3 row the number of parameters printed there."""
+    """Return the vocabulary sizes for which the model in a Table 3 row has the printed number of parameters."""
     spec, (printed,) = f"table3/{row}", CLAIMS[f"table3.{row}.parameters"].printed
     own = specs.load(spec).vocabulary.size
     per_token = parameters(spec, own + 1) - parameters(spec, own)

@@ -20,7 +20,7 @@ ORDERED = ("perplexity", "paper_bleu")
 """Metrics that Table 3 prints, and that order its rows. The paper computes BLEU differently from sacreBLEU."""
 
 Lines = tuple[list[str], list[list[str]]]
-"""Column names in the notation of `cli.console.show_table`, and the cells of each line."""
+"""Headings in the notation of `cli.console.show_table`, and the cells of each row."""
 
 
 def printed_row(row: SweepRow) -> Row | None:
@@ -66,9 +66,10 @@ def row_table(comparison: SweepComparison) -> Lines:
 
 
 def pair_table(comparison: SweepComparison) -> Lines:
-    """Return the columns and lines of a table that compares pairs of rows by the metrics of Table 3.
+    """Return the headings and rows of a table that compares pairs of configurations by the metrics of Table 3.
 
-    Each line contains the difference between two rows (second minus first; for perplexity, the ratio) and a verdict.
+    Each row contains the difference between two configurations (second minus first; for perplexity, the ratio) and a
+    verdict: whether the sweep confirms the paper's ordering.
     """
     with_paper = any(_verdict(pair, name) for pair in comparison.pairs for name in ORDERED)
     columns = ["", "than"]
@@ -91,7 +92,7 @@ def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
     """Yield notes for the reader of the tables.
 
     The notes give the overrides of each row and the meaning of the confidence intervals. They also state for how many
-    pairs of rows the sweep confirms which row is better in Table 3.
+    pairs of rows the sweep confirms the ordering in Table 3.
     """
     for result in comparison.results:
         if result.row.parent is None:

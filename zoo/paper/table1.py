@@ -30,7 +30,10 @@ _LARGE: Sizes = {"n": 1024, "d": 512, "k": 16, "r": 64}
 
 
 def _dilated(n: int, d: int, k: int, r: int) -> int:
-    """Return log_k(n), rounded up. It is computed with integers, to avoid rounding errors in logarithms."""
+    """Return the maximum path length of a dilated convolution: log_k(n), rounded up.
+
+    It is computed with integers, to avoid rounding errors in logarithms.
+    """
     layers = 0
     while k**layers < n:
         layers += 1

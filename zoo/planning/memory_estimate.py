@@ -131,7 +131,7 @@ def weight_bytes(spec: Spec) -> int:
 
 
 def max_sentences(spec: Spec, hypotheses: int, device: torch.device | str) -> int:
-    """Return the maximum number of sentences to decode together. Their logits fill at most half of the memory.
+    """Return the maximum number of sentences to decode together, so that logits fill at most half of the free memory.
 
     Args:
         spec: The model's spec.

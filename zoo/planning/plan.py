@@ -75,8 +75,8 @@ class PassEffect:
 class Plan(MemoryEstimate):
     """Parameters, FLOPs and memory of a spec's model.
 
-    Sizes in bytes are for float32. Only `passes`, the effects of the compiler passes, use the spec's own precision. A
-    multiply-add counts as two FLOPs.
+    Sizes in bytes are for float32, except in `passes`, where they are for the spec's precision. A multiply-add counts
+    as two FLOPs.
     """
 
     name: str
@@ -184,7 +184,7 @@ def _final_graphs(spec: Spec) -> Graphs:
 
 
 def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
-    """Yield a plan for each layer. Consecutive nodes outside all layers form a segment, which counts as a layer."""
+    """Yield a `LayerPlan` for each layer. Consecutive nodes outside all layers form a segment and count as a layer."""
     seen: set[str] = set()
     for name, group in groupby(graph.nodes, key=lambda node: node.layer):
         nodes = list(group)

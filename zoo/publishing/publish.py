@@ -98,7 +98,8 @@ def publish_bundle(
 
     Args:
         name: Name of the published model.
-        fill: Writes the spec, vocabulary and weights into an empty folder, and returns the provenance of the model.
+        fill: Function that writes the spec, vocabulary and weights into an empty folder, and returns the model's
+            provenance.
         replace: Whether to replace an existing model with this name.
         report: Receives progress and warnings.
         scores: Content of the model's `scores.json`.
@@ -146,7 +147,10 @@ def _complete(bundle: ModelFolder, provenance: Provenance, report: Report, score
 
 
 def _require_own_name(run: Run) -> None:
-    """Raise ZooError if a run's spec inherits its name. The name is reserved for the model of the original spec."""
+    """Raise ZooError if the run's spec inherits its name from the spec that it extends.
+
+    That name is reserved for a model of the extended spec.
+    """
     if file_exists(run.data) and read_json(run.data).get("named") is False:
         raise ZooError(
             f"the spec of `{run.folder}` has no name of its own: `{run.spec.name}` is the name of the spec it extends",
@@ -176,8 +180,8 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
 
     Args:
         name: A model name, or the folder of a bundle.
-        backend: The backend that computes in float32: `auto`, or one that `zoo doctor` lists. The default is the
-            reference implementation on the CPU.
+        backend: Name of the backend, which runs in float32: `auto`, or a backend that `zoo doctor` lists. The default
+            is the reference implementation on the CPU.
         report: Receives progress and warnings.
 
     Returns:

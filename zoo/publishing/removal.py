@@ -146,7 +146,11 @@ def _pinned_folder(reference: Reference) -> list[Path]:
 
 
 def _candidates(word: str) -> Iterator[tuple[str, Path]]:
-    """Yield the kind and path of each item that a target of `zoo clean` selects. Do not follow symbolic links."""
+    """Yield the kind and path of each item that a target of `zoo clean` selects. Do not follow symbolic links.
+
+    Args:
+        word: The target: the name of a cache, "runs", or a run.
+    """
     if word in _CACHES:
         folder = _CACHES[word].folder()
         paths = [folder] if folder.is_symlink() else sorted(folder.iterdir()) if folder.is_dir() else []

@@ -190,7 +190,7 @@ def _check_options(given: Parameters, target: str) -> None:
 
 
 def _element_roles(given: Parameters, *, is_html: bool) -> ElementRoles:
-    """Read which XML or HTML elements split sentences, do not split sentences, or are not translated."""
+    """Return which XML or HTML elements split sentences, do not split sentences, or are not translated."""
     splitting, non_splitting, copied = (
         _element_names(given, name) for name in ("splitting_tags", "non_splitting_tags", "ignore_tags")
     )

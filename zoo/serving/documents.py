@@ -321,7 +321,7 @@ class TemporaryFiles:
 
 
 def remove_stale_folders() -> None:
-    """Remove the document folders that killed servers have left behind."""
+    """Remove the document folders of servers that were killed."""
     for folder in Path(gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             status = folder.lstat()

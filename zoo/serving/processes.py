@@ -100,7 +100,7 @@ class _Process:
             raise MemoryError from None
 
     def kill(self) -> None:
-        """End the process immediately. A thread in `call` gets an error."""
+        """End the process immediately. If a thread is waiting in `call`, it gets a MemoryError."""
         self._process.kill()
         self._process.join()
 

@@ -111,7 +111,8 @@ class Guard:
     async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Run the application. Cancel it if the client disconnects or time runs out before the response begins.
 
-        If the client would download the result later, also cancel the application when the server shuts down.
+        For endpoints whose results are downloaded later, also cancel the application when the server shuts down. No
+        download is possible afterwards.
         """
         admission = self.service.admission
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -139,9 +140,10 @@ class Guard:
                 each.cancel()
 
     def _refusal(self, scope: Scope) -> ServingError | None:
-        """Return an error if the headers have a wrong server name or a wrong API key.
+        """Return the error for a request whose `Host` header or API key is not allowed. Otherwise, return None.
 
-        The server name is checked to prevent DNS rebinding: a web page could point its own host name to this server.
+        The `Host` header is checked to prevent DNS rebinding, in which a web page points its own host name to this
+        server.
         """
         hosts, name = self.service.settings.hosts, _PORT.sub("", Headers(scope=scope).get("host", "")).lower()
         if hosts and name not in hosts and not _ADDRESS.fullmatch(name):
@@ -158,7 +160,14 @@ class Guard:
     async def _read_body(
         self, scope: Scope, receive: Receive, hold: Callable[[int], None], refusal: ServingError | None
     ) -> bytes:
-        """Return the body of a request. If the request is rejected, read and discard the body, then raise the error."""
+        """Return the body of a request. If the request is rejected, read and discard the body, then raise the error.
+
+        Args:
+            scope: The ASGI scope of the request.
+            receive: The ASGI function that returns the next part of the body.
+            hold: Function that is called with the size of each part that is kept in memory.
+            refusal: The error, if the request has already been rejected because of its headers.
+        """
         limits, chunks, size = self.service.settings.limits, [], 0
         headers = Headers(scope=scope)
         is_upload = scope["path"] in DOCUMENTS and _content_type(headers) == _MULTIPART
@@ -274,9 +283,9 @@ async def _read_form(request: Request, max_files: int = 0) -> FormData:
 
 
 async def authorized_upload(service: Service, request: Request) -> tuple[Parameters, str, str, bytes]:
-    """Return the fields of a form, the SHA-256 of its API key, and the name and content of its `file`.
+    """Return the text fields of an upload form, the SHA-256 of the API key, and the name and content of the file.
 
-    The name is empty if there is no file.
+    The file is the form's `file` field. Its name is empty if no file was uploaded.
 
     Raises:
         ServingError: The body is not a form, or the key is missing or wrong.
@@ -308,7 +317,11 @@ def _parse_object(body: bytes) -> Parameters:
 
 
 def read_string(given: Parameters, *names: str, default: str | None = None) -> str | None:
-    """Return the first parameter in `names` that the request contains. Raise ServingError if it is not a string."""
+    """Return the value of the first parameter in `names` that the request contains. Otherwise, return `default`.
+
+    Raises:
+        ServingError: The value is not a string.
+    """
     for name in names:
         if (value := given.get(name)) is not None:
             if not isinstance(value, str):

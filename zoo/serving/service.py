@@ -51,7 +51,11 @@ _SHORT_CHARACTERS = 1_000
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan for translating a text. `route` is None if the text is already in the target language."""
+    """How one text is translated: by which model and between which languages (`route`).
+
+    `source` is the code of the source language, and `confidence` is its probability if it was detected. `route` is None
+    if the text is already in the target language.
+    """
 
     route: Route | None
     source: str
@@ -90,8 +94,9 @@ class Service:
     ) -> AsyncIterator[tuple[int, Answer | ServingError]]:
         """Check a request as `translate` does, and return an iterator that yields each result as soon as it is ready.
 
-        A result is the index of a text and its answer. If no model translates a text, its answer is an error. If no
-        model translates any of the texts, the first error is raised. The work is cancelled when the iterator is closed.
+        A result consists of the index of a text and its answer. If the text cannot be translated, the answer is an
+        error. If no model translates any of the texts, the first error is raised. The work is cancelled when the
+        iterator is closed.
         """
         plans = [plan async for plan in self._plan_each(call, texts)]
         known = [plan for plan in plans if isinstance(plan, Plan)]
@@ -158,10 +163,10 @@ class Service:
     async def attention(
         self, call: Call, pair: tuple[str, str], wanted: tuple[int | None, int | None]
     ) -> tuple[Attention, AlignmentHead, str]:
-        """Return the attention between the words of a text and its translation.
+        """Return the attention weights between the words of a text and its translation.
 
         Args:
-            call: The call, with its source and target language.
+            call: The client's request, with the source and target language.
             pair: The text and its translation, each a single line.
             wanted: Layer and head that the client wants to see. None selects the head that aligns best.
 
@@ -219,7 +224,7 @@ class Service:
         return detect(text)
 
     async def plan(self, call: Call, texts: Sequence[str]) -> list[Plan]:
-        """Check a call, and return a plan for each of its texts."""
+        """Check a request (`call`), and return the model and the languages (a `Plan`) for each of its texts."""
         plans = list[Plan]()
         async for plan in self._plan_each(call, texts):
             if isinstance(plan, ServingError):
@@ -228,7 +233,7 @@ class Service:
         return plans
 
     async def _plan_each(self, call: Call, texts: Sequence[str]) -> AsyncIterator[Plan | ServingError]:
-        """Check a call, and yield a plan for each of its texts, or the error if the text cannot be translated."""
+        """Check a request (`call`). For each text, yield a `Plan`, or an error if no model translates the text."""
         self.admission.check_texts(texts, call.options)
         if call.source is not None and call.source.lower() != AUTO:
             plan = self._plan_one(call, call.source)
@@ -254,7 +259,7 @@ class Service:
         return Plan(self._route(replace(call, source=source)), standard_code(source))
 
     def _route(self, call: Call) -> Route:
-        """Return the route for the languages of a call. Raise ServingError if no model translates between them."""
+        """Return the route for the languages of a request. Raise ServingError if no model translates between them."""
         if (route := self.pool.route(call.source or "", call.target, call.model)) is None:
             raise no_model_error(call.source or "", call.target)
         return route
@@ -359,7 +364,7 @@ def _require_short(
 
 
 def models_of(plans: Iterable[Plan]) -> list[PooledModel]:
-    """Return the models in a list of plans."""
+    """Return the models that a list of plans uses."""
     return [route.model for route in routes_of(plans)]
 
 
@@ -382,7 +387,7 @@ def readable_errors() -> Iterator[None]:
 
 
 def _join(sources: Sequence[str], lines: Sequence[Sequence[Translation]], gaps: Sequence[str]) -> list[Translation]:
-    """Join the translations of lines into translations of the whole text. The line breaks of the text are kept.
+    """Join the translations of a text's lines, with the original line breaks (`gaps`) between them.
 
     The `parts` of each translation contain its sentences. If a line has fewer translations than other lines, its last
     translation is repeated.

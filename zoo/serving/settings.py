@@ -117,7 +117,7 @@ def hash_key(key: str) -> str:
 
 
 def read_keys(file: Path) -> dict[str, int | None]:
-    """Read an API key file. Each line has the SHA-256 of a key and, optionally, its limit and its name.
+    """Read an API key file. Each line has the SHA-256 of a key and, optionally, its character limit and name.
 
     Raises:
         ZooError: A line is invalid.
@@ -159,7 +159,7 @@ def new_key(file: Path, name: str) -> str:
 
 
 def _version(file: Path | None) -> tuple[int, ...] | None:
-    """Return numbers that change when a file changes, or None if the file does not exist."""
+    """Return the modification time, size and inode number of a file, or None if there is no file."""
     with suppress(OSError):
         return None if file is None else ((status := file.stat()).st_mtime_ns, status.st_size, status.st_ino)
     return None

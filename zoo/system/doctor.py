@@ -81,7 +81,7 @@ class StorageFolder:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Result of `zoo doctor`, in the order in which it is printed."""
+    """Results of `zoo doctor`, in the order in which they are printed."""
 
     versions: Mapping[str, str | None]
     """Version of each package. None if the package is not installed."""

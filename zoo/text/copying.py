@@ -42,7 +42,7 @@ _DOTTED = frozenset({"tr", "az"})
 
 
 class Replaced(NamedTuple):
-    """Text in which copy symbols replace spans, such as numbers and links."""
+    """Text in which copy symbols (placeholder tokens) replace spans, such as numbers and links."""
 
     text: str
     spans: Mapping[str, Span] = {}
@@ -51,7 +51,7 @@ class Replaced(NamedTuple):
     """Whether the original text is in capitals, but `text` is not."""
 
     def original_positions(self) -> list[int]:
-        """Return the position of each character of `text` in the original text, and the position of the end."""
+        """For each character of `text`, and for its end, return the position in the text before the replacement."""
         lengths = (len(self.spans[each].text) if each in self.spans else 1 for each in self.text)
         return [0, *accumulate(lengths)]
 
@@ -73,8 +73,8 @@ def replace_spans(
         symbols: The copy symbols in the vocabulary. Each symbol replaces at most one span.
         source: Language code of the sentence.
         target: Language code of the translation. It determines how the spans are spelled in the translation.
-        is_rare: Function that returns whether a word is rare. Rare names are replaced, like listed names and names
-            after titles.
+        is_rare: Function that returns whether a word is rare. Rare capitalised words are replaced, as are the names in
+            `names.txt` and names after titles such as "Mr".
     """
     if not symbols or has_symbol(text):  # `restore` drops symbols that the original text contains
         return Replaced(text)
@@ -151,8 +151,8 @@ def replace_in_pair(
         target: Its translation.
         symbols: The copy symbols of the vocabulary.
         languages: Language codes of the sentence and its translation.
-        is_rare: Function that returns whether a word is rare. Rare names in the source are replaced, like listed names
-            and names after titles.
+        is_rare: Function that returns whether a word is rare. Rare capitalised words in the source are replaced, as are
+            the names in `names.txt` and names after titles such as "Mr".
         first: Index of the first symbol to use. In training, the index varies, so that a model learns all symbols.
     """
     if not symbols or has_symbol(source + target):
@@ -170,7 +170,9 @@ def replace_in_pair(
 
 
 def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, capitals: bool = False) -> str:
-    """Replace the copy symbols in a translation with the spellings of their spans. Drop symbols without a span.
+    """Replace each copy symbol in a translation with its span, as spelled in the language of the translation.
+
+    Drop symbols without a span.
 
     Args:
         translation: The translation.
@@ -215,7 +217,7 @@ def has_symbol(text: str) -> bool:
 def _copied(
     text: str, spans: Iterable[Span], source: str, target: str, is_rare: Callable[[str], bool] = never
 ) -> list[Span]:
-    """Return the spans of a text that copy symbols may replace: numbers, links and the like, followed by names.
+    """Return the spans of a text that copy symbols may replace: first numbers, links and the like, then names.
 
     Months, weekdays, and small numbers are left out, because the translation may need them as words.
     """

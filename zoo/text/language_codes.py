@@ -32,8 +32,7 @@ _THREE_LETTERS = dict(pair.split(":") for pair in _PAIRS.split())
 def base_language(code: str) -> str:
     """Return a language code without script and region, with two letters if possible.
 
-    The result is `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`. It is the key for rules about sentence splitting and
-    spaces.
+    The result is `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`. It selects the rules for sentence splitting and spaces.
     """
     base = code.replace("_", "-").partition("-")[0].lower()
     return _THREE_LETTERS.get(base, base)

@@ -34,7 +34,10 @@ class LanguagePair:
     target_tokens: tuple[int, ...] = ()
 
     def tokens_of(self, stream: str) -> tuple[int, ...]:
-        """Return the language tokens at the beginning of a stream (`source` or `target`)."""
+        """Return the IDs of the language tokens at the beginning of the source or of the target.
+
+        `stream` is `source` or `target`.
+        """
         return self.source_tokens if stream == "source" else self.target_tokens
 
     @classmethod
@@ -45,7 +48,7 @@ class LanguagePair:
             spec: Spec of the model.
             vocabulary: Vocabulary of the model.
             direction: Codes of the source and target language.
-            tag: Tag of a corpus part. The source begins with the tag's token, before any language token.
+            tag: Tag of a part of the corpus. If given, the source begins with its token, before any language token.
 
         Raises:
             ZooError: The vocabulary has no token for one of the languages, or for the tag.
@@ -92,7 +95,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     source language, the user need not give the source language.
 
     A recognition model outputs text in the target language of the spec's corpus by default. If only the language of the
-    files is given, the output is in a language that the model was trained to output for files in that language.
+    input files is given, the output is in a language that the model was trained to output for such files.
 
     Args:
         spec: Spec of the model.
@@ -112,7 +115,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
             if not spec.reads_text:
                 verb = "reads" if name == "from" else "writes"
                 hint = "omit the language, or use a model that was trained on this language"
-                raise ZooError(f"`{spec.name}` {verb} `{code}`, not `{given}`", hint=hint)
+                raise ZooError(f"`{spec.name}` {verb} the language `{code}`, not `{given}`", hint=hint)
             problem = f"`{spec.name}` translates from `{own[0]}` to `{own[1]}` only, not {name} `{given}`"
             command = f"`zoo list --available {source or own[0]}-{target or own[1]}`"
             hint = f"omit the languages, or use a model for these languages: {command} lists public models"

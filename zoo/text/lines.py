@@ -43,7 +43,7 @@ def clean(line: str) -> str:
 
 
 def clean_with_positions(line: str) -> tuple[str, list[int]]:
-    """Clean a line as `clean` does. Also return the original position of each character, and of the end."""
+    """Clean a line as `clean` does. For each remaining character and for the end, also return its original position."""
     visible = [(position, character) for position, character in enumerate(line) if not INVISIBLE.match(character)]
     text = "".join(character for _, character in visible)
     runs = [match.span() for match in _CONTROL.finditer(text)]
@@ -69,7 +69,7 @@ def read_lines(path: Path | str) -> list[str]:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Convert errors that occur while a file is being read to ZooErrors that name the file."""
+    """Convert exceptions in the `with` block, which reads a file, to ZooErrors whose messages contain the path."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -90,7 +90,7 @@ def count_lines(path: Path) -> int:
 
 
 def bounded_lines(stream: IO[bytes], name: str, max_bytes: int) -> Iterator[bytes]:
-    """Yield the lines of a stream. To limit memory, raise an error at a line that is too long.
+    """Yield the lines of a stream. To limit memory use, raise an error if a line is too long.
 
     Args:
         stream: The stream.
@@ -114,7 +114,7 @@ def _line_too_long(max_bytes: int, name: str, number: int) -> ZooError:
 
 
 def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    r"""Yield decoded lines, without line endings, from lines of bytes such as sys.stdin.buffer.
+    r"""Decode lines of bytes, such as sys.stdin.buffer, and yield them without line endings.
 
     Only \n ends a line, because Unicode's other line separators occur inside sentences in real corpora. A \r before the
     \n and a byte order mark at the start are removed.
@@ -172,7 +172,7 @@ def _encoding_hint(beginning: bytes, line: bytes) -> str:
 
 
 class LineStream:
-    """Iterator over the lines of a stream. `paused` returns whether the next line has yet to arrive.
+    """Iterator over the lines of a stream. `paused` returns whether the next line has not arrived yet.
 
     No other code may read the stream at the same time.
 
@@ -197,9 +197,9 @@ class LineStream:
         return next(self._lines)
 
     def paused(self) -> bool:
-        """Return whether no line is available and none arrives within PAUSE_SECONDS.
+        """Return True if no further line is available, even after a wait of PAUSE_SECONDS.
 
-        The end of the stream is not a pause. A stream without a file descriptor, such as BytesIO, never pauses.
+        Return False at the end of the stream. A stream without a file descriptor, such as BytesIO, never pauses.
         """
         while self._descriptor is not None and not (self._complete or self._ended):
             if not select([self._descriptor], [], [], PAUSE_SECONDS)[0]:

@@ -16,14 +16,14 @@ from specs import Task, Vocabulary
 
 
 class Modality(ABC):
-    """Modality of a model's input or output, such as text, with everything learned from the training data.
+    """Modality of a model's input or output, such as text, with a vocabulary learned from the training data.
 
     The raw data of an example is a string, such as a line of text or a bracketed tree. It is encoded as values (token
     IDs). In a batch, BOS and EOS are added, sequences are padded with PAD, and each value takes one position.
 
     Attributes:
-        content: Everything that was learned, as the content of the file that stores it.
-        size: Number of different values, including the special tokens.
+        content: The learned vocabulary, as the content of the file that stores it.
+        size: Number of different token IDs, including the special tokens.
     """
 
     suffix: ClassVar[str]
@@ -43,7 +43,7 @@ class Modality(ABC):
     def learn(
         cls, lines: Iterable[str], section: Vocabulary, stream: str, language_tokens: Sequence[str], task: Task | None
     ) -> Self:
-        """Learn the modality from the training data.
+        """Learn the vocabulary from the training data.
 
         Args:
             lines: Raw data of the examples.
@@ -61,10 +61,10 @@ class Modality(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Convert the raw data of an example to values. Raise ZooError if it cannot be encoded."""
+        """Convert the raw data of an example to token IDs. Raise ZooError if it cannot be encoded."""
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Convert the raw data of each example to values."""
+        """Convert the raw data of each example to token IDs."""
         return list(map(self.encode, texts))
 
     @abstractmethod

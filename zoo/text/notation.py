@@ -31,7 +31,7 @@ class Notation:
     """Words and rules for numbers, dates, times and units in a language. Patterns are regular expressions.
 
     Attributes:
-        code: Code of the language. Empty if the language has no table.
+        code: Code of the language. Empty if there is no file in `notations/` for the language.
         decimal_marks: Decimal marks, with the usual mark first. If there are several, a mark may also separate
             thousands.
         group: Thousands separator.
@@ -43,7 +43,7 @@ class Notation:
         months: Names and abbreviations of each month, separated by `|`. The best spelling comes first.
         weekdays: Names of each weekday, separated by `|`. A translation may contain any of the names.
         date_mark: Separator in dates such as 31.12.2024. Empty if dates may begin with the month, as in English, or if
-            the language has no table. Dates are never rewritten into such a language.
+            there is no file for the language. Dates are never rewritten into such a language.
         day_endings: Endings of the day before a month, such as "th of" in "4th of July".
         minus: Pattern of the word before a negative number.
         numero: Abbreviation of "number" before a number that identifies something, such as an order.
@@ -53,8 +53,8 @@ class Notation:
         days: Endings of the day in a date, keyed by a pattern of the number. If empty, `ordinals` also applies to days.
         decade: Ending of a decade, such as the "s" in "1990s".
         units: Words for each unit, from the singular to the plural.
-        unclear_units: Ambiguous words, such as "livres" (pounds or books). They are units only if the source has the
-            unit.
+        unclear_units: Ambiguous words, such as "livres" (pounds or books). They count as units only if the source
+            contains the unit.
         scales: Words for "million", "billion" and "trillion", from the singular to the plural.
         of: Pattern of the preposition between a scale and a unit.
         scaled_units: Names of currencies after a scale, with the preposition before the name. Empty if the language
@@ -86,7 +86,7 @@ class Notation:
         not_before_titles: Pattern of the words after which a title is a noun, such as "seine" before "Frau".
         roles: Pattern of the beginnings of words after a title that are not names, such as "President".
         not_names: Words with a capital that are rare, but not names, and names that other languages write differently,
-            such as "Tenant" and "Munich". They are in a text file next to the table. Empty if all nouns have a capital.
+            such as "Tenant" and "Munich". They are in a text file in `notations/`. Empty if all nouns have a capital.
         name_words: Maximum number of words of a name after a title. 1 if all nouns begin with a capital, as in German.
     """
 
@@ -193,13 +193,16 @@ class Notation:
         return forms[0] if (value < self.plural_from if self.plural_from else value == 1) else forms[-1]
 
     def ending(self, number: str, is_ordinal: bool, is_day: bool) -> str:
-        """Return the ending of a number that is an ordinal or the day in a date, or an empty string."""
+        """Return the ending of an ordinal or of the day in a date, such as "th". For other numbers, return ""."""
         rows = self.days if is_day and self.days else self.ordinals if is_ordinal else {}
         return next((ending for pattern, ending in rows.items() if re.fullmatch(pattern, number)), "")
 
 
 def notation_of(code: str) -> Notation:
-    """Return a language's notation for numbers and dates. Without a table, use English and German words."""
+    """Return a language's notation for numbers and dates.
+
+    If there is no file in `notations/` for the language, the words are English and German.
+    """
     if code in _CODES:
         return _table(code)
     return _common("." if code in _DECIMAL_POINT.split() else "," if code else ",.")

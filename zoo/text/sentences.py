@@ -107,7 +107,7 @@ def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterat
         if text is end or prefix is end:
             fewer, more = ("texts", "prefixes") if text is end else ("prefixes", "texts")
             hint = "prefix n is the beginning of translation n: give one prefix per text (it may be empty)"
-            raise ZooError(f"there are more {more} than {fewer} ({number:,})", hint=hint)
+            raise ZooError(f"there are more {more} than {fewer} (number of {fewer}: {number:,})", hint=hint)
         yield text, prefix
 
 

@@ -86,7 +86,7 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
     Args:
         text: The text.
         source: Language code of the text. The language determines what a comma in a number means.
-        target: Language code of the translation. It determines the spellings of the spans.
+        target: Language code of the translation. It determines how the spans are spelled in the translation.
     """
     return list(_find(text, notation_of(base_language(source)), notation_of(base_language(target))))
 
@@ -425,7 +425,7 @@ def _is_day(match: re.Match[str], notation: Notation) -> bool:
 
 
 def _readings(value: str, decimal_marks: str) -> list[str]:
-    """Return the values that a number may have, written with a decimal point, the most probable value first."""
+    """Return the possible values of a number, written with a decimal point. The most probable value comes first."""
     if len(value) > _LONGEST_NUMBER or re.search("[-–/:]", value):
         return [value.replace("–", "-")]
     marks = re.findall(r"\D", value)

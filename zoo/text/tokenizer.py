@@ -195,9 +195,10 @@ class Tokenizer(Modality):
         return self._encode_clean(clean(text))
 
     def is_rare(self, word: str) -> bool:
-        """Return whether a word is rare: it has many tokens for its length, and no fewer tokens in lower case.
+        """Return whether a word is rare: it is split into many tokens for its length, even in lower case.
 
-        A rare word has at least three tokens, with at most 2.5 letters per token on average.
+        A rare word has at least three tokens, with at most 2.5 letters per token on average. In lower case, it has at
+        least as many tokens.
         """
         count, lower = (len(self._encode_clean(each)) for each in (word, word.lower()))
         return 3 <= count <= lower and len(word) <= 2.5 * count

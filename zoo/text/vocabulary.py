@@ -91,7 +91,7 @@ class Vocabulary:
 
     @property
     def copy_symbols(self) -> tuple[str, ...]:
-        """The copy symbols that source and target share (see `zoo.text.copying`). Empty if either has none."""
+        """The copy symbols (see `zoo.text.copying`) that are in both the source and the target vocabulary."""
         sides = [side.copy_symbols if isinstance(side, Tokenizer) else () for side in (self.source, self.target)]
         return min(sides, key=len)
 

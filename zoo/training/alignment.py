@@ -72,10 +72,10 @@ class LexicalModel:
     def expected_links(
         self, min_count: float
     ) -> tuple[Int64[np.ndarray, " links"], Int64[np.ndarray, " links"], Float64[np.ndarray, " links"]]:
-        """Return source tokens, target tokens, and the expected number of times that each pair is aligned.
+        """Return the source and the target token of each pair, and the expected number of times the pair is aligned.
 
         Args:
-            min_count: Minimum expected number. Pairs below this number are left out.
+            min_count: Minimum expected number. Pairs with a smaller number are left out.
         """
         kept = self._counts >= min_count
         return *np.divmod(self._keys[kept], self._targets), self._counts[kept]

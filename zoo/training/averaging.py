@@ -21,7 +21,7 @@ from zoo.training.run import Run
 def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     """Write the average of a run's last checkpoints to its `weights.safetensors`.
 
-    The average is computed in float64, one tensor at a time. The file's metadata contain the attention head that
+    The average is computed in float64, one tensor at a time. The file's metadata contains the attention head that
     aligns the dev set best. The scores of the old weights are removed. If the file already contains this average,
     nothing changes.
 

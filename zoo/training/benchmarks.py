@@ -232,7 +232,10 @@ def translations(
 def disagreement(
     spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Translation]
 ) -> float:
-    """Return the largest difference in log-probability between beam search and the interpreter, in nats per token."""
+    """Return the largest difference between the log-probabilities of beam search and of `compiler.interpret`.
+
+    The unit is nats per token.
+    """
     target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
     inputs = {**PaddedBatch.pad(sources).inputs, "target": target}
     expected = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)

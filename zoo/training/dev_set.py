@@ -74,7 +74,7 @@ def continue_without_score(report: Report, when: str = "") -> Iterator[None]:
 
 
 def require_scorable_dev_set(spec: Spec, vocabulary: Vocabulary) -> None:
-    """Raise ZooError if a sentence of the dev set is longer than the model's table of learned positions."""
+    """Raise ZooError if a sentence of the dev set is longer than the model's table of learned position embeddings."""
     positions = spec.architecture.max_positions
     if not spec.corpus.dev or positions is None:
         return

@@ -175,7 +175,7 @@ def _gpu_of_process(device: str, local: int) -> str:
 
 
 def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes, *, packs: bool = False) -> bool:
-    """Return whether the weights must be sharded for training to leave a tenth of each device's memory free.
+    """Return whether the weights must be sharded so that a tenth of each device's memory stays free during training.
 
     All processes have to call this function.
 
@@ -195,8 +195,8 @@ def shard(program: EmittedProgram, processes: Processes) -> None:
     """Shard every parameter of a program across the processes.
 
     A layer's parameters are gathered while the layer is computed. Parameters outside the layers (embeddings, and
-    projections of the memory to keys and values) stay gathered until the backward pass ends. Gradients are averaged
-    over the processes. All processes have to compute the same number of passes.
+    projections of the encoder output to keys and values) stay gathered until the backward pass ends. Gradients are
+    averaged over the processes. All processes have to run the same number of forward and backward passes.
     """
     # This import takes half as long as all other imports of `zoo train` together, so it is done only when needed.
     fully_shard = import_module("torch.distributed.fsdp").fully_shard

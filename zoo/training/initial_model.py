@@ -14,7 +14,7 @@ from zoo.training.synthetic import write_missing
 
 
 def initial_model(spec: Spec, report: Report) -> Model | None:
-    """Return the model that `training.start_from` names. None if training starts from random weights.
+    """Return the model that is set as `training.start_from`, or None if training starts from random weights.
 
     Raises:
         ZooError: The model does not exist or is damaged, or its task, architecture or vocabulary differs from the spec.

@@ -99,7 +99,7 @@ class Run(ModelFolder):
 
     @property
     def is_training(self) -> bool:
-        """Whether a process is training in the folder. If so, the lock file is locked and names the process."""
+        """Whether a process is training in the folder. If so, the lock file is locked and contains the process's ID."""
         owner = b""
         try:
             with self.lock.open("rb") as file:
@@ -191,7 +191,7 @@ class Run(ModelFolder):
         """Lock the folder, so that no other process trains in it. Create the folder if it does not exist.
 
         Raises:
-            ZooError: Another process has locked the folder. The message names this process.
+            ZooError: Another process has locked the folder. The message contains its process ID.
         """
         created = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,7 @@ _REQUIRED = ("step", "seconds", "source_tokens_per_second", "target_tokens_per_s
 
 
 def summary(line: Mapping[str, Any], *, best: bool) -> str:
-    """Format a line of the log for display. With `best`, add that its checkpoint has the best dev score so far."""
+    """Format a line of the log for display. If `best` is true, add that the dev score is the best so far."""
     figures = [
         f"{name} {figure(value)}" for key, name in _SUMMARY_NAMES.items() if (value := line.get(key)) is not None
     ]
@@ -174,7 +174,7 @@ def with_seconds(lines: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, 
 
 
 def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
-    """Return the totals of a run's log.
+    """Compute the totals of a run from its log.
 
     Returns:
         The totals. None if the run has no log, or the log has no complete line.
@@ -202,7 +202,7 @@ def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
 def _training_flops(spec: Spec, source: float, target: float) -> float:
     """Return the FLOPs of forward and backward passes over `source` source tokens and `target` target tokens.
 
-    The FLOPs of projecting the memory to keys and values are attributed to the source tokens. The FLOPs of
+    The FLOPs of projecting the encoder output to keys and values are attributed to the source tokens. The FLOPs of
     cross-attention itself are attributed to the target tokens.
     """
     products = cost(lower(spec, Purpose.TRAIN)).flops

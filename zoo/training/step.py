@@ -28,7 +28,7 @@ from zoo.training.distributed import Processes, full_tensor, shard
 
 
 class RecordedUpdate:
-    """Training step on packed rows of constant length. A GPU records the step as CUDA graphs and replays them.
+    """Training step on packed rows of constant length. On a GPU, it is recorded as CUDA graphs, which are replayed.
 
     A batch is divided into one or more parts (micro-batches). All functions of a step read and write tensors at fixed
     addresses. On a CPU, the functions run directly. On a GPU, the whole step is one graph if there is a single part and

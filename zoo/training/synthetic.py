@@ -123,7 +123,7 @@ class _SyntheticText:
         return {"part": self.name, "folder": str(storage.synthetic() / key), "models": dict(models), "options": options}
 
     def _require_unchanged(self, record: Record, models: Mapping[str, str], journal: Path | None = None) -> None:
-        """Remove the journal of translations and raise ZooError if the text or a model differs from the record."""
+        """Check that the text and the models match the record. Otherwise, remove `journal` and raise ZooError."""
         if self._record(models)["folder"] != record["folder"]:
             if journal is not None:
                 journal.unlink(missing_ok=True)
@@ -158,7 +158,7 @@ class _SyntheticText:
         journal.unlink(missing_ok=True)
 
     def _count_lines(self, folder: Path) -> int:
-        """Check the lines, the references and the free disk space. Return the number of lines."""
+        """Check the lines, their reference translations and the free disk space. Return the number of lines."""
         count = size = 0
         for text, *_ in self._lines():
             count, size = count + 1, size + len(text.encode())
@@ -167,7 +167,7 @@ class _SyntheticText:
         return count
 
     def _translate(self, translator: Translator, languages: Direction, journal: Path, done: int, total: int) -> None:
-        """Translate the lines after the first `done`. For each, append a JSON list of translations to the journal."""
+        """Translate all lines after line `done`. Append the translations of each line to the journal as a JSON list."""
         source, target = languages
         options = self.part.decoding.model_dump()
         max_length = translator.preprocessor(source, target).max_source_length
@@ -197,7 +197,7 @@ class _SyntheticText:
                 progress.advance()
 
     def _combine(self, folder: Path, journal: Path, record: Record) -> int:
-        """Write the source, target and description files of all pairs to the folder. Return the number of pairs."""
+        """Write all sentence pairs and the record to the folder. Return the number of pairs."""
         names = ("source.txt", "target.txt") if self.part.source else ("target.txt", "source.txt")
         pairs = 0
         with atomic_folder(folder, replace=False) as partial:
@@ -253,7 +253,7 @@ def _model_digests(folders: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _finished_lines(journal: Path) -> int:
-    """Return the number of complete lines in a journal, and remove everything after them."""
+    """Return the number of complete lines at the start of a journal file, and remove everything after them."""
     if not journal.exists():
         return 0
     lines = end = 0

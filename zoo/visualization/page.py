@@ -120,7 +120,7 @@ def grey_picture(pixels: npt.NDArray[np.uint8]) -> str:
 
 
 def page(title: str, *body: str, style: str = "", script: str = "", series_count: int = 0) -> str:
-    """Return a complete HTML page. Its content security policy allows only `script` to run, and no network access.
+    """Return a complete HTML page. Its content security policy blocks network access and all scripts except `script`.
 
     Args:
         title: The title, as text.
@@ -142,13 +142,13 @@ def page(title: str, *body: str, style: str = "", script: str = "", series_count
 
 
 def table_head(columns: Sequence[str]) -> str:
-    """Return the head of a table. Cells of columns whose names end in `>` are right-aligned."""
+    """Return the `thead` element of a table with these columns. If a name ends in `>`, its cell is right-aligned."""
     cells = "".join(f'<th scope="col"{cell_class(name)}>{escape_text(name.rstrip(">…"))}</th>' for name in columns)
     return f"<thead><tr>{cells}</tr></thead>"
 
 
 def table_cells(columns: Sequence[str], cells: Iterable[str]) -> str:
-    """Return a row's `td` elements with HTML cells. If a column's name ends in `…`, its cell has the `words` class."""
+    """Return the `td` elements of a row with HTML cells. If a column's name ends in `…`, its cell has class `words`."""
     return "".join(f"<td{cell_class(name)}>{cell}</td>" for name, cell in zip(columns, cells, strict=True))
 
 
@@ -185,9 +185,9 @@ def text(kind: str, x: float, y: float, words: str, /, **attributes: str | float
 def image(title: str, style: str, width: float, height: float, *parts: str) -> str:
     """Return an SVG image that needs no other file, with a background rectangle of the `page` class.
 
-    `style` and `parts` may use the colour variables of pages, such as `var(--ink)`. Many programs cannot read variables
-    in an SVG, so each variable is replaced with its light colour. If `style` uses a variable, a media query with the
-    dark colours is added, and the image follows light and dark mode.
+    `style` and `parts` may use the colour variables of pages, such as `var(--ink)`. Many programs do not support
+    variables in an SVG, so each variable is replaced with its colour for light mode. If `style` uses a variable, a
+    media query with the colours for dark mode is added, so that the image follows the reader's light or dark mode.
 
     Args:
         title: Description of the image for screen readers.

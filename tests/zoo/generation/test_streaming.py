@@ -33,7 +33,7 @@ def test_lines_come_in_order(translator, window):
     assert len({each[0].text for each in samples[::8]}) > 1, "equal lines have streams of their own"
     prefixes = ["a", "", "bb", "", "", "c", "", ""]
     assert streamed(TEXTS, prefixes=iter(prefixes)) == translator.hypotheses(TEXTS, prefixes=prefixes)
-    refused(r"there are more texts than prefixes \(5\)", streamed, TEXTS, prefixes=prefixes[:5])
+    refused(r"there are more texts than prefixes \(number of prefixes: 5\)", streamed, TEXTS, prefixes=prefixes[:5])
 
 
 PAUSES = range(201), {3, 4}, range(0, 200, 7), {FIRST, 3 * FIRST, 3 * FIRST + 5}

@@ -69,7 +69,7 @@ def test_added_tokens_are_never_produced_except_languages(model: SentencePieceMo
 def test_bpe_models_with_additional_tokens_are_rejected(model: SentencePieceModel) -> None:
     model._trainer += encode_integer(3, 2)
     assert model.kind == "bpe"
-    refused("merges pairs", model.renumbered, TokenList([*model.names(), "more"], unknown=1, end=0).numbering())
+    refused("the bpe model", model.renumbered, TokenList([*model.names(), "more"], unknown=1, end=0).numbering())
     model._trainer += encode_integer(3, 4)
     with pytest.raises(ZooError, match="characters"):
         _ = model.kind

@@ -65,7 +65,7 @@ class CTranslate2Export(ExportFormat):
         """Write `model.bin`, `config.json`, the vocabularies and the SentencePiece models.
 
         Returns:
-            Notes for the user: the search options of CTranslate2 that correspond to the spec, and any differences.
+            Notes for the user: the closest search options of CTranslate2, and how they differ from the spec.
 
         Raises:
             ZooError: CTranslate2 is not installed, or it does not support a property of the model.
@@ -149,7 +149,7 @@ def transformer(spec: Spec, weights: Mapping[str, Tensor]) -> Any:
 def require_supported(a: Architecture) -> None:
     """Raise ZooError if CTranslate2 does not implement a part of an architecture.
 
-    Other differences are found when the exported model is imported again.
+    Other unsupported properties are found when the exported model is imported again.
     """
     for field, supported in _SUPPORTED.items():
         value = getattr(a, field)
@@ -203,7 +203,7 @@ def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, T
 
 
 def _set_scalars_and_positions(a: Architecture, side: str, stack: Any, tensors: Mapping[str, Tensor]) -> None:
-    """Set the scalar settings and the positions in CTranslate2's encoder or decoder (`stack`)."""
+    """Set the scalars, position encodings and position biases of CTranslate2's encoder or decoder (`stack`)."""
     stack.scale_embeddings = a.scale_embeddings
     if (encodings := _encodings(a, side, tensors)) is not None:
         stack.position_encodings.encodings = encodings
@@ -218,7 +218,7 @@ def _set_scalars_and_positions(a: Architecture, side: str, stack: Any, tensors: 
 
 
 def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """Return the table [positions, d_model] that is added to the embeddings of the encoder or the decoder.
+    """Return the position encodings, [positions, d_model], that are added to the embeddings of the encoder or decoder.
 
     Without a table, CTranslate2 would add its own sinusoids, which differ from zoo's. So a model without positions gets
     a table of zeros. Return None if positions only affect self-attention.
@@ -276,7 +276,7 @@ def _language_notes(bundle: Bundle, names: list[list[str]]) -> Iterator[str]:
 
 
 def _search_notes(spec: Spec, target: list[str]) -> Iterator[str]:
-    """Yield notes for the user: the search options of CTranslate2 that correspond to a spec, and any differences."""
+    """Yield notes for the user: the closest search options of CTranslate2, and how they differ from the spec."""
     decoding, has_prefix = spec.decoding, spec.languages is not None and spec.languages.target_token is not None
     options: dict[str, Any] = {
         "beam_size": decoding.beam,

@@ -122,14 +122,14 @@ def _read_settings(file: Path, version: int, network: Network) -> Settings:
 
 
 def _token(settings: Settings, key: str, default: str) -> str:
-    """Return the token that a setting names. Raise ZooError if the value is not a string."""
+    """Return the token in the setting `key`. Raise ZooError if the value of this setting is not a string."""
     if settings.any(key, default) is None:
         raise settings.error(key, "is not a token")
     return settings.text(key, default)
 
 
 def _settings_of_variables(network: Network) -> dict[str, Any]:
-    """Remove the variables that contain settings, and return them as in newer settings files."""
+    """Remove the variables that contain settings, and convert them to the format of a newer `config.json`."""
     stored = network.left
     tokens = {name: bytes(stored.pop(name).flatten().tolist()).decode() for name in _TOKENS if name in stored}
     flags = {name: bool(network.number(name, 0)) for name in _FLAGS if name in stored}
@@ -143,7 +143,7 @@ def _settings_of_variables(network: Network) -> dict[str, Any]:
 
 
 def _read_token_lists(folder: Path, settings: Settings, *, starts_from_zeros: bool) -> tuple[TokenList, TokenList]:
-    """Return the tokens of the source and the target.
+    """Return the tokens in the source vocabulary and in the target vocabulary.
 
     Args:
         folder: The folder of the model.
@@ -151,8 +151,8 @@ def _read_token_lists(folder: Path, settings: Settings, *, starts_from_zeros: bo
         starts_from_zeros: Whether decoding starts with a zero embedding instead of a token.
 
     Raises:
-        ZooError: A list is missing, or lacks a token that the settings name.
-        ValueError: A list is damaged.
+        ZooError: A vocabulary is missing, or lacks a token that the settings require.
+        ValueError: A vocabulary is damaged.
     """
     unknown, start = _token(settings, "unk_token", "<unk>"), _token(settings, "decoder_start_token", _BOS)
     shared, lists = _read_list(folder, "shared_vocabulary"), []

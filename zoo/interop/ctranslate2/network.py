@@ -47,7 +47,7 @@ def _rows(spec: Spec) -> Iterator[TensorRow]:
 
 
 def _stored(foreign: str) -> str:
-    """Return the name of the variable in `model.bin` that contains a tensor, given its name in `toolkits.yaml`."""
+    """Convert a tensor's name in `toolkits.yaml` to the name of the variable in `model.bin` that contains it."""
     part, name, kind = foreign.rsplit("/", 2)
     number = _CONCATENATED.get(part.rpartition("/")[2], {}).get(name)
     return foreign if number is None else f"{part}/linear_{number}/{kind}"
@@ -89,10 +89,10 @@ def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
 
 
 class Network(ForeignTensors):
-    """Variables of a Transformer in a `model.bin`. The import fails if it does not use all of them."""
+    """Variables of a Transformer in a `model.bin`. The import fails if it leaves any relevant variable unused."""
 
     def __init__(self, binary: Binary, file: Any) -> None:
-        """Wrap the variables of a file."""
+        """Wrap the variables that were read from a file."""
         super().__init__(binary.variables, file)
         self.depths = {side: self._depth(side) for side in SIDES}
         self._heads = self._same("num_heads", _HEADS.get(binary.name, _DEFAULT_HEADS))
@@ -154,7 +154,7 @@ class Network(ForeignTensors):
         return EmbeddingTables(source, target, output, bias, *(self._scale(side, target.shape[-1]) for side in SIDES))
 
     def require_all_taken(self) -> None:
-        """Raise ZooError if a variable was not used, although it affects what the model computes."""
+        """Raise ZooError if a variable was not used, although it affects the results of the model."""
         for name in sorted(self.left):
             last = name.rpartition("/")[2]
             if last in _NO_EFFECT or (last in _MUST_BE_OFF and not self.left[name].any()):
@@ -164,7 +164,7 @@ class Network(ForeignTensors):
         super().require_all_taken()
 
     def number(self, name: str, default: float) -> float:
-        """Remove a variable that contains a single finite number, and return this number."""
+        """Remove a variable with a single finite number, and return this number. If it is missing, return `default`."""
         if name not in self.left:
             return default
         tensor = self.left.pop(name)
@@ -211,7 +211,7 @@ class Network(ForeignTensors):
         ]
         first, *others = {self.number(each, default) for each in names}
         if others:
-            raise ZooError(f"`{names[0]}` differs from its value in other layers, but all values must be equal")
+            raise ZooError(f"`{names[0]}` differs from the value in other layers, but all values must be equal")
         return first
 
     def _sublayer(self, side: str, kind: str) -> dict[str, Any]:
@@ -281,7 +281,7 @@ class Network(ForeignTensors):
 
 
 def _is_scaled(name: str, factors: Collection[float], size: int) -> bool:
-    """Return whether factors are 1/sqrt(size) instead of 1. Raise ZooError if they are neither."""
+    """Return True if all factors are 1/sqrt(size), or False if all factors are 1. Otherwise, raise ZooError."""
     usual = size**-0.5
     if all(abs(factor / usual - 1) < 1e-5 for factor in factors):
         return True

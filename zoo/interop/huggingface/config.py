@@ -165,7 +165,7 @@ def content_of(entry: Any) -> str:
 
 
 def added_entries(folder: Path, settings: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
-    """Return the added tokens that a tokenizer's files list, keyed by their IDs in transformers."""
+    """Return the entries for added tokens in a tokenizer's files, keyed by the token IDs in transformers."""
     entries = settings.get("added_tokens_decoder")
     if not entries and (tokenizer := read_optional_json(folder / TOKENIZER)):
         entries = {entry["id"]: entry for entry in tokenizer.get("added_tokens") or []}
@@ -224,7 +224,7 @@ def read_saved_model(file: Path, kind: str, unknown: str, control: Collection[st
 def _scores_of_merges(
     file: Path, names: Sequence[str], merges: Sequence[Any], control: Collection[str]
 ) -> dict[str, float]:
-    """Return a score for each token that makes SentencePiece merge pairs in the order of `merges`.
+    """Choose a score for each token, so that SentencePiece merges pairs in the order of `merges`.
 
     SentencePiece merges any pair whose text is a token, so `merges` must contain all of these pairs.
 

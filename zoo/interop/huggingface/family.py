@@ -126,7 +126,7 @@ class Family(ImportFormat, ExportFormat):
     """zoo's IDs of tokens that translations of the exported model never contain."""
 
     def recognises(self, path: Path) -> bool:
-        """Return whether the path is a folder whose `config.json` has one of the model types."""
+        """Return whether the path is a folder whose `config.json` has a `model_type` of this family."""
         return model_type(path) in self.model_types
 
     def open(self, path: Path) -> ModelFiles:
@@ -279,7 +279,6 @@ class Family(ImportFormat, ExportFormat):
             raise cannot_export(self.name, problem)
 
     def _generation_config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
-        """Return the content of `generation_config.json`."""
         decoding, own = spec.decoding, set(ids.order)
         hidden = {int(ids.foreign[id]) for id in (*self.hidden, *decoding.suppressed_tokens) if id in own}
         return {

@@ -113,7 +113,7 @@ class HuggingFaceMarian(Family):
 
         Args:
             config: The content of `config.json`.
-            positions: The toolkit that trained the model. It determines the positions and the layer norm epsilon.
+            positions: The toolkit that trained the model. It determines the sinusoids and the layer norm epsilon.
 
         Raises:
             ZooError: A setting is not supported.
@@ -159,7 +159,7 @@ class HuggingFaceMarian(Family):
         return min(super().max_length(spec) + 1, _position_rows(spec))
 
     def ids(self, bundle: Bundle) -> WrittenIds:
-        """Return zoo's token IDs unchanged. Raise ZooError if MarianTokenizer cannot read language tokens."""
+        """Return zoo's token IDs unchanged. Raise ZooError if MarianTokenizer cannot read the language tokens."""
         languages, size = bundle.spec.languages, max(bundle.spec.vocabulary.sizes)
         if languages and (languages.target_token or not is_language_token(languages.token_of(languages.codes[0]))):
             reason = "MarianTokenizer recognises only language tokens such as `>>de<<`, and only before sources"
@@ -222,7 +222,7 @@ def _positions(spec: Spec, tensors: Mapping[str, Tensor], side: str) -> Tensor:
 
 
 def _direction(folder: Path) -> tuple[str, str] | None:
-    """Return the source and target language in `tokenizer_config.json`, or None if it does not have both."""
+    """Return the source and target language in `tokenizer_config.json`, or None if a language is missing or invalid."""
     config = read_optional_json(folder / TOKENIZER_CONFIG)
     source, target = (str(config.get(f"{side}_lang", "")).lower().replace("_", "-") for side in ("source", "target"))
     return (source, target) if are_language_codes((source, target)) else None

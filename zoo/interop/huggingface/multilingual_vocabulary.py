@@ -76,10 +76,10 @@ _LISTED = ("extra_special_tokens", "additional_special_tokens")
 
 
 def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
-    """Return the tokenizer class that the settings name. By default, return the class that fits the files.
+    """Return the tokenizer class that is named in the settings. By default, return the class that fits the files.
 
     Raises:
-        ZooError: The settings name a class that zoo does not support.
+        ZooError: The class that is named in the settings is not supported.
     """
     named = tokenizer_settings(folder).get("tokenizer_class") or config.any("tokenizer_class")
     if named is None:

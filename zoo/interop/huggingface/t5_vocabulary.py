@@ -84,7 +84,10 @@ class TokenizerTokens:
             self.special.add(name)
 
     def set_types(self) -> None:
-        """Set the type of each token in the unigram model to its type in transformers."""
+        """Mark T5Tokenizer's special tokens as control tokens in the unigram model, and other tokens as normal tokens.
+
+        The types of byte tokens and of the unknown token do not change.
+        """
         for id, entry in enumerate(self.model.entries):
             if entry.type not in (TokenType.UNKNOWN, TokenType.BYTE):
                 type_ = TokenType.CONTROL if entry.name in self.special else TokenType.NORMAL
@@ -219,11 +222,11 @@ def written_ids(bundle: Bundle, format: str) -> WrittenIds:
 
 
 def write_vocabulary(bundle: Bundle, file: Path, ids: WrittenIds, settings: Mapping[str, Any]) -> None:
-    """Write the SentencePiece model and the tokenizer settings. The settings list the added tokens.
+    """Write the SentencePiece model and the tokenizer settings. The settings include the added tokens.
 
     Args:
         bundle: The published model. Source and target share one vocabulary.
-        file: The SentencePiece model to write.
+        file: The path of the new SentencePiece model.
         ids: The token IDs in zoo and transformers.
         settings: Further settings of the tokenizer.
     """

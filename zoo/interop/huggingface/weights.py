@@ -49,7 +49,7 @@ def open_weights(folder: Path) -> ForeignTensors:
 
 
 def _read_shards(index: Path) -> dict[str, Tensor]:
-    """Read the weight files that an index lists. Each tensor must be in the file that the index specifies for it."""
+    """Read the weight files that are listed in an index. Raise ValueError if a tensor is not in its listed file."""
     listed = read_json(index, MAX_VOCABULARY_BYTES)["weight_map"]
     tensors: dict[str, Tensor] = {}
     for name in sorted(set(listed.values())):

@@ -38,11 +38,11 @@ except embeddings.
 _TYPES: dict[int, np.dtype[Any]] = {0x0101: np.dtype("i1"), 0x0404: np.dtype("<f4"), _INTGEMM8: np.dtype("i1")}
 _MIN_MULTIPLIER = 1e-30  # its reciprocal is finite in float32
 _ACTIVATION_MULTIPLIERS = ("_QuantMultA", "_QuantMultB")
-"""Name suffixes of tensors that only 8-bit matrix multiplication needs."""
+"""Name suffixes of tensors that are needed only for 8-bit matrix multiplication."""
 
 
 def read_arrays(file: Path) -> dict[str, np.ndarray]:
-    """Return the arrays in an .npz or .bin file, except tensors that only 8-bit matrix multiplication needs.
+    """Return the arrays in an .npz or .bin file, except tensors that are needed only for 8-bit matrix multiplication.
 
     Raises:
         ZooError: The file is missing, or its version or the type of a tensor is not supported.

@@ -168,7 +168,7 @@ def _find(path: Path) -> tuple[Path | None, Path | None]:
 
 
 def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
-    """Return the paths of the files that an option lists. The option lists paths relative to `folder`.
+    """Return the paths of the files that are listed in an option. The listed paths are relative to `folder`.
 
     If a file does not exist or is outside `folder`, return the path of a file with the same name directly in `folder`.
     """

@@ -24,7 +24,7 @@ _OUTPUT = "decoder_ff_logit_out"
 
 
 def architecture_fields(options: Settings) -> dict[str, Any]:
-    """Convert options to fields of `architecture`. Raise ZooError if zoo does not support an option."""
+    """Convert a Marian model's options to fields of `architecture`. Raise ZooError if an option is not supported."""
     fields = read_settings(options, "marian")
     d_ff = fields["d_ff"]
     if options.integer("transformer-decoder-dim-ffn", 0) not in (0, d_ff):
@@ -40,7 +40,7 @@ def architecture_fields(options: Settings) -> dict[str, Any]:
 
 
 def _first_sublayer(options: Settings) -> str:
-    """Return the kind of the first sub-layer in each decoder layer."""
+    """Return the kind of the first sub-layer in each decoder layer: `self_attention` or `ssru`."""
     if options.any("transformer-decoder-autoreg", "self-attention") == "rnn":
         options.require({"dec-cell": ("ssru",), "layer-normalization": (False,)})
         return "ssru"
@@ -51,7 +51,8 @@ def _first_sublayer(options: Settings) -> str:
 def _norm_placement(options: Settings) -> str:
     """Return whether the model is post-norm (`post`) or pre-norm (`pre`).
 
-    Marian's options are sequences of steps: `d` is dropout, `a` adds the residual connection, and `n` is the norm.
+    The value of each Marian option is a string of operations, one per letter: `d` applies dropout, `a` adds the
+    residual connection, and `n` normalises.
     """
     defaults = {"preprocess": "", "postprocess": "dan", "postprocess-top": "", "postprocess-emb": "d"}
     steps = tuple(options.text(f"transformer-{key}", default).replace("d", "") for key, default in defaults.items())
@@ -63,7 +64,7 @@ def _norm_placement(options: Settings) -> str:
     values = ", ".join(f"`{key}: {options.any(f'transformer-{key}', '')}`" for key in defaults)
     raise options.error(
         "transformer-preprocess",
-        f"is, with the other steps ({values}), neither post-norm nor pre-norm; zoo imports only post-norm "
+        f"belongs to a model that is neither post-norm nor pre-norm ({values}); zoo imports only post-norm "
         "(`postprocess: dan`) and pre-norm (`preprocess: n`, `postprocess: da`, `postprocess-top: n`)",
     )
 
@@ -106,7 +107,7 @@ def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTable
 def read_layers(source: ForeignTensors, options: Settings, spec: Spec) -> dict[str, Tensor]:
     """Remove the tensors of all layers from `source`. Return them with zoo's names as keys.
 
-    Raise ZooError if a tensor is missing or has a different shape.
+    Raise ZooError if a tensor is missing or does not have the shape that `spec` requires.
     """
     for number, original in enumerate(_tied_layers(options), start=1):
         if number != original:  # a weights file has no aliases, so the tensors of the original layer are copied

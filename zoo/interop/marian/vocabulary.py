@@ -37,12 +37,12 @@ _END, _UNKNOWN = "</s>", "<unk>"
 
 
 def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: ImportRequest) -> ImportedVocabulary:
-    """Read the source and target vocabularies.
+    """Read the source and target vocabularies of a Marian model.
 
     Args:
         files: The vocabulary files of the source and the target.
         rows: The numbers of rows in the source and target embeddings.
-        request: The user's options.
+        request: The user's import options.
 
     Raises:
         ZooError: A file is damaged or belongs to another model, or the vocabularies are token lists without
@@ -118,10 +118,11 @@ def shortlist_files(folder: Path) -> list[Path]:
 def read_shortlist(file: Path, vocabulary: ImportedVocabulary, rows: tuple[int, int]) -> Shortlist:
     """Read a shortlist, and convert it to zoo's token IDs.
 
-    As in Marian, a source token may also be copied to the target if both sides have the same vocabulary.
+    If source and target have the same vocabulary, the list of each source token also contains the token itself, as in
+    Marian.
 
     Args:
-        file: The shortlist.
+        file: The shortlist file.
         vocabulary: The converted vocabulary.
         rows: The numbers of source and target tokens in the original model.
 

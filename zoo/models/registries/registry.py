@@ -191,7 +191,7 @@ class Registry:
             report.warn(warning)
 
     def require_writable_kind(self) -> WritableFileStore:
-        """Return the store if this kind of store is writable. This does not access the network.
+        """Check that files can be written to this kind of store, and return the store. Do not access the network.
 
         Raises:
             ZooError: The store is read-only, it is a file, or it is remote and `ZOO_OFFLINE` is set.
@@ -210,7 +210,7 @@ class Registry:
         """Return the store, after checking that it can create files without overwriting existing files.
 
         Raises:
-            ZooError: The registry is read-only, or writing without `replace` overwrites an existing file.
+            ZooError: The registry is read-only, or it overwrites an existing file although `replace` is False.
         """
         store = self.require_writable_kind()
         if all(store.write(MARKER, _MARKER_CONTENT, replace=False) for _ in range(2)):

@@ -34,9 +34,9 @@ _MAX_COMMITS = 50
 
 @dataclass(frozen=True)
 class WebStore:
-    """Read-only files on a web server. A web server cannot list its files, so the registry's index is used.
+    """Read access to a registry's files on a web server. It cannot list its files, so the registry's index is used.
 
-    Downloads use our own HTTP client, because fsspec's client does not resume interrupted downloads.
+    Downloads use zoo's own HTTP client, because fsspec's client does not resume interrupted downloads.
     """
 
     address: str
@@ -84,7 +84,10 @@ class WebStore:
 
 @contextmanager
 def _with_registry_hint() -> Iterator[None]:
-    """If the `with` block raises a ZooError, replace its hint by a hint about registries."""
+    """If the `with` block raises a ZooError, replace its hint with a hint about registries.
+
+    NotFoundError is raised unchanged.
+    """
     try:
         yield
     except NotFoundError:

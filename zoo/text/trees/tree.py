@@ -84,12 +84,12 @@ class Tree:
 
 
 def node(label: str, *children: Tree) -> Tree:
-    """Return a constituent with at least one child."""
+    """Create a constituent from its label and its children. There must be at least one child."""
     return Tree(label, children)
 
 
 def leaf(label: str, word: str) -> Tree:
-    """Return a leaf: a word with its part of speech as the label."""
+    """Create a leaf: a word with its part of speech as the label."""
     return Tree(label, (), word)
 
 
@@ -279,7 +279,7 @@ def format_tree(tree: Tree, width: int = LINE_WIDTH) -> str:
 
 
 def _indented_lines(tree: Tree, width: int, depth: int, closing: int) -> list[str]:
-    """Return a subtree as lines. The last line has room for `closing` brackets of outer constituents."""
+    """Return the lines of a subtree. The last line has room for `closing` more brackets, which close its ancestors."""
     indent, flat = " " * (_INDENT * depth), str(tree)
     if tree.word or len(indent) + len(flat) + closing <= width:
         return [indent + flat]

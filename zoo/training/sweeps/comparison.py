@@ -40,7 +40,7 @@ _NORMAL = 1.96
 
 
 class Verdict(StrEnum):
-    """Whether the measured difference between two specs confirms or contradicts the expected difference."""
+    """Whether the difference between two specs' scores confirms or contradicts the expected difference."""
 
     CONFIRMED = "confirmed"
     CONTRADICTED = "contradicted"

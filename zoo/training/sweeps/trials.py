@@ -102,7 +102,7 @@ def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow],
 
 
 def _parent(reference: str, plain: dict[str, Spec]) -> str | None:
-    """Return the reference of a spec's parent, the spec that it extends. None if the parent is not in the sweep."""
+    """Return the name or path of a spec's parent, the spec that it extends. None if the parent is not in the sweep."""
     parent = specs.parent(reference)
     if parent is None:
         return None
@@ -134,7 +134,7 @@ def _natural_order(name: str) -> list[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class Trial:
-    """Training run of one spec in a sweep with one seed, by one `zoo train` command in its own folder."""
+    """One training run of a sweep, with one spec and one seed. A `zoo train` command trains it in a separate folder."""
 
     row: SweepRow
     seed: int
@@ -179,7 +179,7 @@ def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Tri
     """Return one trial (training run) per row (spec) and seed: all rows with seed 1, then all with seed 2, and so on.
 
     Raises:
-        ZooError: The folder contains a run with the name of a trial that was started with a different spec.
+        ZooError: The folder already contains a run with the same name as a trial, but with a different spec.
     """
     trials = tuple(
         Trial(row, seed, Run(folder / f"{row.name}.seed{seed}")) for seed in range(1, seeds + 1) for row in rows
