@@ -136,7 +136,7 @@ def _score_table(
     Args:
         models: The models or runs.
         before: Columns before the scores, as a mapping from headings to attributes of a model.
-        after: Columns after the scores, in the same form. The last column contains text.
+        after: Columns after the scores, in the same form.
     """
     from zoo.evaluation.metrics import METRICS
 

@@ -61,10 +61,10 @@ class Column:
 
 
 def columns(graphs: Sequence[Graph]) -> tuple[Column, Column]:
-    """Return the columns of a model drawing: one for the encoder, and one for the decoder.
+    """Return the columns of a model diagram: one for the encoder, and one for the decoder.
 
     Args:
-        graphs: One graph that contains encoder and decoder (for training or scoring), or a separate graph for each.
+        graphs: One graph that contains both the encoder and the decoder (for training or scoring), or one graph each.
     """
     result = (Column(), Column())
     boxes: dict[str, Box | str] = {}

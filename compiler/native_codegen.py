@@ -179,15 +179,15 @@ class NativeCodeGenerator:
     def recurrent_state(self, node: Node, state: str) -> Operand:
         """Return the cache slot of a recurrent layer's state.
 
-        The layer's result must be the state's value in the next step. The result's buffer contains only the new
-        positions, not the initial state.
+        The state needs its own slot, because the buffer of the layer's result contains only the new positions, not the
+        initial state. The layer's result must become the state of the next step.
 
         Args:
             node: The node of the recurrent layer.
             state: The name of the state.
 
         Raises:
-            UnsupportedGraph: The state's value in the next step is not the layer's result.
+            UnsupportedGraph: The layer's result is not the state of the next step.
         """
         if self.graph.states[state].value != node.name:
             name = type(node.operation).__name__

@@ -319,7 +319,7 @@ class _Pool:
             self._events.append(event)
 
     def states_before(self) -> list[int]:
-        """Return the `SentenceState` of each slot, as last copied to the host. Do not wait for the running step."""
+        """Return the `SentenceState` of each slot, as last copied to the host, without waiting for the running step."""
         if not self._on_gpu:
             self.known_step = self.steps
         elif len(self._events) > 1:

@@ -144,9 +144,9 @@ class _PrintedProgress(Progress):
 
 
 def escape_control_characters(text: str) -> str:
-    """Escape all characters that move a terminal's cursor, change the direction of text or are not valid UTF-8.
+    """Escape all characters that move the cursor of a terminal, change the text direction or have no UTF-8 encoding.
 
-    Keep newlines, tabs, and the surrogates that represent bytes in file names that are not UTF-8.
+    Keep newlines and tabs, and also the surrogates with which Python represents undecodable bytes in file names.
     """
     return _UNSAFE_IN_TERMINALS.sub(lambda match: escape(match[0]), text)
 
@@ -168,7 +168,7 @@ def size(count: float) -> str:
 
 
 def sizes(first: float, second: float) -> tuple[str, str]:
-    """Format two different numbers of bytes. If both would be rounded to the same text, format the exact numbers."""
+    """Format two different byte counts. If rounding would make them look the same, format the exact numbers."""
     texts = size(first), size(second)
     return texts if texts[0] != texts[1] else (f"{first:,.0f} bytes", f"{second:,.0f} bytes")
 

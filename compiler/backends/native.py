@@ -180,7 +180,7 @@ class _Packer:
         return self._parameters[name].origin.make(self._request.weights).detach().cpu()
 
     def _place_matrix(self, i: Instruction) -> int:
-        """Place an instruction's matrix, packed with its scales and bias.
+        """Pack an instruction's matrix with its scales and bias. Return the offset of the result in the packed weights.
 
         Matrices are [in, out], except for the matrix that computes the logits, which is [out, in].
         """

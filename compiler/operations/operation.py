@@ -104,7 +104,7 @@ class EmitContext:
 
 
 class MaskRole(StrEnum):
-    """Role of an attention mask. Compiler passes and backends handle masks with a role in special ways."""
+    """Role of an attention mask, by which compiler passes and backends recognise masks that need special treatment."""
 
     PADDING = "padding"
     """The mask hides padding."""

@@ -258,7 +258,7 @@ class Parser:
         return self._depth > 0
 
     def _end_copied(self) -> None:
-        """End the copied element, and set the text that the translator reads in its place."""
+        """End the element that is not translated, and set its placeholder text for the translation model."""
         name, text = self._copied, " ".join("".join(self._readable).split())
         text = "" if name in _UNREADABLE or self._is_hidden else text or self._text_of_empty(name)
         self._found[-1] = self._found[-1]._replace(text=text)

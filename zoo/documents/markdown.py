@@ -160,7 +160,7 @@ def _fragment(token: Token, raw: str, label: str) -> Fragment:
 
 
 def _merge(fragments: Iterable[Fragment]) -> list[Fragment]:
-    """Join adjacent texts, and join attributes with the elements that they follow."""
+    """Merge adjacent text fragments, and attach attributes to the elements that they follow."""
     merged = list[Fragment]()
     for fragment in fragments:
         last = merged[-1] if merged else Fragment(Kind.BREAK, "")

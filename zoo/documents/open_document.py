@@ -95,9 +95,9 @@ def _unit_text(tokens: Sequence[Token]) -> str:
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the format of each XML file with text in an OpenDocument archive.
+    """Return, for each XML file with text in an OpenDocument archive, which elements are translated, in which order.
 
-    Notes are translated before the paragraphs that contain them, because translating a paragraph can move its notes.
+    Notes come before the paragraphs that contain them, because translating a paragraph can move its notes.
     """
     files = [name for name in ("content.xml", "styles.xml") if name in names]
     code = code_styles(*map(read, files))

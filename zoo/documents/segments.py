@@ -47,12 +47,12 @@ the element is raised or lowered.
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Inline content that is copied, such as an image, or the start or end mark of a range, such as a bookmark.
+    """Inline item that is not translated: content such as an image, or a mark at an end of a range such as a bookmark.
 
     Attributes:
         start: Position in the text of the segment. For a mark, the start of the range, or 0 if the range starts in an
             earlier segment.
-        end: End of the word that the translator reads in place of the content. If there is no such word, equal
+        end: End of the placeholder word that the model reads instead of the content. If there is no placeholder, equal
             to `start`. For a mark, the end of the range, or the length of the text if the range ends in a later
             segment.
         stack: Indices of the inline elements around the content, outermost first.

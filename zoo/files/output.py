@@ -93,7 +93,7 @@ def _direct_target(path: Path) -> Path | int | None:
 
 
 def _descriptor_number(path: Path) -> int | None:
-    """Return the number of the file descriptor for `/dev/fd/63` or a link to such a path. None for other paths."""
+    """Return the file descriptor number of a path such as `/dev/fd/63` or a link to it. Return None for other paths."""
     folders = {Path(folder).resolve() for folder in _DESCRIPTOR_FOLDERS}
     for _ in range(_MAX_LINKS):
         if path.name.isdecimal() and path.parent.resolve() in folders:

@@ -278,7 +278,7 @@ class ProgramBatch(Generic[State]):
             self._state = program.constrain(self._state, constraint.rules(sources))
 
     def prepare_to_join(self, rows: int) -> list[SearchHistory]:
-        """Do nothing, because batches can join before their first step, regardless of their numbers of rows."""
+        """Return an empty list. Batches can be joined before their first step, even if they differ in `rows`."""
         return []
 
     def step(self, min_rows: int = 0) -> list[SearchHistory]:

@@ -34,7 +34,7 @@ class BeamSearch:
     """Beam search with `size` live (unfinished) hypotheses per sentence. It returns the `n_best` finished hypotheses.
 
     Each step takes the 2 * `size` most probable continuations, or only the best one if `size` is 1. Continuations that
-    end with EOS are finished, and ranked by score. The first `size` other continuations are the new live hypotheses.
+    end with EOS are finished, and ranked by score. The best `size` of the others are the new live hypotheses.
     There are three stopping rules:
 
     - "admissible": the search ends when no live hypothesis can still become one of the `n_best`.

@@ -107,9 +107,9 @@ def _time(seconds: float, point: str = ".") -> str:
 def max_window_seconds(recognizer: Recognizer) -> float:
     """Return the maximum window length in seconds: half the length of the longest training recording.
 
-    Few training recordings are as long as the longest, so a model loses words in windows of that length. The result is
-    at most `decoding.max_source_length`, and in any case between 1 and 30 seconds. If the longest training recording is
-    unknown, only these limits apply.
+    In windows as long as the longest training recording, a model omits words, because it was trained on few recordings
+    of that length. The result is at most `decoding.max_source_length`, and in any case between 1 and 30 seconds. If the
+    longest training recording is unknown, return the largest window length that these limits allow.
 
     Raises:
         ZooError: The model does not read audio.

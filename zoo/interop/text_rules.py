@@ -160,7 +160,7 @@ def _read_vocabulary(file: Path, threshold: int) -> str:
         name, _, count = line.strip("\r ").partition(" ")
         if not count.isdecimal() or len(count) > _MAX_DIGITS:
             problem = f"`{line[:50]}` is not a subword and its count"
-            raise ZooError(problem, where=f"{file}:{number}", hint="give the output of `subword-nmt get-vocab`")
+            raise ZooError(problem, where=f"{file}:{number}", hint="pass the output of `subword-nmt get-vocab`")
         if int(count) >= threshold:
             known.append(name)
     return _require_short(" ".join(known), file)

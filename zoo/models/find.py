@@ -126,8 +126,8 @@ def _other_spec_error(model: ModelFolder, reference: str, differences: Differenc
     return ZooError(
         f"the spec in `{model.folder}` differs from `{reference}`:"
         f"{format_differences(differences, f'in `{reference}`', 'in the folder')}",
-        hint=f"to use the folder anyway, write `{model.folder}` instead of `{reference}` (with `--model` if the "
-        f"command has that option); to train this spec, run `zoo train {reference} --run DIR`",
+        hint=f"to use the folder anyway, pass `{model.folder}` instead of `{reference}` (as `--model` if the command "
+        f"has this option); to train this spec, run `zoo train {reference} --run DIR`",
     )
 
 

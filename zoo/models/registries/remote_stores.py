@@ -179,7 +179,7 @@ class FsspecStore:
 
 
 class S3Store(FsspecStore):
-    """Files in a bucket of S3 or a compatible service. Writing an object is atomic."""
+    """Files in a bucket on S3 or an S3-compatible service. Writes are atomic."""
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
         """Upload a local file."""

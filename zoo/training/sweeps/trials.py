@@ -91,7 +91,7 @@ def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow],
     spec, parent = plain[reference], _parent(reference, plain)
     if not isinstance(spec.task, Translation):
         problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translation models"
-        raise ZooError(problem, hint=f"omit this spec, and train it with `zoo train {reference}`")
+        raise ZooError(problem, hint=f"remove the spec from the sweep, and run `zoo train {reference}`")
     changed = specs.load(reference, overrides)
     extended, keys = None, tuple[str, ...]()
     if parent is not None:
