@@ -29,9 +29,10 @@ _SHORT_DATE = (
 """A German date without a year, such as the end of "vom 24.12. bis 31.12."."""
 # Lookbehinds let a pattern begin only where a word begins, so that the search takes linear time.
 _LITERAL = rf"""(?x:
-    (?:(?:https?|ftp)://|www\.[\w-]+\.)[^\s<>"]*[^\s<>".,:;!?'’”)\]}}]  # links
+    (?:(?:https?|ftp)://|www\.[\w-]+\.|mailto:|tel:\+?\d)[^\s<>"]*[^\s<>".,:;!?'’”)\]}}]  # links
   | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+                            # e-mail addresses
   | \{{\{{[^{{}}]*\}}\}} | \$\{{[^{{}}]*\}} | \{{[\w.:!-]*\}}           # placeholders
+  | %%\w+%% | <<\w[\w.-]*>> | (?<!\w)__[A-Za-z]\w*?__(?!\w) | \*\|[^|*\s]{{1,80}}\|\*
   | %\(\w+\)[a-z] | %\d+\$[a-z@] | (?<![\w%])%(?:\.\d+)?l?[sdifuxg@](?!\w)
   | (?:(?<!\w)[A-Za-z]:\\|(?<![\w/.~<-])(?:~|\.\.?)?/)\w[\w.~+\\/-]*\w   # paths and file names
   | (?<![\w./\\-])(?:[\w-]+[/\\])*[\w-]+(?:\.[\w-]+)*\.(?:{_SUFFIXES})(?!\w)
@@ -41,11 +42,11 @@ _LITERAL = rf"""(?x:
   | (?<![\w.,])\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?![\w.]*\d)                # IP addresses and versions
   | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!0\d\d|\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
   | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?-i:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
-  | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Z])(?!\w)  # such as COVID-19, 3D
+  | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Zab])(?!\w)  # such as COVID-19, 3D, 12b
   | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]{{0,40}}\.\d)(?!\w)     # codes such as A4 or H2O
   | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # variable names, fractions
   | (?<!\w)_{{3,}}(?!\w) | \[[ xX]\]                                    # blanks and check boxes in forms
-  | [©®™±×÷•‰′″₠-₫₭-⃀∀-∑∓-⋿■-▱◆-◿]+ | (?<![^\W\d])[kM]?[ΩΩ](?!\w) | (?<![^\W\d])[µμ][A-Za-z]{{1,2}}(?!\w)
+  | [©®™§¶†‡¦±×÷•‰′″₠-₫₭-⃀∀-∑∓-⋿■-▱◆-◿]+ | (?<![^\W\d])[kM]?[ΩΩ](?!\w) | (?<![^\W\d])[µμ][A-Za-z]{{1,2}}(?!\w)
   | (?<!\w)(?:[A-Za-z]{{1,3}}[²³¹⁰⁴-⁹⁺⁻₀-₉]+){{1,6}}[A-Z]?(?!\w)           # such as x², CO₂ and C₆H₁₂O₆
   | (?<![^\W_])(?-i:CHF|CAD|AUD|SEK|NOK|DKK|PLN|CZK|HUF|CNY|INR|BRL|MXN)(?=\s\d)
   | (?:(?<=\bBIC\s)|(?<=\bBIC:\s))(?-i:[A-Z]{{6}}[A-Z\d]{{2,5}})(?!\w)     # bank codes
@@ -174,7 +175,7 @@ def _number_pattern(notation: Notation) -> str:
         rf"(?:(?P<ordinal>{notation.ordinal})(?!\w)|(?P<decade>{notation.decade or '(?!)'})(?!\w))?"
         rf"(?P<scale>\s?(?:{_any_of(notation.scale_forms)})(?![^\W\d])"
         rf"(?(before)|(?=(?:{notation.of})?\s?(?:{currencies})(?![^\W\d]))))?"
-        rf"(?P<unit>(?(scale)(?:{notation.of})?)[\s-]?(?P<form>{units})(?![^\W\d]|['’]\w))?"
+        rf"(?P<unit>(?(scale)(?:{notation.of})?)(?(before)(?![\s-]?[€$£¥]))[\s-]?(?P<form>{units})(?![^\W\d]|['’]\w))?"
     )
 
 

@@ -24,7 +24,7 @@ SYMBOLS = A, B, C = copy_symbols(3)
     ("Mail Mr O'Neill before Ms Jane Le-Roux", f"Mail Mr {A} before Ms {B} {C}",
      "Schreib Mr O'Neill vor Ms Jane Le-Roux"),
     ("Mail Dr Øye, Mr President", f"Mail Dr {A}, Mr President", "Schreib Dr Øye, Mr President"),
-    ("Room no. 5, page 7", f"Room {A}, page 7", "Room Nr. 5, page 7"),
+    ("Room no. 5 — page 7", f"Room {A} – page 7", "Room Nr. 5 – page 7"),
     ("10 km, 20 km, 30 km, 40 km", f"{A}, {B}, {C}, 40 km", "10 km, 20 km, 30 km, 40 km"),
 ])  # fmt: skip
 def test_spans_are_replaced_and_restored_in_the_notation_of_the_target(text, replaced, translation):
