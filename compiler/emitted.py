@@ -111,6 +111,8 @@ class EmittedProgram(DecoderStates, nn.Module):
                 `training.guided_alignment`. For a token without alignment links, all values are 0. None: no token has
                 links.
         """
+        if source is not None and len(source.values) != len(target):
+            raise ValueError(f"the batch has {len(source.values)} sources, but {len(target)} targets")
         inputs = {**self._inputs(source), "target": target}
         if source is not None and self.spec.training.guided_alignment is not None:
             empty = torch.zeros(len(target), target.shape[1] - 1, source.values.shape[1], device=target.device)

@@ -338,7 +338,7 @@ class Training(Section):
         if steps >= self.warmup_steps:
             return None
         return (
-            f"training ends after {steps:,} steps, but the learning rate rises until step {self.warmup_steps:,}, so "
+            f"training ends at step {steps:,}, but the learning rate rises until step {self.warmup_steps:,}, so "
             f"the model learns little: train longer, or set `training.warmup_steps={max(1, steps // 5)}`"
         )
 

@@ -324,7 +324,9 @@ class Spec(Section):
         for field, limit, length, step in limits:
             if limit is not None and limit <= length:
                 problem = f"`{field}` is {limit}, but training examples can have a length of up to {length}{end}"
-                hint = f"raise `{field}`, or lower `corpus.max_length` below {int(limit * step / growth)}"
+                below = int(limit * step / growth)
+                lower = f", or lower `corpus.max_length` below {below}" if below > 1 else ""
+                hint = f"raise `{field}`{lower}"
                 reject((field, "corpus.max_length"), problem, hint)
 
 

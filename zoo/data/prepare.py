@@ -379,7 +379,7 @@ class _Preparation:
 
     def _require_examples(self) -> None:
         if not self.counts.kept:
-            hint = "check `corpus.train`, `corpus.max_length` and `corpus.max_ratio`"
+            hint = "check `corpus.train`, `corpus.max_length`, `corpus.max_ratio` and any `held_out`"
             raise ZooError(f"there is nothing to train on: {self.counts}", hint=hint)
 
     def _with_progress(self, label: str, examples: Iterable[Example], total: int | None = None) -> Iterator[Example]:

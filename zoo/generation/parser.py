@@ -146,11 +146,14 @@ class Parser(Translator):
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
         """Check sentences and their trees before scoring. Return both as lists, with trees simplified as for training.
 
+        A sentence whose words differ from the words of its tree is tokenised first.
+
         Raises:
             ZooError: A target is not a tree with the words of its sentence.
         """
-        sentences, trees = super().check_examples(*texts, first=first)
-        return sentences, [str(_tree_over(text, tree)) for text, tree in zip(sentences, trees, strict=True)]
+        pairs = zip(*super().check_examples(*texts, first=first), strict=True)
+        checked = [(text if _words(tree) == split_words(text) else self.tokenize(text), tree) for text, tree in pairs]
+        return [text for text, _ in checked], [str(_tree_over(text, tree)) for text, tree in checked]
 
     def to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
@@ -172,10 +175,15 @@ def _unescape_words(text: str) -> str:
     return " ".join(split_words(text))
 
 
+def _words(bracketed: str) -> tuple[str, ...]:
+    """Return the words of a bracketed tree."""
+    return split_words(" ".join(simplify(read_tree(bracketed)).leaves()))
+
+
 def _tree_over(text: str, bracketed: str) -> Tree:
     """Read and simplify a bracketed tree. Raise ZooError if its words differ from the words of the sentence."""
     tree = simplify(read_tree(bracketed))
-    if split_words(" ".join(tree.leaves())) != split_words(text):
+    if _words(bracketed) != split_words(text):
         raise ZooError(
             f"the words of the tree {excerpt(bracketed)} differ from the words of the sentence {excerpt(text)}",
             hint="give the trees in the same order as the sentences, one tree per sentence",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     if last is not None and not 1 <= last <= len(checkpoints):
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
         if others := len(list_checkpoints(run)) - len(checkpoints):
-            problem += f", and {others} more that were written when training was stopped and are never averaged"
+            problem += f", and {others} more that are never averaged: written when training was stopped, or damaged"
         hint = f"give a number from 1 to {len(checkpoints)}, or train again with a larger `training.average`"
         raise ZooError(problem, hint=hint)
     chosen = checkpoints[-(last or run.spec.training.average) :]
@@ -79,14 +80,13 @@ def end_of_training(run: Run, spec: Spec) -> str | None:
         spec: The spec to train with. Its limits, such as `training.steps`, may differ from the run's own limits.
     """
     checkpoints = list_checkpoints(run)
-    if not (checkpoints and run.trained and (run.known_scores.get("dev") or not spec.corpus.dev)):
-        return None
-    try:
+    with suppress(ZooError):  # a damaged file: training skips it or writes it again
+        if not (checkpoints and run.trained and (run.known_scores.get("dev") or not spec.corpus.dev)):
+            return None
         averaged = read_metadata(run.weights).get("steps")
-    except ZooError:  # damaged: they will be written again
-        return None
-    expected = [format_steps(scheduled_checkpoints(run)[-count:]) for count in (spec.training.average, 1)]
-    return checkpoints[-1].progress.end_reason(spec.training) if averaged in expected else None
+        expected = [format_steps(scheduled_checkpoints(run)[-count:]) for count in (spec.training.average, 1)]
+        return checkpoints[-1].progress.end_reason(spec.training) if averaged in expected else None
+    return None
 
 
 def format_steps(checkpoints: Sequence[Checkpoint]) -> str:

@@ -9,6 +9,7 @@ of a step follow from the seed and the step (see `trainer.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -109,6 +110,13 @@ class Checkpoint:
         """Progress of the training run at this checkpoint. Raises ZooError if another version of zoo wrote it."""
         return read_record(TrainingProgress, self.folder / STATE)
 
+    @property
+    def due(self) -> bool:
+        """Whether the checkpoint was written on schedule. False if its state cannot be read."""
+        with suppress(ZooError):
+            return self.progress.due
+        return False
+
     def verify(self) -> None:
         """Check the hashes of all files. Raise ZooError with the name of the file if a file has changed."""
         manifest.check(self.folder, [WEIGHTS, STATE, *([OPTIMISER] if self.resumable else [])])
@@ -124,10 +132,10 @@ def scheduled_checkpoints(run: Run) -> list[Checkpoint]:
     """Return the checkpoints that were written on schedule, and the newest checkpoint.
 
     Only these checkpoints are averaged. Checkpoints that were written because training was stopped are excluded, so
-    that stopping a run does not change the average.
+    that stopping a run does not change the average. Checkpoints with a damaged state are also excluded.
     """
     checkpoints = list_checkpoints(run)
-    return [checkpoint for checkpoint in checkpoints if checkpoint is checkpoints[-1] or checkpoint.progress.due]
+    return [checkpoint for checkpoint in checkpoints if checkpoint is checkpoints[-1] or checkpoint.due]
 
 
 def save_checkpoint(run: Run, spec: Spec, state: TrainingState, progress: TrainingProgress) -> Checkpoint:

@@ -126,6 +126,9 @@ class Run(ModelFolder):
         require_utf8(self.folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise ZooError(f"`{self.folder}` is a file, but a run is a folder", hint="choose a folder with `--run DIR`")
+        if not self.exists and any(self.checkpoints.glob("*")):
+            hint = "restore this file, or start over with `--fresh`"
+            raise ZooError(f"`{self.folder}` has checkpoints, but no `{self.spec_file.name}`", hint=hint)
         if not self.exists:
             return self.require_own_files()
         changed = difference(spec, self.spec)

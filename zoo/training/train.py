@@ -259,8 +259,9 @@ def _torch_threads(count: int, report: Report) -> Iterator[None]:
 def _average(run: Run, device: str, report: Report) -> None:
     """Average the last checkpoints. If the last checkpoint scores better than the average, use its weights and warn."""
     average(run)
-    report.info(f"averaged the last checkpoints into {run.weights}")
     averaged = scheduled_checkpoints(run)[-run.spec.training.average :]
+    what = "averaged the last checkpoints into" if len(averaged) > 1 else "copied the weights of the last checkpoint to"
+    report.info(f"{what} {run.weights}")
     if run.spec.training.dev_score is None or not run.spec.corpus.dev or len(averaged) == 1:
         return
     with continue_without_score(report):
@@ -343,8 +344,11 @@ def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> R
         steps: Number of steps that the module was trained for. The model card shows this number.
 
     Raises:
-        ZooError: The folder contains other files, or a run with a different spec, or a weight is not a finite number.
+        ZooError: The folder contains other files or a run with a different spec, a weight is not finite, or `steps` is
+            negative.
     """
+    if steps < 0:
+        raise ZooError(f"`steps` is {steps}", hint="pass the number of training steps")
     spec, chosen, tensors = model.spec, Run(Path(run)), model.weights()
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         hint = "save the model before its training diverges, or lower the learning rate"

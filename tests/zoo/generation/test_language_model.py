@@ -114,6 +114,8 @@ def test_what_does_not_exist_is_refused(model: LanguageModel) -> None:
     ]
     for call, problem in calls:
         refused(problem, call)
+    with pytest.raises(TypeError, match="single string"):
+        model.score("we")
 
 
 INVALID = [

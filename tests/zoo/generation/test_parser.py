@@ -112,6 +112,8 @@ def test_treebank_trees_are_scored_in_learned_form(parser: MakeParser) -> None:
     tree = "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ sleeps) (PP (IN 1/2)))))"
     treebanks = "( (S (NP-SBJ-1 (DT the) (NN dog)) (VP (VBZ sleeps) (NP (-NONE- *-1)) (PP-TMP (IN 1\\/2)))))"
     assert one.score("the dog sleeps 1/2", treebanks) == one.score("the dog sleeps 1/2", tree)
+    tree = "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))"
+    assert one.score("the dog sleeps.", tree) == one.score("the dog sleeps .", tree)
 
 
 def test_attention_over_words_and_brackets(parser: MakeParser) -> None:

@@ -15,8 +15,8 @@ from tests.refusals import refused
 from tests.zoo.training.conftest import files_of
 from zoo.generation.loading import open_model
 from zoo.models.weights import Weights, read
-from zoo.training.averaging import average, mean_of
-from zoo.training.checkpoints import list_checkpoints
+from zoo.training.averaging import average, end_of_training, mean_of
+from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
 from zoo.training.run import Run
 
 pytestmark = pytest.mark.integration
@@ -71,5 +71,8 @@ def test_old_scores_are_removed_even_if_averaging_is_killed(finished_run: Run, m
 def test_missing_checkpoints_are_explained(trained: Callable[..., Run], finished_run: Run) -> None:
     state = list_checkpoints(finished_run)[-2].folder / "state.json"
     state.write_text(json.dumps({**json.loads(state.read_text()), "due": False}))
-    refused(r"has \d+, and 1 more that were written when training was stopped", average, finished_run, last=50)
+    refused(r"has \d+, and 1 more that are never averaged", average, finished_run, last=50)
+    for checkpoint in list_checkpoints(finished_run):
+        (checkpoint.folder / "state.json").write_text("{")
+    assert (end_of_training(finished_run, finished_run.spec), len(scheduled_checkpoints(finished_run))) == (None, 1)
     refused("no checkpoints yet", average, trained("runs/new"))

@@ -111,4 +111,4 @@ def test_training_that_ends_before_the_warmup_is_reported(world: Callable[..., S
     for steps in (4, 5):
         train(world(f"training.steps={steps}", "training.warmup_steps=9"), report=words)
     warnings = [each.split(",")[0] for each in words.said if "the learning rate rises until step 9" in each]
-    assert warnings == ["training ends after 4 steps", "training ends after 5 steps"]
+    assert warnings == ["training ends at step 4", "training ends at step 5"]
