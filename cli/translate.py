@@ -47,7 +47,8 @@ def translate(
 
     Options:
         documents FILE|FOLDER: Document to translate, or folder. In a folder and its subfolders, all documents are
-            translated. Hidden files, and translations that are beside their originals, are skipped.
+            translated. Hidden files, lock files of open documents, and translations that are beside their originals are
+            skipped.
         output FILE|FOLDER: File to write. For several documents or a folder, the folder to write to. Translations keep
             the names and subfolders of their documents. [default: beside each document, with the code of the target
             language before the suffix]
@@ -176,7 +177,8 @@ def _find_files(
     Raises:
         ZooError: A file does not exist, a folder has no file to read, or `output` is a file but must be a folder.
     """
-    is_file = output is not None and output.suffix and not output.is_dir() and len(given) == 1 and not given[0].is_dir()
+    is_single = len(given) == 1 and not given[0].is_dir()
+    is_file = is_single and output is not None and not output.is_dir() and bool(output.suffix or output.exists())
     is_folder = output is None or output.is_dir() or not (output.exists() or output.suffix.lower() in written)
     if not (is_file or is_folder):
         hint = f"for several {what} or a folder of {what}, pass an output folder with `--output`"
@@ -194,7 +196,7 @@ def _find_files(
             for each in sorted(path.rglob("*"))
             if each.suffix.lower() in read
             and each.is_file()
-            and not any(part.startswith(".") for part in each.relative_to(path).parts)
+            and not any(part.startswith((".", "~$")) for part in each.relative_to(path).parts)
             and (excluded in (None, path.resolve()) or excluded not in each.resolve().parents)
         ]
         if not inside:

@@ -69,7 +69,7 @@ def test_sentences_to_check_are_counted(translate: Zoo) -> None:
     assert Path("a.de.txt").read_text("utf-8").splitlines()[1] == "-"
     assert translate("a.txt", "--no-protect", "--yes").status == 0
     assert "(the first is 'we read … books.'); check these translations" in translate("a.md").err
-    assert "everyday and office sentences" in " ".join(translate("--help").out.split())
+    assert "everyday and office language" in " ".join(translate("--help").out.split())
 
 
 def test_invalid_requests_are_explained(translate: Zoo) -> None:
@@ -80,6 +80,7 @@ def test_invalid_requests_are_explained(translate: Zoo) -> None:
         ([], "needs FILE|FOLDER"),
         (["a.txt", "--ouput", "b.txt"], "did you mean `--output`?"),
         (["a.txt", "-o", "b.html"], "must have the same format"),
+        (["a.txt", "-o", "/dev/full"], "must have the same format"),
         (["a.txt", "a.txt", "-o", "a.txt"], "`a.txt` is not a folder"),
         (["a.txt", "a.txt", "-o", "new.txt"], "`new.txt` is not a folder"),
         (["a.txt", "--to", "fr"], "fr"),
@@ -89,7 +90,7 @@ def test_invalid_requests_are_explained(translate: Zoo) -> None:
 
 
 def test_a_folder_keeps_its_structure(zoo: Zoo, translate: Zoo) -> None:
-    write("in/a.txt", "in/b/c.MD", "in/b/d/e.html", "in/.git/f.txt", "in/.g.txt", "in/h.pdf", "i.txt")
+    write("in/a.txt", "in/b/c.MD", "in/b/d/e.html", "in/.git/f.txt", "in/.g.txt", "in/~$g.txt", "in/h.pdf", "i.txt")
     result = translate("in", "i.txt", "-o", "out")
     assert (result.status, written("out")) == (0, ["a.txt", "b/c.MD", "b/d/e.html", "i.txt"]), result.err
     expected = zoo("decode", "--model", "runs/tiny", stdin="we read\n").out.strip()
@@ -137,8 +138,7 @@ def test_an_existing_file_is_replaced_only_on_confirmation(translate: Zoo, monke
         texts = [Path(path).read_text("utf-8") for path in ("in/a.de.txt", "in/b.de.txt")]
         assert [text != "old" for text in texts] == [replaced] * 2
     write("in/a.de.txt", text="old")
-    assert translate("in", "--yes").status == 0
-    assert Path("in/a.de.txt").read_text("utf-8") != "old"
+    assert (translate("in", "--yes").status, Path("in/a.de.txt").read_text("utf-8") == "old") == (0, False)
 
 
 def test_a_damaged_document_does_not_stop_the_others(translate: Zoo) -> None:

@@ -27,6 +27,7 @@ MAX_TEXT_BYTES = 50_000_000
 """Maximum total size of the text files in a document after decompression."""
 _MAX_ENTRIES = 10_000
 _ENTRY_MARK = b"PK\x01\x02"  # precedes each entry in the table of contents of a zip archive
+_OFFICE_MARK = b"\xd0\xcf\x11\xe0"  # begins encrypted documents, and documents in the formats before Office 2007
 _BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _ENCODING = re.compile(rb"""^<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)["']""")
 _DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, OSError, EOFError, ValueError)
@@ -44,13 +45,17 @@ class TextArchive:
         """Open an archive.
 
         Raises:
-            ZooError: The archive is damaged, or is too large after decompression.
+            ZooError: The archive is damaged or encrypted, or is too large after decompression.
         """
         self._content, self._name = content, name
         self._texts, self._encodings = dict[str, str](), dict[str, str]()
         self._read = 0
         if content.count(_ENTRY_MARK) > _MAX_ENTRIES:
             raise ZooError(f"`{name}` contains more than {_MAX_ENTRIES:,} files", hint="split the document")
+        if content.startswith(_OFFICE_MARK):
+            suffix = PurePath(name).suffix
+            problem = f"`{name}` is encrypted, or has an old format such as `.doc`"
+            raise ZooError(problem, hint=f"open the document, and save it as `{suffix}` without a password")
         with _reported_damage(name):
             self._archive = zipfile.ZipFile(io.BytesIO(content))
         entries = self._archive.infolist()

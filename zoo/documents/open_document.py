@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from xml.sax.saxutils import escape
 
@@ -26,25 +26,39 @@ _NAMESPACES = {
 } | {"urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0": "loext"}
 _PARAGRAPHS = ("text:p", "text:h")
 _STYLED = (*_PARAGRAPHS, "text:span")
-_CODE = "text:code"
+_CODE, _ICON = "text:code", "text:icon"
 _COPIED = ("text:tracked-changes", _CODE)
 _ELEMENTS = {
     **dict.fromkeys(("text:span", "text:a")),
-    **dict.fromkeys(("text:meta", "text:text-input", "loext:content-control"), ""),
+    **dict.fromkeys(("text:meta", "text:placeholder", "text:text-input", "loext:content-control"), ""),
     "text:ruby": "text:ruby-base",
 }
 _RANGE = re.compile("text:(.+)-(start|end)|office:(annotation)(-end)?")
 _DESCRIPTION = re.compile(r"<svg:(?:title|desc)(?:\s[^<>]*+)?>(?P<text>[^<]*+)")
 """Description of an image."""
 _INVISIBLE = ("text:note", "text:number", "text:script")
-_NESTED = ("text-box", "note-body", "annotation")
-"""Names of elements inside paragraphs that contain paragraphs themselves."""
+_NESTED = (
+    *("text-box", "note-body", "annotation", "shape>", "rect>", "circle>", "ellipse>", "line>", "connector>"),
+    *("polygon>", "path>", "caption>", "measure>"),
+)
+"""Parts of the tags of elements inside paragraphs that contain paragraphs themselves. A shape with text has an end
+tag."""
+_SYMBOL_STYLE = re.compile(
+    r'<style:style style:name="([^"<]*+)" style:family="text"[^<>]*+>\s*+<style:text-properties\s'
+    r'(?=[^<>]*?(?:style:font-name|fo:font-family)="(Wingdings|Webdings|Symbol)[\d ]*")'
+)
+"""Style with a symbol font."""
 
 
-def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
+def _parse(text: str, copied: Mapping[str, str], level: int = 1) -> list[Fragment]:
     """Return the fragments of an XML file in an OpenDocument text document (.odt).
 
     The start of a range without an end, such as a comment at a single point, becomes a UNIT fragment, which is copied.
+
+    Args:
+        text: The XML.
+        copied: Names for elements that are copied, keyed by their style: `_CODE` or `_ICON`.
+        level: Nesting level of the paragraphs (see `paragraph_fragments`).
 
     Raises:
         ZooError: The XML is damaged, or declares entities.
@@ -52,8 +66,8 @@ def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
     if level > 1 and not any(name in text for name in _NESTED):
         return [Fragment(Kind.BREAK, text)]
     tokens = [
-        token._replace(name=_CODE)
-        if token.kind == "start" and token.name in _STYLED and local_attributes(token.raw).get("style-name") in code
+        token._replace(name=copied.get(local_attributes(token.raw).get("style-name", ""), token.name))
+        if token.kind == "start" and token.name in _STYLED
         else token
         for token in read_tokens(text, _NAMESPACES)
     ]
@@ -71,7 +85,7 @@ def _leaf(tokens: Sequence[Token]) -> Iterator[Fragment]:
     mark = _RANGE.fullmatch(name)
     if tokens[0].kind == "text":
         yield Fragment(Kind.TEXT, raw, tokens[0].text)
-    elif name == "text:tab":
+    elif name in ("text:tab", _ICON) or (name == "text:s" and local_attributes(raw).get("c", "1") not in ("0", "1")):
         yield Fragment(Kind.BREAK, raw)
     elif name == "text:line-break":
         yield Fragment(Kind.LINE, raw, " ")
@@ -100,8 +114,10 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
     Notes come before the paragraphs that contain them, because translating a paragraph can move its notes.
     """
     files = [name for name in ("content.xml", "styles.xml") if name in names]
-    code = code_styles(*map(read, files))
-    levels = (View(partial(_parse, code=code, level=level), escape) for level in (3, 2, 1))
+    copied = dict.fromkeys(code_styles(*map(read, files)), _CODE)
+    for style, font in (found for name in files for found in _SYMBOL_STYLE.findall(read(name))):
+        copied[style] = _CODE if font == "Symbol" else _ICON
+    levels = (View(partial(_parse, copied=copied, level=level), escape) for level in (3, 2, 1))
     return dict.fromkeys(files, (pattern_view(_DESCRIPTION), *levels))
 
 

@@ -23,6 +23,7 @@ from zoo.documents.tags import (
     paragraph_fragments,
     read_tokens,
 )
+from zoo.text.sentences import MAX_TEXT_LENGTH
 
 _PARTS = _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
 """Names of the fragments that mark a field."""
@@ -34,7 +35,7 @@ _COMPUTED_CODE = re.compile(
     "=|(?:PAGE|NUMPAGES|SECTION|SECTIONPAGES|PAGEREF|REF|NOTEREF|FTNREF|STYLEREF|SEQ|LISTNUM|AUTONUM|DATE|TIME|CREATEDATE"
     "|SAVEDATE|PRINTDATE|EDITTIME|CITATION|BIBLIOGRAPHY|FILENAME|FILESIZE|TITLE|SUBJECT|AUTHOR|KEYWORDS|COMMENTS|INFO"
     "|LASTSAVEDBY|USERNAME|USERINITIALS|USERADDRESS|TEMPLATE|DOCPROPERTY|DOCVARIABLE|MERGEFIELD|MERGEREC|MERGESEQ|REVNUM"
-    r"|NUMCHARS|NUMWORDS|SYMBOL|EQ|ADDIN|BARCODE|DISPLAYBARCODE)\b",
+    r"|NUMCHARS|NUMWORDS|SYMBOL|EQ|ADDIN|BARCODE|DISPLAYBARCODE|ADDRESSBLOCK|GREETINGLINE)\b",
     re.IGNORECASE,
 )
 """Fields whose result Word or a reference manager computes."""
@@ -118,20 +119,21 @@ def _join(fragments: list[Fragment], field: _Field, *, is_whole: bool) -> None:
     """Join the last fragments, which form a field, in place.
 
     If Word computes the result of the field, or there is no result, the fragments become one UNIT fragment, which is
-    copied. Otherwise, the fragments before and after the result become the tags of an inline element. Without
-    `is_whole`, boundaries between segments take the place of the UNIT fragment or the tags.
+    copied, as is the blank of a form. Otherwise, the fragments before and after the result become the tags of an inline
+    element. Without `is_whole`, boundaries between segments take the place of the UNIT fragment or the tags.
     """
-    if field.separate < 0 or _is_computed(field.code):
-        parts = fragments[field.begin :]
+    again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
+    parts = fragments[field.begin :]
+    is_blank = again is not None and not any(character.isalpha() for part in parts for character in part.text)
+    if field.separate < 0 or is_blank or _is_computed(field.code):
         marks = Counter(part.name for part in parts if part.kind in (Kind.START, Kind.END))
         is_whole = is_whole and all(count == 2 for count in marks.values())  # both marks of each range
         text = "".join(part.text for part in parts)
-        if _is_computed(field.code):
-            text = text or PLACEHOLDER  # Word computes the result when it opens the document
+        if text or _is_computed(field.code):
+            text = text if text.strip() else PLACEHOLDER  # a blank of a form, or Word computes the result later
         text, kind = (text, Kind.UNIT) if is_whole else ("", Kind.BREAK)
         fragments[field.begin :] = [join_fragments(parts, text, kind)]
         return
-    again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
     kinds = (Kind.OPEN, Kind.CLOSE) if is_whole else (Kind.BREAK, Kind.BREAK)
     fragments[-1] = join_fragments(fragments[-1:], "", kinds[1], "field", again)
     before = slice(field.begin, field.separate + 1)
@@ -144,7 +146,9 @@ _WORD = (
     "http://purl.oclc.org/ooxml/wordprocessingml/main",
 )
 _MATH = ("http://schemas.openxmlformats.org/officeDocument/2006/math", "http://purl.oclc.org/ooxml/officeDocument/math")
-_NAMESPACES = {**dict.fromkeys(_WORD, "w"), **dict.fromkeys(_MATH, "m")}
+_NAMESPACES = {**dict.fromkeys(_WORD, "w"), **dict.fromkeys(_MATH, "m")} | {
+    "http://schemas.openxmlformats.org/markup-compatibility/2006": "mc"
+}
 _PICTURE = re.compile(r"""<(?:[\w.-]++:)?docPr\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+>""")
 _PREFIX = re.compile(rf"""\sxmlns(?::([^\s=]+))?\s*=\s*["'](?:{"|".join(map(re.escape, _WORD))})["']""")
 _CODE = "code"
@@ -153,6 +157,7 @@ _ELEMENTS = {
     **dict.fromkeys(("w:hyperlink", "w:ins", "w:moveTo", "w:dir", "w:bdo")),
     **dict.fromkeys(("w:customXml", "w:smartTag", "w:fldSimple"), ""),
     "w:sdt": "w:sdtContent",
+    "mc:AlternateContent": "mc:Choice",
 }
 _COMPUTED = "computed field"
 _RANGE = re.compile(r"w:(bookmark|perm|commentRange|move(?:From|To)Range|customXml\w+Range)(Start|End)")
@@ -165,7 +170,12 @@ _RUN = "w:r "
 """Prefix of the names of runs. The style follows it, so that runs with the same style have the same name."""
 _MAX_COPIED = 50_000_000
 """Maximum total number of characters in the start tags and styles that are repeated because runs are split."""
+_MIN_COPY = 100
+"""Number of characters that each split adds to this total, so that the number of splits is limited too."""
 _NAME = re.compile(r"<([^\s/>]+)")
+_ICON_FONTS = ("Webdings", "Wingdings")
+_GAP = re.compile("([ \u00a0]{3,}|\u00a0{2,})")
+"""Wide gap, such as the blank between two entries of a form."""
 
 
 def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> list[Fragment]:
@@ -236,23 +246,39 @@ def _range_name(mark: Token) -> str:
 def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     """Yield the fragments of a run (text with one style). A run without text or field parts becomes one fragment."""
     inside = list(children(tokens))
-    style = join_raw(inside.pop(0)) if inside and inside[0][0].name == "w:rPr" else ""
+    properties = inside.pop(0) if inside and inside[0][0].name == "w:rPr" else ()
+    style = join_raw(properties)
+    fonts = (local_attributes(child[0].raw).get("ascii", "") for child in children(properties))
+    font = next(filter(None, fonts), "")
     fragments = [fragment for child in inside for fragment in _child(child, prefix)]
     kinds, raw = {fragment.kind for fragment in fragments}, join_raw(tokens)
-    is_text = (Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT}) and tokens[0].name != _CODE
+    text = "".join(fragment.text for fragment in fragments)
+    is_icon = font.startswith(_ICON_FONTS) and bool(text.strip())
+    is_copied = is_icon or font == "Symbol" or tokens[0].name == _CODE
+    is_text = (Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT}) and not is_copied
     if is_text or any(_is_part(fragment) for fragment in fragments):
         yield Fragment(Kind.OPEN, tokens[0].raw + style, name=_RUN + style)
-        yield from fragments
+        for fragment in fragments:
+            yield from _split_gaps(fragment, prefix)
         yield Fragment(Kind.CLOSE, tokens[-1].raw, name=_RUN + style)
-    elif Kind.BREAK in kinds:
+    elif Kind.BREAK in kinds or is_icon:
         yield Fragment(Kind.BREAK, raw)
     elif kinds == {Kind.LINE}:
         yield Fragment(Kind.LINE, raw, " ")
     else:
         is_dropped = bool(fragments) and not any(fragment.written for fragment in fragments)
-        yield Fragment(
-            Kind.UNIT, raw, "".join(fragment.text for fragment in fragments), output="" if is_dropped else raw
-        )
+        yield Fragment(Kind.UNIT, raw, text, output="" if is_dropped else raw)
+
+
+def _split_gaps(fragment: Fragment, prefix: str) -> Iterator[Fragment]:
+    """Yield the fragment. If it is text with wide gaps, yield the text between them, and each gap as a boundary."""
+    if fragment.kind is not Kind.TEXT or fragment.raw != fragment.text or len(fragment.text) > MAX_TEXT_LENGTH:
+        yield fragment
+        return
+    for index, part in enumerate(_GAP.split(fragment.text)):
+        if part or not fragment.text:
+            kind, text = (Kind.BREAK, "") if index % 2 else (Kind.TEXT, part)
+            yield Fragment(kind, part, text, output=_text(part, prefix) if part else "")
 
 
 def _child(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
@@ -305,18 +331,20 @@ def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
         is_end = is_run and fragment.kind is Kind.CLOSE
         is_divider = fragment.kind is Kind.BREAK or _is_part(fragment)
         if run and (is_divider or fragment.kind is Kind.LINE):
-            copied += len(run.written)
+            copied += len(run.written) + _MIN_COPY
             if copied > _MAX_COPIED:
                 problem = "the text has too many tabs and line breaks in runs with long style definitions"
                 raise ZooError(problem, hint="split the document")
         if is_run and not is_end:
             run, is_empty = fragment, True
+        elif run and is_empty and _is_dropped(fragment):
+            run = replace(run, raw=run.raw + fragment.raw, output=run.written)
         elif run and is_divider:
             end = f"</{match[1]}>" if (match := _NAME.match(run.written)) else ""
             if not is_empty:
                 yield Fragment(Kind.CLOSE, "", name=run.name, output=end)
             raw = run.raw + fragment.raw if is_empty else fragment.raw
-            yield replace(fragment, raw=raw, output=run.written + fragment.raw + end)
+            yield replace(fragment, raw=raw, output=run.written + fragment.written + end)
             run, is_empty = Fragment(Kind.OPEN, "", name=run.name, output=run.written), True
         elif run and is_empty and is_end:
             yield Fragment(Kind.UNIT, run.raw + fragment.raw, output="")

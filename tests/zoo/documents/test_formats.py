@@ -93,8 +93,7 @@ def test_other_files_of_an_archive_are_kept(suffix: str) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "names"), [
-    (".docx", ("word/document.xml", "word/footnotes.xml")),
-    (".odt", ("content.xml", "styles.xml")),
+    (".docx", ("word/document.xml", "word/footnotes.xml")), (".odt", ("content.xml", "styles.xml")),
     (".epub", ("a.xhtml", "b.xhtml")),
 ])  # fmt: skip
 def test_an_archive_can_be_rendered_several_times(suffix: str, names: tuple[str, str]) -> None:
@@ -119,6 +118,7 @@ BOMB = '<!DOCTYPE w [<!ENTITY a "aaaa">]><w:p xmlns:w="w">&a;</w:p>'
     ("a", b"", "known format"),
     ("a.txt", b"\xff\xfe", "not UTF-8"),
     ("a.docx", b"PK\x03\x04 not a zip", "damaged"),
+    ("a.docx", b"\xd0\xcf\x11\xe0", "is encrypted, or"),
     ("a.docx", archive_of(".docx", "<w:p>"), "damaged"),
     ("a.docx", archive_of(".docx", "<w:p>\x00</w:p>"), "damaged"),
     ("a.docx", archive(("word/document.xml", WORD.format("").replace("xmlns:w", "xmlns:v"))), "damaged"),

@@ -41,9 +41,9 @@ LOEXT = 'xmlns:x="urn:org:documentfoundation:names:experimental:office:xmlns:loe
 
 @pytest.mark.parametrize(("before", "after"), [
     # Elements inside of a sentence.
-    ("one <t:span>two</t:span> three", "THREE <t:span>TWO</t:span> ONE"),
     ("one <t:meta>two</t:meta> <t:a>three</t:a>", "<t:a>THREE</t:a> <t:meta>TWO</t:meta> ONE"),
     ("one <t:text-input>two three</t:text-input>", "<t:text-input>THREE TWO</t:text-input> ONE"),
+    ("one <t:placeholder>two</t:placeholder>", "<t:placeholder>TWO</t:placeholder> ONE"),
     ("one <t:ruby><t:ruby-base>two</t:ruby-base><t:ruby-text>tu</t:ruby-text></t:ruby>",
      "<t:ruby><t:ruby-base>TWO</t:ruby-base><t:ruby-text>tu</t:ruby-text></t:ruby> ONE"),
     # Ranges begin before their first word and end after their last one.
@@ -59,11 +59,10 @@ LOEXT = 'xmlns:x="urn:org:documentfoundation:names:experimental:office:xmlns:loe
     ("page <t:page-number>12</t:page-number> here", "HERE <t:page-number>12</t:page-number> PAGE"),
     ("see <t:bookmark-ref>the box</t:bookmark-ref> here", "HERE <t:bookmark-ref>the box</t:bookmark-ref> SEE"),
     # Tabs and line breaks.
-    ("one two<t:tab/>three four", "TWO ONE<t:tab/>FOUR THREE"),
-    ("<t:span>one<t:tab/>two</t:span>", "<t:span>ONE<t:tab/>TWO</t:span>"),
+    ('one two<t:tab/>three four<t:s t:c="9"/>five six', 'TWO ONE<t:tab/>FOUR THREE<t:s t:c="9"/>SIX FIVE'),
+    ("<t:span>one<t:tab/>two <t:s/>six</t:span>", "<t:span>ONE<t:tab/>SIX<t:s/>TWO</t:span>"),
     ("Dear one<t:line-break/>Two three", "ONE DEAR<t:line-break/>THREE TWO"),
     ("one two,<t:line-break/>three", "THREE ,<t:line-break/>TWO ONE"),
-    ("one <t:s/>two", "TWO<t:s/>ONE"),
     # Content controls do not cut a sentence.
     (f"one <x:content-control {LOEXT}>two three</x:content-control> four",
      f"FOUR <x:content-control {LOEXT}>THREE TWO</x:content-control> ONE"),
@@ -72,6 +71,7 @@ LOEXT = 'xmlns:x="urn:org:documentfoundation:names:experimental:office:xmlns:loe
      f"TWO ONE{NOTE.format('FOUR THREE')}{COMMENT.format('EIGHT SEVEN')}{BOX.format('SIX FIVE')}"),
     (f"one{NOTE.format('three four' + COMMENT.format('eight nine'))} two{BOX.format('six' + NOTE.format('ten'))}",
      f"TWO ONE{NOTE.format('FOUR THREE' + COMMENT.format('NINE EIGHT'))}{BOX.format('SIX' + NOTE.format('TEN'))}"),
+    ("one two<draw:line><t:p>x y</t:p></draw:line>", "TWO ONE<draw:line><t:p>Y X</t:p></draw:line>"),
     (f"one{NOTE.format('three four')} two{NOTE.format('five four')} six",
      f"SIX TWO{NOTE.format('FOUR FIVE')} ONE{NOTE.format('FOUR THREE')}"),
     # Characters.
@@ -87,14 +87,15 @@ def test_text_in_a_code_style_is_copied() -> None:
     styles = (
         '<s:style s:name="T1" s:parent-style-name="Own"/><s:style s:name="Own" s:display-name="Source Text"/>'
         '<s:style s:name="P1" s:parent-style-name="Preformatted_20_Text"/><s:style s:name="T2"/>'
+        '<style:style style:name="T3" style:family="text"><style:text-properties style:font-name="Wingdings1"/>'
     )
     before = '<t:p>one <t:span t:style-name="{}">ls -l</t:span> two</t:p>'
     code, text = before.format("T1"), before.format("T2")
-    block = '<t:p t:style-name="P1">one two</t:p>'
+    block = '<t:p t:style-name="P1">one two</t:p><t:p><t:span t:style-name="T3">o</t:span>'
     form = open_document.FORMAT(["content.xml", "styles.xml"], lambda name: styles * (name == "styles.xml"))
-    result = render(document(code + text + block), form["content.xml"], Shuffle())
+    result = render(document(code + text + block + " one two</t:p>"), form["content.xml"], Shuffle())
     swapped = (code + text.replace("ls -l", "L - LS")).replace(">one", ">TWO").replace("> two", "> ONE")
-    assert result == document(swapped + block)
+    assert result == document(swapped + block + " TWO ONE</t:p>")
 
 
 def test_descriptions_of_pictures_are_translated() -> None:
