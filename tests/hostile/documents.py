@@ -115,6 +115,7 @@ def _texts(size: int) -> dict[str, str]:
         "HTML, many parts of a copied element": "one <code>" + many("<b></b>") + "</code> two",
         "HTML, a number of many digits": f"one &#{'9' * 5_000}; two",
         "HTML, ampersands": many("&"),
+        "HTML, template code": "".join(map(many, ("{{", "{% ", "<%", "<?php", "{#", "\n {{}}", "<a b='{% ", "<a {{ "))),
         "HTML, one word": many("x"),
         "Markdown, many inline elements": many("*x* "),
         "Markdown, many code spans": many("`x` "),

@@ -28,7 +28,9 @@ _PACKAGE_TEXT = re.compile(
     re.IGNORECASE,
 )
 _CONTENTS_TEXT = re.compile(
-    rf"{_COMMENT}|{_LANGUAGE}|{_tag('navLabel|docTitle')}\s*+{_tag('text')}(?P<text>[^<]*+)", re.IGNORECASE
+    rf"{_COMMENT}|{_LANGUAGE}|{_tag('pageTarget')}\s*+{_tag('navLabel')}|{_tag('navLabel|docTitle')}\s*+{_tag('text')}"
+    "(?P<text>[^<]*+)",
+    re.IGNORECASE,
 )
 
 

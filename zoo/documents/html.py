@@ -12,13 +12,26 @@ from xml.sax.saxutils import escape
 
 from zoo.documents.fragments import Format, Fragment, Kind, View, unescape
 from zoo.documents.segments import PLACEHOLDER
-from zoo.documents.tags import TAG, TAG_START, Attribute, add_boundaries, attribute_view, attributes, values, without_id
+from zoo.documents.tags import (
+    CODE,
+    HTML_CODE,
+    TAG,
+    TAG_START,
+    XML_CODE,
+    Attribute,
+    add_boundaries,
+    attribute_view,
+    attributes,
+    split_code,
+    values,
+    without_id,
+)
 
 _BLOCKS = {
     *("address", "area", "article", "aside", "audio", "blockquote", "body", "br", "button", "caption", "center"),
     *("col", "colgroup", "datalist", "dd", "details", "dialog", "dir", "div", "dl", "dt", "embed", "fieldset"),
     *("figcaption", "figure", "footer", "form", "frame", "frameset", "h1", "h2", "h3", "h4", "h5", "h6", "head"),
-    *("header", "hgroup", "hr", "html", "iframe", "legend", "li", "listing", "main", "map", "menu", "nav"),
+    *("header", "hgroup", "hr", "html", "iframe", "input", "legend", "li", "listing", "main", "map", "menu", "nav"),
     *("noembed", "noframes", "noscript", "object", "ol", "optgroup", "option", "p", "plaintext", "pre", "search"),
     *("section", "select", "summary", "table", "tbody", "td", "textarea", "tfoot", "th", "thead", "title", "tr"),
     *("ul", "video", "xmp"),
@@ -42,7 +55,9 @@ _VOID = {
 }
 _RAW_TEXT = {"iframe", "noembed", "noframes", "plaintext", "script", "style", "textarea", "title", "xmp"}
 """HTML elements whose content has no tags."""
-_ENDED_BY = {"p": _BLOCKS, **dict.fromkeys(("rt", "rp"), frozenset(("rb", "rp", "rt", "rtc", "ruby")))}
+_PHRASING = {"audio", "br", "button", "iframe", "input", "option", "select", "textarea", "video"}
+"""Blocks that may occur in a paragraph."""
+_ENDED_BY = {"p": _BLOCKS - _PHRASING, **dict.fromkeys(("rt", "rp"), frozenset(("rb", "rp", "rt", "rtc", "ruby")))}
 """Tags that end a copied element that has no end tag."""
 _HTML_COMMENT_END = re.compile("(?<=<!--)-?>|--!?>")
 """End of an HTML comment. `<!-->` and `<!--->` are whole comments."""
@@ -54,6 +69,11 @@ _XML_DOCTYPE = re.compile(
 """Document type declaration. If it has no end, it extends to the end of the text."""
 _PAGE_NUMBER = re.compile(r"""\s(?:epub:type|role|class)\s*+=\s*+["']?(?:doc-)?page(?:break|num)["'\s>]""")
 """Attribute of e-book elements that contain a page number of the printed book."""
+_ADJACENT_LINK = re.compile(r"(?<=[^\W\d_]</a>)<a\b[^<>]*>[^\W\d_]")
+"""Link directly after another link, as in a menu. It is a separate item."""
+_TEXT = re.compile(rf"(?:[^<{{]++|{CODE}|\{{)*+")
+_PAGE_LIST = re.compile(r"""\s(?:epub:type|role)=["'](?:page-list|doc-pagelist)["'](?!.*<(?:ol|/nav))""", re.DOTALL)
+"""Start of an e-book element that lists the page numbers of the printed book, after its heading."""
 _MAYBE_TEXT = re.compile(r"(?:alt|title|label|placeholder|description|value|content)\s*+=", re.IGNORECASE)
 _DESCRIPTIONS = ("description", "og:title", "og:description", "twitter:title", "twitter:description")
 _ATTRIBUTES = {"alt", "aria-description", "aria-label", "aria-placeholder", "placeholder", "title"}
@@ -103,8 +123,8 @@ class Parser:
         self._text, self._roles = text, roles
         self._found: list[_Part] = []
         self.tags: list[tuple[int, str, str]] = []
-        self._root: int | None = None
-        """Index of the root element's start tag, which specifies the document's language."""
+        self._roots, self._language = set[int](), ""
+        """Indices of the start tags that specify the document's language, and this language."""
         self._copied, self._depth = "", 0
         """Name of the element that is copied, and number of open elements with this name. 0 if no element is copied."""
         self._readable: list[str] = []
@@ -119,7 +139,7 @@ class Parser:
         """Yield the fragments of the document. Adjacent texts are joined, and each copied element is one fragment."""
         for index, (part, end) in enumerate(pairwise([*self._found, _Part(len(self._text), Kind.BREAK)])):
             raw = self._text[part.start : end.start]
-            if index == self._root and part.kind is Kind.BREAK:
+            if index in self._roots and part.kind is Kind.BREAK:
                 yield from _with_language(raw)
                 continue
             text = part.text
@@ -130,12 +150,12 @@ class Parser:
 
     def _read(self) -> None:
         text, position = self._text, 0
-        while (start := text.find("<", position)) >= 0:
+        while position < len(text):
+            found = (re.compile("[^<]*+") if self.is_xml else _TEXT).match(text, position)
+            start = found.end() if found else position
             if start > position:
                 self._read_text(position, start)
-            position = self._read_markup(start)
-        if position < len(text):
-            self._read_text(position, len(text))
+            position = self._read_markup(start) if start < len(text) else start
         if self._depth:  # the copied element has no end, so it must remain the last fragment
             self._found[-1] = self._found[-1]._replace(kind=Kind.BREAK)
 
@@ -180,7 +200,7 @@ class Parser:
         is_empty = raw.endswith("/>") and ("=" not in (last := raw.rsplit(None, 1)[-1]) or last[-3] in "\"'")
         end = self._raw_text_end(match.end(), name)
         if is_empty and end in (match.end(), len(self._text)):
-            if not self._depth and name not in self._roles.copied and not is_untranslated(raw):
+            if not (self._depth or name in self._roles.copied or is_untranslated(raw) or _PAGE_NUMBER.search(raw)):
                 self.tags.append((match.start(), name, raw))
             self._add_empty(match.start(), name)
             return match.end()
@@ -208,7 +228,8 @@ class Parser:
                 self._depth += 1
             return None
         roles = self._roles
-        is_hidden = _PAGE_NUMBER.search(raw) is not None
+        before = self._text[max(start - 300, 0) : start] if name == "ol" else ""  # a heading may precede the list
+        is_hidden = _PAGE_NUMBER.search(raw) is not None or _PAGE_LIST.search(before) is not None
         if name in roles.copied or is_untranslated(raw) or is_hidden:
             return self._read_copied(start, name, is_hidden=is_hidden)
         self.tags.append((start, name, raw))
@@ -216,9 +237,18 @@ class Parser:
             return self._add_empty(start, name)
         if name in _COPIED and name not in roles.splitting | roles.non_splitting:
             return self._read_copied(start, name)
-        if name == "html" and self._root is None:
-            self._root = len(self._found)
+        if name in ("html", "body"):
+            self._read_language(raw)
+        elif name == "a" and _ADJACENT_LINK.match(self._text, start):
+            self._add(start, Kind.BREAK)
         return self._add(start, Kind.OPEN if self._is_inline(name) else Kind.BREAK, name, again=without_id(raw, name))
+
+    def _read_language(self, raw: str) -> None:
+        """Read the start tag of a page or its body. The body's language is replaced if it is the page's language."""
+        language = (values(raw).get("lang") or values(raw).get("xml:lang", ""))[:2].lower()
+        if self._language in ("", language):
+            self._roots.add(len(self._found))
+            self._language = language
 
     def _read_copied(self, start: int, name: str, *, is_hidden: bool = False) -> None:
         """Begin an element that is copied with its content. A void element, such as `img`, ends immediately."""
@@ -248,8 +278,12 @@ class Parser:
         """Read a text. For a CDATA section, `text` is its content."""
         if self._depth:
             self._readable.append(unescape(self._text[start:end]) if text is None else text)
-        elif text is not None or self._found[-1:] == [] or self._found[-1][1:4] != (Kind.TEXT, "", None):
+        elif text is not None:
             self._add(start, Kind.TEXT, text=text)
+        else:
+            for position, part in split_code(XML_CODE if self.is_xml else HTML_CODE, self._text, start, end):
+                if part.kind is not Kind.TEXT or [each[1:4] for each in self._found[-1:]] != [(Kind.TEXT, "", None)]:
+                    self._add(position, part.kind, text=None if part.kind is Kind.TEXT else part.text)
 
     def _is_copied(self, name: str) -> bool:
         """Return whether a tag is inside a copied element. If the tag implies the end of this element, end it first."""
@@ -302,6 +336,7 @@ def _with_language(tag: str) -> list[Fragment]:
         (each.value_start, Fragment(Kind.LANGUAGE, tag[each.value_start : each.value_end]))
         for each in attributes(tag)
         if each.name in ("lang", "xml:lang") and (each.quote or each.value.replace("-", "").isalnum())
+        if not HTML_CODE.search(each.value)
     )
     return add_boundaries(tag, codes)
 
@@ -345,7 +380,7 @@ class _XmlParser(Parser):
         self._open = Counter[str]()
         """Number of open elements with each name."""
         super().__init__(text, roles)
-        self._root = self._elements[0].tags[0] if self._elements else None
+        self._roots = {self._elements[0].tags[0]} if self._elements else set()
         self._split()
 
     def _split(self) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from html.entities import html5
 from itertools import pairwise
 from typing import NamedTuple
 from xml.parsers import expat
@@ -15,13 +17,29 @@ from xml.sax.saxutils import escape
 
 from specs import ZooError
 from zoo.documents.fragments import Fragment, Kind, View, unescape
+from zoo.documents.segments import PLACEHOLDER
 
-_VALUE = r"""(?:"[^"]*+"|'[^']*+'|[^\s>]*+)"""
-_NAME = r"[a-zA-Z][^\s/>]*+"
-TAG = re.compile(rf"<(/?)({_NAME})(?:[\s/=]++|[^\s/>=]++(?:\s*+=\s*+{_VALUE})?+)*+>")
+CODE = (
+    r"(?s:\{\{(?:(?!\{\{|\}\}|</?[a-zA-Z]).)*+\}\}\}?+|\{%(?:(?!\{%|%\}|</?[a-zA-Z]).)*+%\}"
+    r"|\{#(?!\s*+</)(?:(?!\{#|#\}).)*+#\}|<%(?:(?!<%|%>).)*+%>|<\?(?:php|=)(?:(?!<\?|\?>).)*+\?>)"
+)
+"""Template code in HTML, as in Jinja, Handlebars, ERB and PHP."""
+_SEPARATOR = r"(?<=</a>)(?:\s|&nbsp;)*+[|·•](?:\s|&nbsp;)*+\Z"
+HTML_CODE = re.compile(rf"(?P<alone>^[ \t]*+(?:{CODE}[ \t]*+)++(?=\r?\n)|{_SEPARATOR})|{CODE}", re.MULTILINE)
+"""Template code, or a separator between two links. Code in a line of its own is in the group `alone`."""
+XML_CODE = re.compile(r"&[a-zA-Z_][\w.-]*+;")
+"""Entity. If HTML does not define it, the document does."""
+_DIVIDING = re.compile(r"\{[%#]|\{\{\{?\s*(?:[#/^!]|else\b)|<%(?![=-])|<\?php\s+(?:\}|else|end)|(?s:<\?.*[:{]\s*\?>)")
+"""Template code that divides text, such as a condition or a comment."""
+_VARIABLE = re.compile(r'\{\{(?!\s*(?:[#/^!]|else\b))[^{}<>&"]*+\}\}')
+"""Template code that stays in the text, because the translator keeps such placeholders."""
+_CHARACTERS = r"(?:(?!\{[{%#]|<[%?])[^\s/>=])++"
+_VALUE = rf"""(?:"(?:[^"{{<]++|{CODE}|[{{<])*+"|'(?:[^'{{<]++|{CODE}|[{{<])*+'|(?:[^\s>{{<]++|{CODE}|[{{<])*+)"""
+_NAME = rf"[a-zA-Z](?:{_CHARACTERS}|=)*+"
+TAG = re.compile(rf"<(/?)({_NAME})(?:[\s/=]++|{CODE}|{_CHARACTERS}(?:\s*+=\s*+{_VALUE})?+|[{{<])*+>")
 """Tag with its attributes. An unpaired quotation mark is part of a value."""
 TAG_START = re.compile(f"</?{_NAME}")
-_ATTRIBUTE = re.compile(rf"[\s/=]++|([^\s/>=]++)(?:\s*+=\s*+({_VALUE}))?+")
+_ATTRIBUTE = re.compile(rf"[\s/=]++|{CODE}|({_CHARACTERS})(?:\s*+=\s*+({_VALUE}))?+")
 _MAYBE_ID = re.compile(r"(?:id|name)\s*+=", re.IGNORECASE)
 
 
@@ -70,21 +88,39 @@ def attribute_view(
     def find(text: str) -> Iterator[tuple[int, Fragment]]:
         for start, name, tag in find_tags(text):
             for each in attributes(tag):
-                if is_text(name, tag, each):
-                    value, mark = tag[each.value_start : each.value_end], Fragment(Kind.BREAK, each.quote, output='"')
-                    output = None if each.quote == '"' else _escape(each.value)
+                # Between other quotation marks, the code may contain `"`.
+                if is_text(name, tag, each) and (each.quote == '"' or not HTML_CODE.search(each.value)):
+                    mark = Fragment(Kind.BREAK, each.quote, output='"')
                     yield start + each.value_start - len(each.quote), mark
-                    yield start + each.value_start, Fragment(Kind.TEXT, value, each.value, output=output)
+                    for position, part in split_code(HTML_CODE, tag, each.value_start, each.value_end):
+                        yield start + position, part if each.quote == '"' else replace(part, output=_escape(part.text))
                     yield start + each.value_end, mark
 
     return View(lambda text: add_boundaries(text, find(text)), _escape)
+
+
+def split_code(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[tuple[int, Fragment]]:
+    """Split a part of a text into text and template code. Yield the position and the fragment of each.
+
+    Code in a line of its own, and code such as `{% if %}`, is a BREAK. Other code is a UNIT in the sentence around it.
+    """
+    for code in pattern.finditer(text, start, end):
+        if code[0][1:] in html5 or _VARIABLE.fullmatch(code[0].strip()):
+            continue
+        if start < code.start():
+            yield start, Fragment(Kind.TEXT, text[start : code.start()], unescape(text[start : code.start()]))
+        kind = Kind.BREAK if code.lastgroup or _DIVIDING.match(code[0]) else Kind.UNIT
+        yield code.start(), Fragment(kind, code[0], PLACEHOLDER if kind is Kind.UNIT else "")
+        start = code.end()
+    if start < end:
+        yield start, Fragment(Kind.TEXT, text[start:end], unescape(text[start:end]))
 
 
 def add_boundaries(text: str, parts: Iterable[tuple[int, Fragment]]) -> list[Fragment]:
     """Return the fragments in `parts`, with the text between them as boundaries. `parts` has their start positions."""
     fragments, end = list[Fragment](), 0
     for start, part in parts:
-        fragments += [Fragment(Kind.BREAK, text[end:start]), part]
+        fragments += [Fragment(Kind.BREAK, text[end:start])] * (start > end) + [part]
         end = start + len(part.raw)
     return [*fragments, Fragment(Kind.BREAK, text[end:])]
 

@@ -76,7 +76,8 @@ def test_the_package_has_the_title_and_language_of_the_translation(before: str, 
 def test_the_table_of_contents_is_translated_except_its_author() -> None:
     contents = (
         '<ncx:ncx xml:lang="{}"><ncx:docTitle>\n<ncx:text>{}</ncx:text></ncx:docTitle><docAuthor><text>one two</text>'
-        "</docAuthor><navMap><navPoint><navLabel><text>{}</text></navLabel></navPoint></navMap></ncx:ncx>"
+        "</docAuthor><navMap><navPoint><navLabel><text>{}</text></navLabel></navPoint></navMap>"
+        "<pageList><pageTarget id='a'><navLabel><text>iv</text></navLabel></pageTarget></pageList></ncx:ncx>"
     )
     files = {"OPS/content.opf": package({"a.xml": CONTENTS}), "OPS/a.xml": contents.format("en", "one two", "a b")}
     content = book(files)
