@@ -9,6 +9,15 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 _LONG_NUMBER = re.compile("&#[0-9]{1000,};?")
+DIVIDERS = (
+    r"(?P<icons>[\ue000-\uf8ff\U000f0000-\U0010ffff]++)|(?:\xa0 ?){3,}"
+    r"|(?:(?<!\s)\s++)?+(?:(?P<box>[☐☑☒□■]|(?<!\S)\[[ xX]\](?!\S))|(?<!\S)\|(?!\S)(?![^()]{0,60}\)))\s*+"
+)
+"""Pattern for text to copy within a line: icons of special fonts, and marks between items.
+
+The marks are wide gaps, check boxes, and bars that are not in parentheses, as in formulas. The items are translated
+separately.
+"""
 
 
 class Kind(Enum):
@@ -27,7 +36,10 @@ class Kind(Enum):
     UNIT = auto()
     """Inline content that is copied, such as an image or code."""
     LINE = auto()
-    """Line break inside a paragraph. It divides the paragraph if no sentence continues after it."""
+    """Line break inside a paragraph. It divides the paragraph if no sentence continues after it.
+
+    A mark between items, such as a check box, is a line break without text, which always divides.
+    """
     BREAK = auto()
     """Boundary between two segments, such as a paragraph tag. It is copied."""
     LANGUAGE = auto()
@@ -88,6 +100,7 @@ class View:
             letter or a digit is a separate segment, as in an address.
         marks: Pattern for symbols to copy at the start of a line, such as bullets, or dashes in a dialogue.
         end_marks: Pattern for symbols to copy at the end of a line, such as musical notes in subtitles.
+        dividers: Pattern for text to copy within a line (see `DIVIDERS`).
         finish: Function that completes a translated document, for formats whose escapes depend on the text around them.
     """
 
@@ -96,10 +109,11 @@ class View:
     needs_runs: bool = False
     wraps: bool = False
     marks: re.Pattern[str] = re.compile(
-        r"(?:[-‐-―*+]++\s++|[•▪‣●○◦∙·☐☑☒✓✔→⇒➤]++\s*+|>++\s++|>>++|[♪♫]++\s*+"
+        r"(?:[-‐-―*+]++\s++|[•▪‣●○◦∙·☐☑☒□■✓✔→⇒➤\ue000-\uf8ff]++\s*+|>++\s++|>>++|[♪♫]++\s*+"
         r"|(?:\(?(?:[a-zA-Z]|[ivx]{2,5}|\d{1,3})\)|\[\d{1,3}\])\s++)++"
     )
     end_marks: re.Pattern[str] = re.compile(r"(?:\s*+[♪♫]++)++$")
+    dividers: re.Pattern[str] = re.compile(DIVIDERS)
     finish: Callable[[str], str] = str
 
 

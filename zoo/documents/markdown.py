@@ -26,6 +26,8 @@ _CODE = re.compile(
 """Line of code or LaTeX between paragraphs."""
 _MAX_INDENT = 100
 _TEMPLATE = ("{%", "{{<", "{{%")
+_BLOCK_TAG, _BLOCK_END = ("{%", "<%"), re.compile(r"(?:\{%|<%)[-~+]?\s*end")
+"""Start of template tags that may enclose text, and the end tag. If there is no end tag, they do not enclose text."""
 _PARSER = make_parser()
 _ATTRIBUTES, _PARSE_HTML = html.FORMAT[0], html.FORMAT[1].parse
 
@@ -87,6 +89,7 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
     spans = list(_spans(tokens))
     closed = {token.content: index for index, (token, _, _) in enumerate(spans) if token.content.startswith("</")}
     """The last end tag of each HTML element."""
+    has_blocks = _BLOCK_END.search(content) is not None
     has_text = any(token.type == "text" and any(map(str.isalpha, token.content)) for token, _, _ in spans)
     index = link = 0
     has_title = content.startswith("[!") and "\n" not in content[: spans[0][2]]
@@ -118,7 +121,8 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
                 continue
         link = start if token.type == "link_open" else link
         label = content[link + 1 : start] if token.type == "link_close" else ""
-        yield _fragment(token, content[start:end], label)
+        is_block = token.type == "copied" and has_blocks and content.startswith(_BLOCK_TAG, start)
+        yield Fragment(Kind.BREAK, content[start:end]) if is_block else _fragment(token, content[start:end], label)
 
 
 def _spans(tokens: Sequence[Token]) -> Iterator[tuple[Token, int, int]]:

@@ -38,10 +38,11 @@ _MATH = (
 _MARKS = (
     *(ATTRIBUTES.pattern, r"\[\^[^\[\]\s]+\]", r"\^\[[^\[\]]*\]", r"\[-?@[^\[\]\n]*\](?![\[(])"),
     r"(?<![^\W_])(?<!:):(?:[+-]1|(?=[\w+-]*[a-z])[\w+-]+):(?!:|[^\W_])",
+    r"\{[ \t]*/\*(?:[^*{]|\*(?!/)|\{(?!/\*))*\*/[ \t]*\}",
 )
-"""Extensions that are not words: attributes, footnotes, citations and names of emoji."""
+"""Extensions that are not words: attributes, footnotes, citations, names of emoji and MDX comments."""
 _WORDS = (
-    *(r"\{\{(?:[^{}]|\{(?!\{)|\}(?!\}))*\}\}", r"\{%(?:[^%{]|%(?!\})|\{(?!%))*%\}"),
+    *(r"\{\{(?:[^{}]|\{(?!\{)|\}(?!\}))*\}\}", r"\{%(?:[^%{]|%(?!\})|\{(?!%))*%\}", r"<%[^%]*%>"),
     *(rf"<(?:[a-zA-Z][a-zA-Z0-9+.-]{{1,31}}:[^\s<>]*|{_EMAIL})>", _URL, _EMAIL),
 )
 _COPIED = re.compile(

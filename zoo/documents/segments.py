@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from specs import ZooError
-from zoo.documents.fragments import Fragment, Kind, View, join_fragments
+from zoo.documents.fragments import Fragment, Kind, View, join_fragments, unescape
 from zoo.text.lines import INVISIBLE
 from zoo.text.sentences import MAX_TEXT_LENGTH
 
@@ -35,8 +35,11 @@ _RAISED = ("sup", "sub", "vertAlign")
 _AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
 """Text that may follow the number of a verse or a note. It excludes single letters, as in chemical formulas, and "/",
 as in fractions."""
-_MAX_MARK, _MAX_REFERENCE = 100, 12
-"""Maximum number of characters in marks at the end of a line, and maximum number of fragments in a reference."""
+_MAX_MARK, _MAX_REFERENCE, _MAX_COPIED = 100, 12, 10_000_000
+"""Maximum number of characters in marks at the end of a line, maximum number of fragments in a reference, and maximum
+number of characters in the tags that are repeated because of marks between items. A mark counts as 20 characters."""
+_CHARACTER = re.compile(r"&#?\w{1,31};|\\[!-/:-@\[-`{-~]|.", re.DOTALL)
+"""Character as it is written in a document: an entity, a character after a backslash, or the character itself."""
 _Test = Callable[[str, str, str, bool], str | None]
 """Function that returns the text of an element that is copied, or None if the element is not copied.
 
@@ -206,7 +209,7 @@ class _Reader:
 def split_segments(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment | Segment]:
     """Group fragments into segments. Yield the segments that contain words, and all other fragments, in order."""
     run: list[Fragment] = []
-    for fragment in [*_divide(_join_lines(fragments, view), view), Fragment(Kind.BREAK, "")]:
+    for fragment in [*_divide([*_split_items(_join_lines(fragments, view), view)], view), Fragment(Kind.BREAK, "")]:
         if fragment.kind not in _BOUNDARIES:
             run.append(fragment)
             continue
@@ -248,6 +251,17 @@ def _begins_sentence(before: str, after: str, view: View) -> bool:
     return not after[0].islower() and (is_new or _SENTENCE_END.search(end) is not None)
 
 
+def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
+    """Split the copied parts off all texts: icons become UNIT fragments, and marks between items become line breaks."""
+    for fragment in fragments:
+        parts, text = list[tuple[int, Kind]](), fragment.text if fragment.kind is Kind.TEXT else ""
+        for match in view.dividers.finditer(text):
+            parts += (match.start(), Kind.TEXT), (match.end(), Kind.UNIT if match["icons"] else Kind.LINE)
+        is_sentence = len(parts) == 2 and match["box"] and match.start() and text[match.end() :][:1].islower()
+        is_split = parts and not is_sentence  # a single check box may be a word of a sentence
+        yield from _split_text(fragment, [*parts, (len(text), Kind.TEXT)], view) if is_split else [fragment]
+
+
 def _match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
     """Match tags between boundaries. Return the index of each end tag, keyed by the index of its start tag."""
     ends, stack = dict[int, int](), list[int]()
@@ -261,34 +275,58 @@ def _match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
     return ends
 
 
-def _divide(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
-    """Yield the fragments. Line breaks and unmatched tags become boundaries between segments.
+def _divide(fragments: Sequence[Fragment], view: View) -> list[Fragment]:
+    """Return the fragments. Line breaks and unmatched tags become boundaries between segments.
 
-    Elements around a line break are closed before the line break and reopened after it.
+    Elements around a line break are closed before the line break and reopened after it. Marks between items keep their
+    elements.
     """
     ends = _match_tags(fragments)
     matched = set(ends.values())
-    opened: list[tuple[Fragment, Fragment]] = []
-    """The tags of the open elements, as they are written if the element is opened again."""
+    result, opened, copied = list[Fragment](), list[tuple[Fragment, Fragment]](), 0
+    """The divided fragments, the tags of the open elements, as they are written if the element is opened again, and
+    the number of characters in the tags that are repeated (see `_MAX_COPIED`)."""
     for index, fragment in enumerate(fragments):
         if index in ends:
             opened.append((fragment, fragments[ends[index]]))
         elif index in matched:
             fragment = replace(fragment, output=opened.pop()[1].written)
+            if _drop_open_tag(result, is_reopened=True):  # the element ends with a mark between items
+                fragment = Fragment(Kind.UNIT, fragment.raw, output="")
         elif fragment.kind in (Kind.OPEN, Kind.CLOSE):
             fragment = replace(fragment, kind=Kind.BREAK)
         if fragment.kind is not Kind.LINE:
-            yield fragment
+            result.append(fragment)
             continue
         if len(opened) > MAX_DEPTH:
             raise ZooError(f"a line break is nested in more than {MAX_DEPTH} elements", hint="reduce the nesting")
-        yield from (replace(end, raw="", output=end.written) for _, end in reversed(opened))
-        opened = [(_reopened(start), _reopened(end)) for start, end in opened]
-        tags = "", ""
-        if view.needs_runs:
-            tags = "".join(start.written for start, _ in opened), "".join(end.written for _, end in reversed(opened))
-        yield Fragment(Kind.BREAK, fragment.raw, output=tags[0] + fragment.written + tags[1])
-        yield from (replace(start, raw="") for start, _ in opened)
+        count = len(opened)
+        while not fragment.text and _drop_open_tag(result):  # the element begins with the mark
+            count -= 1
+        result += (replace(end, raw="", output=end.written) for _, end in reversed(opened[:count]))
+        first, opened = opened[count:], [(_reopened(start), _reopened(end)) for start, end in opened]
+        around = [*opened[:count], *first] if view.needs_runs or not fragment.text else []
+        tags = "".join(start.written for start, _ in around), "".join(end.written for _, end in reversed(around))
+        copied += 0 if fragment.text else 20 + len(tags[0]) + len(tags[1])
+        if copied > _MAX_COPIED:
+            raise ZooError("the text has too many marks between items, such as check boxes", hint="split the document")
+        result.append(Fragment(Kind.BREAK, fragment.raw, output=tags[0] + fragment.written + tags[1]))
+        result += (replace(start, raw="") for start, _ in opened)
+    return result
+
+
+def _drop_open_tag(fragments: list[Fragment], *, is_reopened: bool = False) -> bool:
+    """Replace a start tag at the end with a fragment that is not written. Return whether there is such a tag.
+
+    If `is_reopened`, replace only a tag that is not in the document.
+    """
+    index = len(fragments) - 1
+    while index > 0 and fragments[index].kind in (Kind.TEXT, Kind.UNIT) and not fragments[index].written:
+        index -= 1
+    found = index >= 0 and fragments[index].kind is Kind.OPEN and not (is_reopened and fragments[index].raw)
+    if found:
+        fragments[index] = Fragment(Kind.UNIT, fragments[index].raw, output="")
+    return found
 
 
 def _reopened(tag: Fragment) -> Fragment:
@@ -296,10 +334,7 @@ def _reopened(tag: Fragment) -> Fragment:
 
 
 def _copy_marks(run: list[Fragment], view: View) -> list[Fragment]:
-    """Split marks such as dashes off the start and end of a segment, so they are copied. Return all fragments.
-
-    Text with entities or other escapes is not split, because its character offsets differ from those in the document.
-    """
+    """Split marks such as dashes off the start and end of a segment, so they are copied. Return all fragments."""
     texts = [index for index, fragment in enumerate(run) if fragment.kind is Kind.TEXT and fragment.text.strip()]
     if not texts:
         return run
@@ -307,26 +342,34 @@ def _copy_marks(run: list[Fragment], view: View) -> list[Fragment]:
     indent = len(first.text) - len(first.text.lstrip())
     start = view.marks.match(first.text, indent)
     is_first = not any(each.text.strip() for each in run[: texts[0]])  # no copied word precedes the text
-    if start and indent < start.end() <= len(first.text.rstrip()) and is_first and first.raw == first.text:
-        run = [*run[: texts[0]], *_split_text(first, start.end(), view, Kind.UNIT, Kind.TEXT), *run[texts[0] + 1 :]]
-        texts[-1] += 1
+    if start and indent < start.end() and is_first:
+        cut = _split_text(first, [(start.end(), Kind.UNIT), (len(first.text), Kind.TEXT)], view)
+        run = [*run[: texts[0]], *cut, *run[texts[0] + 1 :]]
+        texts[-1] += len(cut) - 1
     last = run[texts[-1]]
     end = view.end_marks.search(last.text, max(len(last.text) - _MAX_MARK, 0))
     is_last = not any(each.text.strip() for each in run[texts[-1] + 1 :])
-    if end and is_last and end.start() > 0 and last.raw == last.text:
-        cut = _split_text(last, end.start(), view, Kind.TEXT, Kind.UNIT)
+    if end and is_last and end.start() > 0:
+        cut = _split_text(last, [(end.start(), Kind.TEXT), (len(last.text), Kind.UNIT)], view)
         run = [*run[: texts[-1]], *cut, *run[texts[-1] + 1 :]]
     return run
 
 
-def _split_text(text: Fragment, position: int, view: View, *kinds: Kind) -> list[Fragment]:
-    """Split a text fragment at `position` into two fragments of the given kinds."""
-    parts = text.text[:position], text.text[position:]
-    outputs = [None if text.output is None or not part else view.escape(part) for part in parts]
-    return [
-        Fragment(kind, part, part if kind is Kind.TEXT else "", output=output)
-        for kind, part, output in zip(kinds, parts, outputs, strict=True)
-    ]
+def _split_text(text: Fragment, parts: Sequence[tuple[int, Kind]], view: View) -> list[Fragment]:
+    """Split a text fragment. `parts` are the end and the kind of each new fragment.
+
+    Text whose characters cannot be matched with the document, such as a CDATA section, is not split.
+    """
+    raw: Sequence[str] = text.raw if text.raw == text.text else _CHARACTER.findall(text.raw)
+    if raw is not text.raw and [unescape(each) if each[0] == "&" else each[-1] for each in raw] != [*text.text]:
+        return [text]
+    result, start = list[Fragment](), 0
+    for end, kind in parts:
+        part = text.text[start:end]
+        output = None if text.output is None or not part else view.escape(part)
+        result.append(Fragment(kind, "".join(raw[start:end]), part if kind is Kind.TEXT else "", output=output))
+        start = end
+    return result
 
 
 def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:

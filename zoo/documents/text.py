@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 
-from zoo.documents.fragments import Fragment, Kind, View
+from zoo.documents.fragments import DIVIDERS, Fragment, Kind, View
 
 _GAP = re.compile(r"([\r\n\v\f\x85\u2028\u2029]+|\t+|[ \u00a0]{2,})")
+_RULES = re.compile(DIVIDERS + r"|^([-=*~#+])\3{2,}|(?!(?<=[a-z*])\*)(?:([-=*~#+])\4{2,}(?:\4|\s*$)|\.{4,})")
+"""Text to copy within a line, including rules of repeated signs, such as leader dots.
+
+Three signs in the middle of a line may be a dash, and stars after a letter may replace letters. A rule of underscores
+may be a blank in a sentence, so it is not included.
+"""
 _LINE = r"(?:\r\n|\r|\n)"
 _TIME = r"-?\d+:\d\d(?::\d\d)?(?:[,.:]\d+)?"
 _HEAD = re.compile(
@@ -60,5 +66,5 @@ def _text(raw: str) -> Fragment:
     return Fragment(Kind.TEXT, raw, raw)
 
 
-TEXT = (View(_parse_text, str),)
+TEXT = (View(_parse_text, str, dividers=_RULES),)
 SUBTITLES = (View(_parse_subtitles, str, wraps=True, marks=_LINE_MARKS, end_marks=_LINE_END_MARKS),)

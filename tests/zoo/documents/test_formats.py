@@ -57,18 +57,19 @@ def test_a_document_stays_as_it_is_if_every_text_does(suffix: str) -> None:
 
 @pytest.mark.parametrize(("suffix", "text", "expected"), [
     (".txt", "one two\r\n 12 \nthree", "TWO ONE\r\n 12 \nTHREE"),
-    (".txt", "\ufeffone two", "\ufeffTWO ONE"),
+    (".txt", "\ufeffone two", "\ufeffTWO ONE"), (".html", "\ufeff<b>one</b> two", "\ufeffTWO <b>ONE</b>"),
     (".md", "\ufeff---\na: one\n---\n# one two", "\ufeff---\na: one\n---\n# TWO ONE"),
-    (".html", "\ufeff<b>one</b> two", "\ufeffTWO <b>ONE</b>"),
     (".md", "> one\n> [two](u) `x`\n", "> `x` [TWO](u)\n> ONE\n"),
     (".txt", "a) one two\n(2) one two\n[3] one two", "a) TWO ONE\n(2) TWO ONE\n[3] TWO ONE"),
+    (".txt", "---one two---\n== one --- ==\n[ ] One [x] Two", "---TWO ONE---\n= = - - - ONE = =\n[ ] ONE [x] TWO"),
+    (".txt", "*** one ***\n.... one ..... 6\nthe f***", "*** ONE ***\n.... ONE ..... 6\n* * * F THE"),
     (".txt", "> one two\f→ one two\u2028•one two", "> TWO ONE\f→ TWO ONE\u2028•TWO ONE"),
     (".srt", CUE + "<i>one</i> two\n\n", CUE + "TWO <i>ONE</i>\n\n"),
     (".srt", "00:01,000 --> 00:02,000\none two\n", "00:01,000 --> 00:02,000\nTWO ONE\n"),
     (".srt", "0:00:01 --> -0:00:02:10\none two\n", "0:00:01 --> -0:00:02:10\nTWO ONE\n"),
     (".srt", CUE + "(sighs) one two\n‐ one two", CUE + "(sighs) TWO ONE\n‐ TWO ONE"),
     (".srt", CUE + "ANNA:\none two\n•one two", CUE + "ANNA:\nTWO ONE\n•TWO ONE"),
-    (".srt", CUE + "- one two\n- three\n", CUE + "- TWO ONE\n- THREE\n"),
+    (".srt", CUE + "- one two\n-<i>one two</i>\n", CUE + "- TWO ONE\n-<i>TWO ONE</i>\n"),
     (".docx", "<w:p><w:r><w:t>one </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>two &amp;</w:t></w:r></w:p>",
      '<w:p><w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">&amp; TWO</w:t></w:r>'
      '<w:r><w:t xml:space="preserve"> ONE</w:t></w:r></w:p>'),
@@ -154,7 +155,7 @@ TAG = re.compile(r"</?[ib]>|<font [^>]*>|</font>|\{[^}]*\}")
 
 def random_line(draw: random.Random) -> str:
     marks = ["", "", "", "- ", "– ", ">> ", "♪ ", "[door slams] ", "ANNA: ", "(sighs) ", "a) ", "{\\an8}", "☐ ", "12 "]
-    words = ["one", "Two", "three,", "four.", "x-y", "5", "<", "&", "A->B", "wash\u00ading"]
+    words = ["one", "Two", "three,", "four.", "x-y", "5", "<", "&", "A->B", "wash\u00ading", "☒", "|", "\uf0b7", "----"]
     words = draw.choices(words, k=draw.randint(0, 5))
     for name in ("i", "b", 'font color="red"'):
         if words and draw.random() < 0.2:

@@ -101,7 +101,8 @@ def test_pages_of_books_follow_the_rules_of_xml(text: str, segments: list[str]) 
     ("the <code>ID</code>'s end", "END S ' <code>ID</code> THE"),
     ("one two.<a href='#r'>\u21a9\ufe0e</a>", ". TWO ONE<a href='#r'>\u21a9\ufe0e</a>"),
     ("one two.&#160;<a href='#r'>&#8617;</a>", ". TWO ONE\u00a0<a href='#r'>&#8617;</a>"),
-    ("one <a>→</a> two", "TWO ONE <a>→</a>"),
+    ("one <a>→</a> two", "TWO ONE <a>→</a>"), ("&mdash; <i>&#xf015;</i> one two", "&mdash; <i>&#xf015;</i> TWO ONE"),
+    ("a &amp; <u>b&nbsp;&#160;&nbsp;</u>c", "<u>B</u> &amp; A<u>&nbsp;&#160;&nbsp;</u>C"),
     ("tea,<sup><a href='#5'>5</a></sup> two", "TWO ,<sup><a href='#5'>5</a></sup> TEA"),
     # Tags follow the words that they enclose.
     ("one <b>two three</b>.", ". <b>THREE TWO</b> ONE"),
@@ -110,8 +111,7 @@ def test_pages_of_books_follow_the_rules_of_xml(text: str, segments: list[str]) 
     ("<script>var one = '<b>two</b>';</script>three", "<script>var one = '<b>two</b>';</script>THREE"),
     ("<b>one <i>two</b> three</i>", "<b>ONE <i>TWO</b> THREE</i>"),
     ("12 <b>34</b>", "12 <b>34</b>"),
-    ("a < b", "B &lt; A"),
-    ("one <a href=x/>two</a>", "<a href=x/>TWO</a> ONE"),
+    ("a < b", "B &lt; A"), ("one <a href=x/>two</a>", "<a href=x/>TWO</a> ONE"),
     ("one <a href='x'/> two", "TWO ONE <a href='x'/>"),
     ("one <a rel='<b>' / x>two</a>", "<a rel='<b>' / x>TWO</a> ONE"),
     # Contents with a sign between them are copied as one.

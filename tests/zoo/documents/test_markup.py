@@ -46,7 +46,8 @@ def random_tree(draw: random.Random, depth: int = 0, *, inline: bool = False) ->
     for _ in range(draw.randint(0 if depth else 1, 4)):
         kind = draw.random()
         if kind < 0.5 or depth > 4:
-            words = draw.choices(["one", "two", "zwölf", "&amp;", "A&lt;B", "x", "&#228;", ","], k=draw.randint(1, 4))
+            words = ["one", "two", "zwölf", "&amp;", "A&lt;B", "x", "&#228;", ",", "☐", "&nbsp;" * 3]
+            words = draw.choices(words, k=draw.randint(1, 4))
             parts.append(draw.choice(["", " ", "\n  "]) + " ".join(words) + draw.choice(["", " "]))
         elif kind < 0.6:
             parts.append(draw.choice(UNITS))

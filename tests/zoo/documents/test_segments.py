@@ -54,23 +54,17 @@ RUNS = (View(parse, lambda text: f"«{text}»", needs_runs=True),)
     # Ranges: the start precedes the first word of the range, and the end follows the last one.
     ("one {1 two three 1} four", "FOUR {1 THREE TWO 1} ONE"),
     ("{1 one 1} two", "TWO {1 ONE 1}"),
-    ("one two{1  1} three", "THREE TWO{1  1} ONE"),
-    ("wa{1 ter 1}fall two", "TWO {1 WATERFALL 1}"),
+    ("one two{1  1} three", "THREE TWO{1  1} ONE"), ("wa{1 ter 1}fall two", "TWO {1 WATERFALL 1}"),
     ("{1 one two/three four 1}", "{1 TWO ONE/FOUR THREE 1}"),
     ("one {1 two/three 1} four", "{1 TWO ONE/FOUR THREE 1}"),
     ("<b>one {1 two</b> three 1} four", "FOUR {1 THREE <b>TWO</b> 1} <b>ONE</b>"),
     ("{1 {2 one 1} two 2} three", "THREE {2 TWO {1 ONE 1} 2}"),
     # Copied content: the translator reads it as a word, whose translation it replaces.
-    ("one [ls] two", "TWO [ls] ONE"),
-    ("one [a b] two.", ". TWO [a b] ONE"),
-    ("[ls] one two", "TWO ONE [ls]"),
-    ("one[f()]two", "TWO [f()] ONE"),
-    ("one [] two", "TWO ONE []"),
+    ("one [ls] two", "TWO [ls] ONE"), ("one [a b] two.", ". TWO [a b] ONE"),
+    ("[ls] one two", "TWO ONE [ls]"), ("one[f()]two", "TWO [f()] ONE"), ("one [] two", "TWO ONE []"),
     # References stay behind their word.
-    ("tea,<u>5</u> and", "AND ,<u>5</u> TEA"),
-    ("area<u>2</u> one", "ONE AREA<u>2</u>"),
-    ("tea.<u>↩\ufe0e</u>", ". TEA<u>↩\ufe0e</u>"),
-    ("20<b>24</b> one", "ONE 20<b>24</b>"),
+    ("tea,<u>5</u> and", "AND ,<u>5</u> TEA"), ("area<u>2</u> one", "ONE AREA<u>2</u>"),
+    ("tea.<u>↩\ufe0e</u>", ". TEA<u>↩\ufe0e</u>"), ("20<b>24</b> one", "ONE 20<b>24</b>"),
     ("one <b>24</b> two", "TWO <b>24</b> ONE"),
     ("word<b>,</b> two", "TWO <b>,</b> WORD"),
     # Raised numbers precede their text.
@@ -94,13 +88,16 @@ RUNS = (View(parse, lambda text: f"«{text}»", needs_runs=True),)
     ("(i) one~(ii) two", "(i) ONE~(ii) TWO"),
     ("one.~2 three", "ONE .~THREE 2".replace("ONE .", ". ONE")),
     ("<b>One~Two</b> three", "<b>ONE</b>~THREE <b>TWO</b>"),
-    ("<a=1>One^two</a>", "<a=1>ONE</a>^<a>TWO</a>"),
+    ("<a=1>One^two</a>", "<a=1>ONE</a><a>^</a><a>TWO</a>"),
     ("one~", "ONE~"),
     # Marks at the start and end of a line are copied.
-    ("- one two", "- TWO ONE"),
-    ("<b>- one</b> two", "<b>- </b>TWO <b>ONE</b>"),
-    ("one -~- two", "- ONE~- TWO"),
-    ("♪ one two ♪", "♪ TWO ONE ♪"),
+    ("- one two", "- TWO ONE"), ("<b>- one</b> two", "<b>- </b>TWO <b>ONE</b>"), ("— <b>one</b> x", "— X <b>ONE</b>"),
+    ("one -~- two", "- ONE~- TWO"), ("♪ one two ♪", "♪ TWO ONE ♪"),
+    # Icons are copied. Check boxes, bars and wide gaps divide, unless they are part of a sentence.
+    ("\uf0b7 one two", "\uf0b7 TWO ONE"), ("<a>\uf015</a> one two", "<a>\uf015</a> TWO ONE"),
+    ("☐ one two  ☒ Three", "☐ TWO ONE  ☒ THREE"), ("see ☐ one", "ONE ☐ SEE"), ("(a | b)", ") B | A ("),
+    ("<a=1>☐ one two</a> <b>☐</b> six", "<a=1>☐ </a><a>TWO ONE</a> <b>☐</b> SIX"), ("☐ one☐ two", "☐ ONE☐ TWO"),
+    ("<b>one two | six</b>", "<b>TWO ONE</b><b> | </b><b>SIX</b>"), ("a b\xa0 \xa0\xa0c", "B A\xa0 \xa0\xa0C"),
     # An element whose words are apart is opened again without its identity.
     ("<a=1>one</a> two", "TWO <a=1>ONE</a>"),
 ])  # fmt: skip
@@ -123,7 +120,7 @@ def test_line_breaks_of_wrapped_text_divide_only_after_a_sentence_or_before_a_ma
     assert texts(text, WRAPPED) == expected
 
 
-WORDS, UNITS = ["one", "two,", "Three.", "4", "h", "- x", ""], ["[]", "[ls]", "[x y]", "~", "^", "/", " "]
+WORDS, UNITS = ["one", "two,", "Three.", "4", "h", "- x", "", "☐"], ["[]", "[ls]", "[x y]", "~", "^", "/", " "]
 NESTED = [(f"<{name}{identity}>", f"</{name}>") for name in "abc" for identity in ("", "=#")]
 
 
