@@ -35,10 +35,8 @@ def test_declarations(operation: type[Operation]) -> None:
     assert not operation.view or operation.shares_buffer
 
 
-A, B, HEADS = (
-    np.random.default_rng(seed).normal(size=size) for seed, size in enumerate([(6, 2, 8)] * 2 + [(3, 2, 4, 5)])
-)
-MASK, LENGTHS = np.array([True, False] * 6).reshape(6, 1, 1, 2), np.arange(20)
+A, B = np.random.default_rng(0).normal(size=(2, 6, 2, 8))
+HEADS, MASK, LENGTHS = A.reshape(3, 2, 4, 4), np.array([True, False] * 6).reshape(6, 1, 1, 2), np.arange(20)
 PLAIN = [
     (elementwise.Add(), [A, B], np.add(A, B)),
     (elementwise.Multiply(), [A, B], np.multiply(A, B)),
