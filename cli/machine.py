@@ -93,7 +93,7 @@ def compile_model(
 
     if (spec is None) == (model is None):
         problem = "give either SPEC or `--model`, not both" if model else "SPEC or `--model` is missing"
-        raise ZooError(problem, hint="write `zoo compile SPEC` or, for trained weights, `zoo compile --model NAME|RUN`")
+        raise ZooError(problem, hint="run `zoo compile SPEC` or, for trained weights, `zoo compile --model NAME|RUN`")
     if model is not None:
         compiled = compile_model(model, **how, report=report())
     else:

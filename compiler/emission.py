@@ -196,7 +196,7 @@ def _body(graph: Graph, nodes: list[Node], names: _Names) -> Iterator[str]:
 
 
 def _slice_key(node: Node) -> tuple[str, int] | str:
-    """Return a key that is equal for slices of one value along one dimension. Other nodes have unique keys."""
+    """Return a key that all slices of the same value along the same dimension share. Other nodes have unique keys."""
     part = node.operation.sliced_range()
     return (node.inputs[0], part[0]) if part else node.name
 

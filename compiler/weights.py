@@ -74,7 +74,7 @@ class Concatenated:
         return (*self.parts[0].shape[:-1], sum(part.shape[-1] for part in self.parts))
 
     def stored(self) -> Iterator[StoredTensor]:
-        """Yield the tensors in the weights file from which the parts are computed."""
+        """Yield the tensors in the weights file that this parameter is computed from."""
         for part in self.parts:
             yield from part.stored()
 

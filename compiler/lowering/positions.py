@@ -44,7 +44,7 @@ ROUNDING = 1e-9
 
 
 class StackPositions:
-    """Positional encoding of the encoder or the decoder, of the kind that the spec selects."""
+    """Positional encoding for the encoder or the decoder, as selected by the spec."""
 
     def __init__(self, builder: GraphBuilder, architecture: Architecture, stack: str, causal: bool) -> None:
         """Store the graph builder, the options for positional encoding and the properties of the stack.

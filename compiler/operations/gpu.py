@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 class KernelOperation:
     """Base class of operations that have a GPU kernel, but no reference implementation for the interpreter.
 
-    Tests compare graphs that contain such operations with graphs for padded batches.
+    These operations occur only in graphs for packed rows or slots. Tests compare the results of such a graph with the
+    results of the equivalent graph for padded batches, which the interpreter can run.
     """
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:

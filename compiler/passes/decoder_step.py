@@ -106,10 +106,10 @@ def _one_memory_per_sentence(graph: Graph) -> Graph:
 
 
 def _nodes_per_sentence(graph: Graph) -> set[str]:
-    """Return the names of the nodes that get one row per sentence.
+    """Return the names of the nodes with one row per sentence instead of one row per hypothesis.
 
-    These are the nodes that read both the encoder output and hypotheses, and neighbouring nodes that split or merge
-    heads.
+    These are the nodes that combine the encoder output with hypotheses (cross-attention), and the neighbouring nodes
+    that split or merge heads. The hypotheses of a sentence become a dimension of its row.
 
     Raises:
         GraphError: One of these nodes needs a value that cannot have one row per sentence.

@@ -173,7 +173,7 @@ def apply_filters(example: Example, filters: Iterable[Filter], languages: Mappin
 
 
 def examples_with_status(examples: Iterable[Example], statuses: Statuses, status: Status) -> Iterator[Example]:
-    """Clean and yield the examples that have this status."""
+    """Yield the examples whose entry in `statuses` is `status`, in cleaned form."""
     for example, own in zip(examples, statuses, strict=False):
         if own == status:
             yield cleaned_example(example)

@@ -11,11 +11,12 @@ from enum import Enum, auto
 _LONG_NUMBER = re.compile("&#[0-9]{1000,};?")
 DIVIDERS = (
     r"(?P<icons>[\ue000-\uf8ff\U000f0000-\U0010ffff]++)|(?:\xa0 ?){3,}"
-    r"|(?:(?<!\s)\s++)?+(?:(?P<box>[☐☑☒□■]|(?<!\S)\[[ xX]\](?!\S))|(?<!\S)\|(?!\S)(?![^()]{0,60}\)))\s*+"
+    r"|(?:(?<!\s)\s++)?+(?:(?P<box>[☐☑☒□■]|(?<!\S)\[[ xX]\](?!\S))"
+    r"|(?<!\S)\|(?!\S)(?![^(){}\[\]]{0,60}[)}\]]|[^()]{0,60}\([^()]{0,60}\)\)))\s*+"
 )
 """Pattern for text to copy within a line: icons of special fonts, and marks between items.
 
-The marks are wide gaps, check boxes, and bars that are not in parentheses, as in formulas. The items are translated
+The marks are wide gaps, check boxes, and bars that are not in brackets, as in formulas. The items are translated
 separately.
 """
 
@@ -90,11 +91,11 @@ def join_fragments(
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Part of the text in a file, such as all paragraphs or all attributes, and rules for writing translated texts.
+    """Part of the text in a file, such as all paragraphs or all attributes, and rules for writing its translation.
 
     Attributes:
         parse: Function that splits the content of a file into fragments.
-        escape: Function that escapes a text with the format's entities or escape sequences.
+        escape: Function that escapes a string with the format's entities or escape sequences.
         needs_runs: Whether all text must be in an inline element, as in Word documents.
         wraps: Whether line breaks only wrap a sentence, as in subtitles. Otherwise, a line that begins with a capital
             letter or a digit is a separate segment, as in an address.

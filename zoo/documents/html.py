@@ -55,7 +55,10 @@ _VOID = {
 }
 _RAW_TEXT = {"iframe", "noembed", "noframes", "plaintext", "script", "style", "textarea", "title", "xmp"}
 """HTML elements whose content has no tags."""
-_PHRASING = {"audio", "br", "button", "iframe", "input", "option", "select", "textarea", "video"}
+_PHRASING = {
+    *("area", "audio", "br", "button", "datalist", "embed", "iframe", "input", "map", "noscript", "object", "optgroup"),
+    *("option", "select", "textarea", "video"),
+}
 """Blocks that may occur in a paragraph."""
 _ENDED_BY = {"p": _BLOCKS - _PHRASING, **dict.fromkeys(("rt", "rp"), frozenset(("rb", "rp", "rt", "rtc", "ruby")))}
 """Tags that end a copied element that has no end tag."""
@@ -69,8 +72,9 @@ _XML_DOCTYPE = re.compile(
 """Document type declaration. If it has no end, it extends to the end of the text."""
 _PAGE_NUMBER = re.compile(r"""\s(?:epub:type|role|class)\s*+=\s*+["']?(?:doc-)?page(?:break|num)["'\s>]""")
 """Attribute of e-book elements that contain a page number of the printed book."""
-_ADJACENT_LINK = re.compile(r"(?<=[^\W\d_]</a>)<a\b[^<>]*>[^\W\d_]")
-"""Link directly after another link, as in a menu. It is a separate item."""
+_ADJACENT_LINK = re.compile(r"(?<=[a-zß-öø-ÿ]</a>)<a\b[^<>]*>[A-ZÀ-ÖØ-Þ]")
+"""Link directly after another link, as in a menu. It begins with a capital, so it does not continue a word."""
+_HIDDEN_INPUT = re.compile(r"""<input\b[^<>]*?\stype=["']?hidden\b""", re.IGNORECASE)
 _TEXT = re.compile(rf"(?:[^<{{]++|{CODE}|\{{)*+")
 _PAGE_LIST = re.compile(r"""\s(?:epub:type|role)=["'](?:page-list|doc-pagelist)["'](?!.*<(?:ol|/nav))""", re.DOTALL)
 """Start of an e-book element that lists the page numbers of the printed book, after its heading."""
@@ -258,7 +262,9 @@ class Parser:
 
     def _add_empty(self, start: int, name: str) -> None:
         """Add an element without content."""
-        if not self._is_inline(name):
+        if name == "input" and _HIDDEN_INPUT.match(self._text, start):
+            self._add(start, Kind.UNIT, name)
+        elif not self._is_inline(name):
             self._add(start, Kind.BREAK)
         elif name == "br":
             self._add(start, Kind.LINE, text=" ")

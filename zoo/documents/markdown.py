@@ -26,7 +26,8 @@ _CODE = re.compile(
 """Line of code or LaTeX between paragraphs."""
 _MAX_INDENT = 100
 _TEMPLATE = ("{%", "{{<", "{{%")
-_BLOCK_TAG, _BLOCK_END = ("{%", "<%"), re.compile(r"(?:\{%|<%)[-~+]?\s*end")
+_BLOCK_TAG = re.compile(r"(?:\{%|<%(?![-=]?=))[-~+]?\s*(?:if|unless|for|each|case|when|els|end|block|with)")
+_BLOCK_END = re.compile(r"(?:\{%|<%)[-~+]?\s*end")
 """Start of template tags that may enclose text, and the end tag. If there is no end tag, they do not enclose text."""
 _PARSER = make_parser()
 _ATTRIBUTES, _PARSE_HTML = html.FORMAT[0], html.FORMAT[1].parse
@@ -121,7 +122,7 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
                 continue
         link = start if token.type == "link_open" else link
         label = content[link + 1 : start] if token.type == "link_close" else ""
-        is_block = token.type == "copied" and has_blocks and content.startswith(_BLOCK_TAG, start)
+        is_block = token.type == "copied" and has_blocks and _BLOCK_TAG.match(content, start)
         yield Fragment(Kind.BREAK, content[start:end]) if is_block else _fragment(token, content[start:end], label)
 
 

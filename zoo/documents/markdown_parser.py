@@ -38,7 +38,7 @@ _MATH = (
 _MARKS = (
     *(ATTRIBUTES.pattern, r"\[\^[^\[\]\s]+\]", r"\^\[[^\[\]]*\]", r"\[-?@[^\[\]\n]*\](?![\[(])"),
     r"(?<![^\W_])(?<!:):(?:[+-]1|(?=[\w+-]*[a-z])[\w+-]+):(?!:|[^\W_])",
-    r"\{[ \t]*/\*(?:[^*{]|\*(?!/)|\{(?!/\*))*\*/[ \t]*\}",
+    r"\{[ \t]*/\*(?:[^*{]|\*(?!/)|\{(?![ \t]*/\*))*+\*/[ \t]*\}",
 )
 """Extensions that are not words: attributes, footnotes, citations, names of emoji and MDX comments."""
 _WORDS = (

@@ -435,7 +435,7 @@ class _Writer:
         return None
 
     def _write_gap(self, stack: Stack) -> None:
-        """Write the space after copied content, inside only those elements that also contain the following text."""
+        """Write the space between copied content and the text after it, inside the elements that enclose both."""
         if self._gap:
             self._gap = False
             self.text(" ", _common(self.stack, stack))

@@ -255,11 +255,14 @@ def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment
     """Split the copied parts off all texts: icons become UNIT fragments, and marks between items become line breaks."""
     for fragment in fragments:
         parts, text = list[tuple[int, Kind]](), fragment.text if fragment.kind is Kind.TEXT else ""
-        for match in view.dividers.finditer(text):
-            parts += (match.start(), Kind.TEXT), (match.end(), Kind.UNIT if match["icons"] else Kind.LINE)
-        is_sentence = len(parts) == 2 and match["box"] and match.start() and text[match.end() :][:1].islower()
-        is_split = parts and not is_sentence  # a single check box may be a word of a sentence
-        yield from _split_text(fragment, [*parts, (len(text), Kind.TEXT)], view) if is_split else [fragment]
+        found = list(view.dividers.finditer(text))
+        for match in found:
+            # A check box may be a word of a sentence, unless the text begins with a mark.
+            before, after = text[max(match.start() - 1, 0) : match.start()], text[match.end() : match.end() + 1]
+            is_word = after.islower() and before and (before.isalpha() or len(found) == 1) and found[0].start()
+            if not (is_word and match["box"]):
+                parts += (match.start(), Kind.TEXT), (match.end(), Kind.UNIT if match["icons"] else Kind.LINE)
+        yield from _split_text(fragment, [*parts, (len(text), Kind.TEXT)], view) if parts else [fragment]
 
 
 def _match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:

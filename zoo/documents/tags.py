@@ -21,11 +21,13 @@ from zoo.documents.segments import PLACEHOLDER
 
 CODE = (
     r"(?s:\{\{(?:(?!\{\{|\}\}|</?[a-zA-Z]).)*+\}\}\}?+|\{%(?:(?!\{%|%\}|</?[a-zA-Z]).)*+%\}"
-    r"|\{#(?!\s*+</)(?:(?!\{#|#\}).)*+#\}|<%(?:(?!<%|%>).)*+%>|<\?(?:php|=)(?:(?!<\?|\?>).)*+\?>)"
+    r"|\{#(?:(?!\{#|#\}|</(?:p|h[1-6]|li|td|th|div|code|pre|kbd|samp|body)\b).)*+#\}|<%(?:(?!<%|%>).)*+%>|<\?(?:php|=)(?:(?!<\?|\?>).)*+\?>)"
 )
 """Template code in HTML, as in Jinja, Handlebars, ERB and PHP."""
 _SEPARATOR = r"(?<=</a>)(?:\s|&nbsp;)*+[|·•](?:\s|&nbsp;)*+\Z"
-HTML_CODE = re.compile(rf"(?P<alone>^[ \t]*+(?:{CODE}[ \t]*+)++(?=\r?\n)|{_SEPARATOR})|{CODE}", re.MULTILINE)
+HTML_CODE = re.compile(
+    rf"(?P<alone>^[ \t]*+(?:{CODE}[ \t]*+)++(?=\r?\n))|(?P<between>{_SEPARATOR})|{CODE}", re.MULTILINE
+)
 """Template code, or a separator between two links. Code in a line of its own is in the group `alone`."""
 XML_CODE = re.compile(r"&[a-zA-Z_][\w.-]*+;")
 """Entity. If HTML does not define it, the document does."""
@@ -89,7 +91,8 @@ def attribute_view(
         for start, name, tag in find_tags(text):
             for each in attributes(tag):
                 # Between other quotation marks, the code may contain `"`.
-                if is_text(name, tag, each) and (each.quote == '"' or not HTML_CODE.search(each.value)):
+                is_plain = all(_VARIABLE.fullmatch(code[0]) for code in HTML_CODE.finditer(each.value))
+                if is_text(name, tag, each) and (each.quote == '"' or is_plain):
                     mark = Fragment(Kind.BREAK, each.quote, output='"')
                     yield start + each.value_start - len(each.quote), mark
                     for position, part in split_code(HTML_CODE, tag, each.value_start, each.value_end):
@@ -105,11 +108,14 @@ def split_code(pattern: re.Pattern[str], text: str, start: int, end: int) -> Ite
     Code in a line of its own, and code such as `{% if %}`, is a BREAK. Other code is a UNIT in the sentence around it.
     """
     for code in pattern.finditer(text, start, end):
-        if code[0][1:] in html5 or _VARIABLE.fullmatch(code[0].strip()):
+        is_last = code.lastgroup == "between" and not text.startswith("<a", code.end())  # no link follows
+        if is_last or code[0][1:] in html5 or _VARIABLE.fullmatch(code[0].strip()):
             continue
         if start < code.start():
             yield start, Fragment(Kind.TEXT, text[start : code.start()], unescape(text[start : code.start()]))
-        kind = Kind.BREAK if code.lastgroup or _DIVIDING.match(code[0]) else Kind.UNIT
+        continues = text[max(start, code.start() - 50) : code.start()].rstrip()[-1:].isalnum()
+        is_alone = code.lastgroup == "between" or (code.lastgroup and not continues)
+        kind = Kind.BREAK if is_alone or _DIVIDING.match(code[0].lstrip()) else Kind.UNIT
         yield code.start(), Fragment(kind, code[0], PLACEHOLDER if kind is Kind.UNIT else "")
         start = code.end()
     if start < end:

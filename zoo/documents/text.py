@@ -7,11 +7,12 @@ import re
 from zoo.documents.fragments import DIVIDERS, Fragment, Kind, View
 
 _GAP = re.compile(r"([\r\n\v\f\x85\u2028\u2029]+|\t+|[ \u00a0]{2,})")
-_RULES = re.compile(DIVIDERS + r"|^([-=*~#+])\3{2,}|(?!(?<=[a-z*])\*)(?:([-=*~#+])\4{2,}(?:\4|\s*$)|\.{4,})")
-"""Text to copy within a line, including rules of repeated signs, such as leader dots.
+_RULES = re.compile(
+    DIVIDERS + r"|^([-=*~#+])\3{2,}|(?<![\w*~#+=-])([-=*~#+])\4{2,}\s*$|([-=])\5{2,}\s*$|(?<!\S)\.{4,}(?!\S)"
+)
+"""Text to copy within a line, including rules of repeated signs at the edges, and leader dots between spaces.
 
-Three signs in the middle of a line may be a dash, and stars after a letter may replace letters. A rule of underscores
-may be a blank in a sentence, so it is not included.
+Stars after a letter may replace letters. A rule of underscores may be a blank in a sentence, so it is not included.
 """
 _LINE = r"(?:\r\n|\r|\n)"
 _TIME = r"-?\d+:\d\d(?::\d\d)?(?:[,.:]\d+)?"

@@ -272,7 +272,8 @@ def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
 
 def _split_gaps(fragment: Fragment, prefix: str) -> Iterator[Fragment]:
     """Yield the fragment. If it is text with wide gaps, yield the text between them, and each gap as a boundary."""
-    if fragment.kind is not Kind.TEXT or fragment.raw != fragment.text or len(fragment.text) > MAX_TEXT_LENGTH:
+    is_plain = fragment.kind is Kind.TEXT and fragment.raw == fragment.text and len(fragment.text) <= MAX_TEXT_LENGTH
+    if not (is_plain and fragment.text.strip()):
         yield fragment
         return
     for index, part in enumerate(_GAP.split(fragment.text)):

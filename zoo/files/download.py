@@ -101,8 +101,8 @@ def hold(address: str, sha256: str, bytes: int) -> bool:
 def discard_damaged(url: str, fetched: Fetched) -> None:
     """Remove a download that turned out to be damaged, so that the next call downloads it again.
 
-    If the server sent the damaged content, remove its SHA-256 from `corpus.lock` too. If the file was damaged later on
-    this disk, keep the recorded SHA-256.
+    If the server sent the damaged content, remove its SHA-256 from `corpus.lock` too. If the file was corrupted on
+    disk after the download, keep the recorded SHA-256.
     """
     with exclusive(lock_file()):
         records, actual = _records(), sha256(fetched.path)

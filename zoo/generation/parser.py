@@ -183,7 +183,7 @@ def _words(bracketed: str) -> tuple[str, ...]:
 def _tree_over(text: str, bracketed: str) -> Tree:
     """Read and simplify a bracketed tree. Raise ZooError if its words differ from the words of the sentence."""
     tree = simplify(read_tree(bracketed))
-    if _words(bracketed) != split_words(text):
+    if split_words(" ".join(tree.leaves())) != split_words(text):
         raise ZooError(
             f"the words of the tree {excerpt(bracketed)} differ from the words of the sentence {excerpt(text)}",
             hint="give the trees in the same order as the sentences, one tree per sentence",

@@ -90,7 +90,7 @@ class ModelFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """Folder of the checkpoints. Only runs have it."""
+        """Checkpoint folder. It exists only for training runs."""
         return self.folder / "checkpoints"
 
     def answers(self, split: str) -> Path:

@@ -310,7 +310,7 @@ def monitoring(service: Service) -> APIRouter:
 
     @routes.get("/health")
     async def health() -> dict[str, object]:
-        """Answer as long as the process is alive."""
+        """Report that the server process is alive, and whether it is ready for requests."""
         return {"status": "ok", "ready": service.admission.ready}
 
     @routes.get("/health/ready")

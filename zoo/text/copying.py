@@ -24,7 +24,7 @@ _FIRST = 0xF0000
 _SYMBOL = re.compile(rf"([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr|\.)?")
 """A symbol, with the ending of a German time or ordinal number that the model may write after it."""
 _DASHES = str.maketrans("—―", "––")
-"""Dashes that models read as shorter ones, which are in the text of most vocabularies."""
+"""Replacements for long dashes, which many vocabularies lack."""
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"[^\W\d_]+(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*")
 _CONTINUES = re.compile(r"\s[a-zäöü]")
@@ -80,8 +80,8 @@ def replace_spans(
     """
     if not symbols or has_symbol(text):  # `restore` drops symbols that the original text contains
         return Replaced(text)
-    text = text.translate(_DASHES)
     found = find_spans(text, source, target)
+    text = text.translate(_DASHES)
     capitals = in_capitals(text) and not _DOTTED & {base_language(source), base_language(target)}
     if capitals:
         text = sentence_case(text, found, source)
@@ -160,7 +160,7 @@ def replace_in_pair(
     """
     if not symbols or has_symbol(source + target):
         return Replaced(source), Replaced(target)
-    source, target, first = source.translate(_DASHES), target.translate(_DASHES), first % len(symbols)
+    first %= len(symbols)
     found = sorted(_copied(source, find_spans(source, *languages), *languages, is_rare), key=lambda span: span.start)
     others = _copied(target, find_spans(target, *languages[::-1]), *languages[::-1])
     names = {span.text for span in found if not span.numeric}

@@ -176,7 +176,7 @@ class Notation:
 
     @property
     def hours(self) -> str:
-        """Pattern of the words after full hours that do not distinguish a.m. from p.m., such as "Uhr"."""
+        """Pattern for words after whole hours, such as "Uhr", that do not indicate a.m. or p.m."""
         return "|".join(pattern for kind, pattern in self.clock.items() if kind in ("either", "day"))
 
     def in_number(self, forms: list[str], reading: str) -> str:

@@ -29,10 +29,11 @@ _SHORT_DATE = (
 """A German date without a year, such as the end of "vom 24.12. bis 31.12."."""
 # Lookbehinds let a pattern begin only where a word begins, so that the search takes linear time.
 _LITERAL = rf"""(?x:
-    (?:(?:https?|ftp)://|www\.[\w-]+\.|mailto:|tel:\+?\d)[^\s<>"]*[^\s<>".,:;!?'’”)\]}}]  # links
+    (?:(?:https?|ftp)://|www\.[\w-]+\.|(?<!\w)(?:mailto:|tel:\+?\d))[^\s<>"]*[^\s<>".,:;!?'’”)\]}}]  # links
   | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+                            # e-mail addresses
   | \{{\{{[^{{}}]*\}}\}} | \$\{{[^{{}}]*\}} | \{{[\w.:!-]*\}}           # placeholders
-  | %%\w+%% | <<\w[\w.-]*>> | (?<!\w)__[A-Za-z]\w*?__(?!\w) | \*\|[^|*\s]{{1,80}}\|\*
+  | %%\w+%% | <<(?-i:[A-Z][A-Z\d_.-]+|\w+[_.]\w+)>> | (?<!\w)__(?-i:[A-Z][A-Z\d_]*|\w+_\w+)__(?!\w)
+  | \*\|[^|*\s]{{1,80}}\|\*
   | %\(\w+\)[a-z] | %\d+\$[a-z@] | (?<![\w%])%(?:\.\d+)?l?[sdifuxg@](?!\w)
   | (?:(?<!\w)[A-Za-z]:\\|(?<![\w/.~<-])(?:~|\.\.?)?/)\w[\w.~+\\/-]*\w   # paths and file names
   | (?<![\w./\\-])(?:[\w-]+[/\\])*[\w-]+(?:\.[\w-]+)*\.(?:{_SUFFIXES})(?!\w)

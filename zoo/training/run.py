@@ -126,11 +126,12 @@ class Run(ModelFolder):
         require_utf8(self.folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise ZooError(f"`{self.folder}` is a file, but a run is a folder", hint="choose a folder with `--run DIR`")
-        if not self.exists and any(self.checkpoints.glob("*")):
-            hint = "restore this file, or start over with `--fresh`"
-            raise ZooError(f"`{self.folder}` has checkpoints, but no `{self.spec_file.name}`", hint=hint)
         if not self.exists:
-            return self.require_own_files()
+            self.require_own_files()
+            if any(self.checkpoints.glob("*")):
+                hint = "restore this file, or remove the checkpoints and start over with `--fresh`"
+                raise ZooError(f"`{self.folder}` has checkpoints, but no `{self.spec_file.name}`", hint=hint)
+            return
         changed = difference(spec, self.spec)
         for name in CHANGEABLE_FIELDS:
             if name != "training.steps" or self.spec.training.cooldown_steps is None:
@@ -140,7 +141,6 @@ class Run(ModelFolder):
             problem = f"`{self.folder}` was started with a different spec:{fields}"
             hint = f"`zoo train {self.spec_file}` resumes with the run's own values; {_OTHER_SPEC_HINT}"
             raise ZooError(problem, hint=hint)
-        return None
 
     def start(self, spec: Spec, identity: RunIdentity, report: Report) -> RunIdentity:
         """Create the folder, or resume the run in it.

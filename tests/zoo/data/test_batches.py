@@ -107,7 +107,7 @@ def test_batch_examples_gives_little_padding_in_an_order_by_the_seed():
 @pytest.mark.parametrize(("side", "longest", "limits"), [("source", 8, (8, 100)), ("target", 5, (100, 5))])
 def test_too_long_pairs_are_reported(side, longest, limits):
     store, budget = ToyStore([3, 8], [5, 2]), f"training.{side}_tokens`"
-    error = refused(f"a {side} of {longest} tokens .*`{budget}", epoch_batches, store, budgets(*limits), 1, 0)
+    error = refused(rf"length {longest + 1}\) .*`{budget}", epoch_batches, store, budgets(*limits), 1, 0)
     assert f"{budget} to at least {longest + 1}" in error.hint
     assert len(epoch_batches(store, budgets(9, 6), 1, 0)) == 2
 

@@ -219,7 +219,7 @@ def test_mistakes_name_the_part(back: Run, changes: dict[str, Any], problem: str
 def test_wrong_languages_wrong_lines_and_a_full_disk(back: Run, trained: Trained, monkeypatch: Patch) -> None:
     text = write("text.de", TEXT)
     wrong = "the model `runs/back` does not translate from `en` to `de`"
-    assert "another model" in str(refused(wrong, written, {"models": ["runs/back"], "source": text}).hint)
+    assert "different model" in str(refused(wrong, written, {"models": ["runs/back"], "source": text}).hint)
     teacher = trained("runs/teacher", training={"seed": 1})
     part = {"models": [str(teacher.folder)], "source": text, "reference": write("short.de", TEXT[:3]), "n_best": 2}
     refused(r"`text.de` has 6 lines, but `short.de` has 3 lines", written, part)
