@@ -45,7 +45,7 @@ ERRORS = [
     ("plan tiny --length 0", "`--length` must be at least ", "run `zoo plan --help`"),
     ("decode --backend gpu", "`gpu` is not a backend", "choose one of auto, eager, "),
     ("verify nope", "there is no published model `nope`: searched `nope`, `/", "zoo list --published"),
-    ("compile", "SPEC or `--model` is missing", "write `zoo compile SPEC`"),
+    ("compile", "SPEC or `--model` is missing", "run `zoo compile SPEC`"),
     ("plan tiny --code --graph x.svg", "`--graph` cannot be combined with `--code`", "omit one of them"),
     ("import model.npz --positions x", "`--positions` must be one of `marian`, ", "run `zoo import --help`"),
     ("parse --spec tiny --pretty --json", "`--pretty` cannot be combined with `--json`", "omit one of them"),
