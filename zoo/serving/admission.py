@@ -64,7 +64,7 @@ class Admission:
     """Admits requests within the configured limits, and counts their texts.
 
     Attributes:
-        open_requests: Number of requests that are being answered.
+        open_requests: Number of requests that are being answered, excluding monitoring requests.
         starting: Whether the server is still loading its models.
         ending: Event that is set when the server shuts down.
         background: Tasks that continue after their requests were answered. They are cancelled at shutdown.
@@ -84,7 +84,9 @@ class Admission:
             lambda: self._queued_characters,
         )
         metrics.gauge("zoo_held_bytes", "Bytes of requests and documents in memory.", lambda: self._held_bytes)
-        metrics.gauge("zoo_open_requests", "Requests that are being answered.", lambda: self.open_requests)
+        metrics.gauge(
+            "zoo_open_requests", "Requests that are being answered, except for monitoring.", lambda: self.open_requests
+        )
 
     @property
     def ready(self) -> bool:

@@ -72,7 +72,8 @@ class Guard:
                 message["headers"] = [*message["headers"], (b"x-content-type-options", b"nosniff")]
             await send(message)
 
-        self.service.admission.open_requests += 1
+        counted = scope["path"] not in MONITORING
+        self.service.admission.open_requests += counted
         try:
             await self._answer(scope, receive, send_counted)
         except ServingError as error:
@@ -85,7 +86,7 @@ class Guard:
             metrics.disconnected.inc()
             LOG.info("a client disconnected before the response")
         finally:
-            self.service.admission.open_requests -= 1
+            self.service.admission.open_requests -= counted
             route = getattr(scope.get("route"), "path", "other")
             metrics.requests.labels(route, str(status)).inc()
             if route not in MONITORING:
