@@ -33,7 +33,7 @@ class State:
     carried: Mapping[str, Tensor]
     """Values that a step passes to the next step, such as keys and values of earlier tokens, one row per hypothesis.
 
-    They may have more positions than the next step reads, so that `rewind` can remove tokens (see `StepState`).
+    They may have more positions than the next step reads (see `StepState`).
     """
     position: Int[Tensor, "sentences beams"]
     """The number of tokens that each hypothesis has read."""
@@ -98,16 +98,6 @@ class DecoderStates:
         carried, read = {name: results[name] for name in state.carried}, tuple(count + new for count in state.read)
         return replace(state, carried=carried, position=state.position + new, read=read)
 
-    def rewind(self, state: State, counts: Int[Tensor, " rows"]) -> State:
-        """Return the state without the last `counts[i]` tokens of each hypothesis i (see `StepwiseDecoder.rewind`)."""
-        by_sentence = counts.view(state.position.shape)
-        fewest = int(counts.min())
-        more = None if bool((counts == fewest).all()) else (counts - fewest).to(state.position.device)
-        carried = {name: self._drop_positions(name, value, fewest, more) for name, value in state.carried.items()}
-        read = tuple(count - min(row) for count, row in zip(state.read, by_sentence.tolist(), strict=True))
-        position = state.position - by_sentence.to(state.position.device)
-        return replace(state, carried=carried, position=position, read=read)
-
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
         """Return the state with only the given sentences. `parents` selects and reorders their hypotheses.
 
@@ -159,29 +149,6 @@ class DecoderStates:
         if length == CAPACITY:
             return value if end <= value.shape[axis] else _pad(value, axis, _in_blocks(end))
         return value if length == PAST else _last(value, axis, length.constant)
-
-    def _drop_positions(self, name: str, value: Tensor, count: int, more: Tensor | None) -> Tensor:
-        """Return a state without its last positions.
-
-        A preallocated cache is returned unchanged. Masks hide its dropped positions, and later steps overwrite them.
-
-        Args:
-            name: The name of the state.
-            value: The state.
-            count: How many positions to drop from every row.
-            more: How many further positions to drop from each row. The remaining positions of the row move to the end.
-                None: no further positions.
-        """
-        entry = self._graph.states[name]
-        if self._length(name) == CAPACITY:
-            return value
-        value = value.narrow(entry.length_axis, 0, value.shape[entry.length_axis] - count)
-        if more is None:
-            return value
-        rows = value.movedim((entry.row_axis, entry.length_axis), (0, 1))
-        index = (torch.arange(rows.shape[1], device=rows.device) - more[:, None]).clamp(min=0)
-        moved = rows.take_along_dim(index.view(*index.shape, *[1] * (rows.ndim - 2)), 1)
-        return moved.movedim((0, 1), (entry.row_axis, entry.length_axis))
 
     def _shrink_cache(self, name: str, value: Tensor, read: int) -> Tensor:
         """Return a cache without unused positions. `read` is the largest number of tokens that a row has read."""

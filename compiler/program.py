@@ -71,18 +71,6 @@ class StepwiseDecoder(Protocol[State]):
             The most probable tokens, in k rows for each row of the state, and the next state.
         """
 
-    def rewind(self, state: State, counts: Int[Tensor, " rows"], /) -> State:
-        """Remove the last tokens of each row. Return the state as if these tokens had never been read.
-
-        Only tokens that the last `advance` or `top_k` has read can be removed, because recurrences, convolutions and
-        restricted attention store no earlier states. `select` and `join` may be called in between.
-
-        Args:
-            state: The state.
-            counts: How many tokens to remove from each row. Pass a tensor on the CPU, because the CPU reads the
-                values.
-        """
-
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"], /) -> State:
         """Return the state with only the given sentences. `parents` selects and reorders their hypotheses.
 

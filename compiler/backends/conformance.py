@@ -22,8 +22,7 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
     """Return how much the results of a program differ from the results of the interpreter.
 
     The program and the interpreter run on the same random sentences. The interpreter runs the unoptimised graph.
-    The program's decoder reads one to four tokens per step, rewinds by a random number of tokens, and removes and adds
-    sentences, until all targets end.
+    The program's decoder reads one to four tokens per step, and removes and adds sentences, until all targets end.
 
     Args:
         program: The program to check. If it can be trained, it is set to evaluation mode.
@@ -83,8 +82,8 @@ def _run(program: Program, purpose: Purpose, source: PaddedBatch, target: Tensor
 def _decode(program: Program, source: PaddedBatch, target: Tensor) -> Tensor:
     """Return the log-probabilities of the target's tokens, computed in decoder steps of random length.
 
-    After each step, each row is rewound by a random number of tokens. A sentence leaves the batch at the end of its
-    target. The second half of the sentences joins the batch after the first step.
+    A sentence leaves the batch at the end of its target. The second half of the sentences joins the batch after the
+    first step.
     """
     generator, (rows, length) = torch.Generator().manual_seed(0), target[:, 1:].shape
     found, positions = torch.zeros(rows, length), torch.zeros(rows, dtype=torch.long)
@@ -97,9 +96,7 @@ def _decode(program: Program, source: PaddedBatch, target: Tensor) -> Tensor:
         log_probabilities, state = program.advance(state, target[sentences[:, None], index].to(program.device))
         labels = target[sentences[:, None], index + 1]
         found[sentences[:, None], index] = log_probabilities.float().cpu().gather(-1, labels[..., None])[..., 0]
-        counts = torch.randint(new, (len(sentences),), generator=generator)
-        state = program.rewind(state, counts)
-        positions[sentences] += new - counts
+        positions[sentences] += new
         if waiting:
             others = torch.arange(rows // 2, rows)
             state = program.join(state, program.encode(source.rows(rows // 2, rows).to(program.device)))

@@ -82,15 +82,6 @@ class NativeProgram(KernelProgram):
         best = self._step(state, _as_int64(tokens.flatten()), k, min(count, self.vocabulary), mask)
         return TopK(*map(torch.from_numpy, best)), state
 
-    def rewind(self, state: KernelState, counts: Int[Tensor, " rows"]) -> KernelState:
-        """Return the state without the last `counts[i]` tokens of each row i. All tokens can be removed."""
-        rows = state.sentences * state.beams
-        if len(counts) != rows:
-            raise ValueError(f"got {len(counts)} counts for a state with {rows} rows: pass one count per row")
-        array = _as_int64(counts)
-        raise_for(self.library.zoo_rewind(state.handle, array.ctypes.data))
-        return state
-
     def select(
         self, state: KernelState, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]
     ) -> KernelState:

@@ -182,10 +182,6 @@ int zoo_step(void* program, void* state, const int64_t* tokens, int64_t k, int64
     });
 }
 
-int zoo_rewind(void* state, const int64_t* counts) {
-    return status_of([&] { static_cast<State*>(state)->rewind(counts); });
-}
-
 int zoo_select(void* state, const int64_t* sentences, int64_t kept, const int64_t* parents, int64_t beams) {
     return status_of([&] { static_cast<State*>(state)->select(sentences, kept, parents, beams); });
 }

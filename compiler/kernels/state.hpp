@@ -179,18 +179,6 @@ struct State {
         truncate(kept);
     }
 
-    // Takes back the last positions of each row.
-    void rewind(const int64_t* counts) {
-        const int64_t* count = counts;
-        for (const Sentence& s : sentences)
-            for (const int64_t position : s.positions) {
-                if (*count < 0 || *count > position) throw std::out_of_range("position");
-                count++;
-            }
-        for (Sentence& s : sentences)
-            for (int64_t& position : s.positions) position -= *counts++;
-    }
-
     void join(State& other) {
         sentences.reserve(sentences.size() + other.sentences.size());
         for (Sentence& s : other.sentences) sentences.push_back(std::move(s));

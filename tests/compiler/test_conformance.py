@@ -233,7 +233,7 @@ def test_the_state_of_every_sublayer_is_carried_whichever_passes_run(kind: str) 
 def walk(program: Any) -> Iterator[torch.Tensor]:
     """Yield the results of steps in which rows are selected, suppressed, joined and dropped, beyond a first cache.
 
-    Some steps read several tokens, and each row takes back some of them.
+    Some steps read several tokens.
     """
     generator, mask_generator = (torch.Generator().manual_seed(number) for number in (0, 1))
 
@@ -263,8 +263,6 @@ def walk(program: Any) -> Iterator[torch.Tensor]:
         else:
             log_probabilities, state = program.advance(state, tokens(3 * sentences, 1 + step % 4))
             yield log_probabilities
-            if step % 4:
-                state = program.rewind(state, torch.randint(1 + step % 4, (3 * sentences,), generator=generator))
         if step == 7:
             state, sentences = program.join(state, start([20, 21, 22, 23, 24, 25, 26, 27, 3], [30, 3])), 5
         kept = [0, 2, 3] if step == 12 else [1, 2] if step == 19 else list(range(sentences))

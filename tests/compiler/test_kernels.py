@@ -128,7 +128,7 @@ def test_attention_over_source_and_memory(new_program: Any, heads: int, key_widt
 
 @pytest.mark.parametrize(("heads", "key_width", "value_width"), [(2, 16, 64), (3, 5, 7)])
 def test_each_hypothesis_keeps_its_own_past(new_program: Any, heads: int, key_width: int, value_width: int) -> None:
-    """Hypotheses read, take back and are selected, sentences dropped and joined; each past is compared with a copy."""
+    """Hypotheses read and are selected, sentences dropped and joined; each past is compared with a copy."""
     ids, beams, v, widths = 30, 4, heads * value_width, (key_width, key_width, value_width)
     q_table, k_table, v_table = tables = [torch.randn(ids, heads * width) for width in widths]
     program = attending_program(new_program, tables, heads)
@@ -142,10 +142,6 @@ def test_each_hypothesis_keeps_its_own_past(new_program: Any, heads: int, key_wi
                 past.append(token)
                 attended = attention(q_table[past[-1:]], k_table[past], v_table[past], heads, 0.3)
                 close(result[2 * v :], torch.cat([attended[0], ssru(q_table[past][None], k_table[past][None])[0, -1]]))
-        counts = torch.randint(new, (len(flat),))
-        program.rewind(state, counts)
-        for past, count in zip(flat, counts.tolist(), strict=True):
-            del past[len(past) - count :]
 
     def choose(state: KernelState, pasts: list[list[list[int]]], kept: Sequence[int]) -> list[list[list[int]]]:
         parents = torch.stack([torch.randint(len(pasts[i]), (beams,)) for i in kept])

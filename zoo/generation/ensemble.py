@@ -51,10 +51,6 @@ class Ensemble:
         log_probabilities, state = self.advance(state, tokens)
         return decoder.top_k(log_probabilities.flatten(0, 1), count, allowed), state
 
-    def rewind(self, state: States, counts: Int[Tensor, " rows"]) -> States:
-        """Return the states as they were before the last `counts` tokens of each row."""
-        return tuple(program.rewind(own, counts) for program, own in zip(self.programs, state, strict=True))
-
     def select(self, state: States, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> States:
         """Return the states of the given sentences. `parents` contains the old row that each new row continues."""
         return tuple(p.select(own, sentences, parents) for p, own in zip(self.programs, state, strict=True))

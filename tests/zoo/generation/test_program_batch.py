@@ -17,7 +17,7 @@ import specs
 from compiler.backends.native import NativeProgram
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TreeLimits, TreeRules
-from specs import BOS, EOS, UNK
+from specs import EOS, UNK
 from tests.zoo.generation.conftest import require_backend
 from zoo.generation import batch as module
 from zoo.generation.batch import Batch, ProgramBatch, start_batch
@@ -241,14 +241,6 @@ def test_the_search_runs_in_the_program_if_possible(program: NativeProgram, monk
         assert [name for name, spy in spies.items() if spy.called] == [method], strategy
         for spy in spies.values():
             spy.reset_mock()
-
-
-def test_counts_of_any_integer_type_can_be_taken_back(program: NativeProgram) -> None:
-    results, source = [], PaddedBatch.pad([(5, EOS), (6, EOS)])
-    for counts in (torch.tensor([1, 2]), torch.tensor([1, 2], dtype=torch.int32), torch.tensor([1, 9, 2, 9])[::2]):
-        _, state = program.advance(program.encode(source), torch.tensor([[BOS, 5, 6]] * 2))
-        results.append(program.advance(program.rewind(state, counts), torch.tensor([[7]] * 2))[0])
-    assert all(torch.equal(result, results[0]) for result in results)
 
 
 def rejected(error: Any, pattern: str | None, function: Any, *arguments: Any) -> None:
