@@ -34,9 +34,10 @@ class Command(NamedTuple):
 
     @property
     def docstring(self) -> tuple[str, str, str]:
-        """The help text, the `Options` section (for `cli.options.describe`), and the examples, one per paragraph.
+        """The parts of the command's docstring: the help text, the `Options` section and the examples.
 
-        Each paragraph of the help text is one line, because typer wraps it to the width of the terminal.
+        Each paragraph of the help text is one line, because typer wraps it to the width of the terminal. The section is
+        the input of `cli.options.describe`. Each example is a separate paragraph.
         """
         text, _, examples = (getdoc(self.function) or "").partition("\n\nExamples:\n")
         text, _, options = text.partition("\n\nOptions:\n")

@@ -65,7 +65,7 @@ class ClosedStream(io.TextIOBase):
 
 
 def _reserve_descriptors() -> None:
-    """Open the null device in place of each closed file descriptor from 0 to 2.
+    """Open the null device on each of the file descriptors 0, 1 and 2 that is closed.
 
     Otherwise, the next file that is opened would get one of these descriptors, and libraries would print to that file.
     """

@@ -32,7 +32,7 @@ def run(
     """Translate or parse each line that you type.
 
     The result for a line is printed immediately. `/help` lists the commands, such as `/swap`, which swaps the two
-    languages. Ctrl-C discards a line, and Ctrl-D ends the program.
+    languages. Ctrl-C discards a line, and Ctrl-D ends the session.
 
     To translate a file or the output of another program, use `zoo decode`.
 
@@ -105,7 +105,10 @@ class Conversation:
             yield from self._translate(text)
 
     def _files(self, path: Path) -> list[str]:
-        """Return an audio or image file, or all such files in a folder. If the model reads text, return no files."""
+        """Return the audio or image files at a path: the file itself, or all such files in a folder.
+
+        If the model reads text, return an empty list.
+        """
         from zoo.features.modality import input_files
         from zoo.generation.recognizer import Recognizer
 

@@ -27,7 +27,7 @@ def handle_errors(action: Callable[[], int | None], command: str = "zoo") -> int
 
     Args:
         action: The function to run. It may return an exit status.
-        command: The command that hints mention, such as "zoo train".
+        command: The command to mention in hints, such as "zoo train".
     """
     try:
         status = action()

@@ -115,7 +115,11 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
 
 
 def _check_name(kind: str) -> Callable[[str | None], str | None]:
-    """Return an option callback that rejects unknown precisions or backends before a model is loaded."""
+    """Return a callback for an option, which rejects unknown names before a model is loaded.
+
+    Args:
+        kind: What the value of the option names: "precision" or "backend".
+    """
 
     def check(name: str | None) -> str | None:
         from compiler.options import check_names

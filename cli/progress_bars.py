@@ -42,7 +42,7 @@ class BarReport(Report):
         return _Bar(self, label, total, unit)
 
     def start(self) -> RichProgress:
-        """Begin a task, and return the rich display for its bar. All tasks share one display, as rich requires."""
+        """Begin a task, and return the display to which its progress bar is added. All tasks share this display."""
         if self._bars is None:
             bar = BarColumn(bar_width=12 if self._console.width >= 80 else 6)
             columns = (TextColumn("{task.description}", markup=False), bar, _FiguresColumn())

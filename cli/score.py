@@ -91,7 +91,7 @@ def align(
 
     With --json, each pair becomes a JSON list with an entry for each target token: the start and end of the token in
     the translation (`target`), the start and end of the source token that it attends to most (`source`), and the
-    attention weight from 0 to 1 (`weight`).
+    attention weight from 0 to 1 (`weight`). Starts and ends are counted in characters.
 
     Examples:
         printf 'He sleeps.\tEr schläft.\n' | zoo align everyday --to de
@@ -162,10 +162,10 @@ def _check_options(source: Path | None, target: Path | None, name: str | None, m
 def _open_pairs(
     source: Path | None, target: Path | None, *, reads: bool = True, lists_files: bool = False
 ) -> Iterator[tuple[Iterator[tuple[str, ...]], Callable[[], bool]]]:
-    """Yield an iterator over (source, target) pairs, and a function.
+    """Yield an iterator over (source, target) pairs, and a function that returns whether the input has paused.
 
-    The function returns whether no further line is available at the moment. If `reads` is false, the model takes
-    no source, and each line is a text to score. If `lists_files` is true, the lines of `source` are names of files,
+    The input has paused if no further line is available at the moment. If `reads` is false, the model takes no
+    source, and each line is a text to score. If `lists_files` is true, the lines of `source` are names of files,
     relative to the folder that contains `source`.
     """
     from cli.console import open_lines
@@ -187,7 +187,7 @@ def _split_pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
         source, tab, target = line.partition("\t")
         if not tab or "\t" in target:
             problem = f"the line must have one tab, not {line.count(chr(9))}"
-            raise ZooError(problem, where=f"<stdin>:{number}", hint="write each line as source, tab, target")
+            raise ZooError(problem, where=f"<stdin>:{number}", hint="write each line as source text, tab, target text")
         yield source, target
 
 
@@ -198,5 +198,6 @@ def _zip_pairs(
         if source is None or target is None:
             shorter, longer = (source_file, target_file) if source is None else (target_file, source_file)
             problem = f"`{shorter}` ends before line {count + 1:,}, but `{longer}` does not"
-            raise ZooError(problem, hint="the files need the same number of lines: line n of each file forms a pair")
+            hint = "the files must have the same number of lines: line n of one file belongs to line n of the other"
+            raise ZooError(problem, hint=hint)
         yield source, target

@@ -103,7 +103,10 @@ def train(
 
 @contextmanager
 def _missing_files_located(spec: str, overrides: list[str] | None) -> Iterator[None]:
-    """Add the spec file and line that refer to a missing corpus file to the error about this file."""
+    """Add the location in the spec to any error about a missing corpus file that is raised in the `with` block.
+
+    The location is the spec file and line, or the override, that specifies the corpus file.
+    """
     import specs
     from zoo.data.corpus import MissingFileError
 
@@ -242,7 +245,7 @@ def _warn_about_head_sizes(rows: Sequence[SweepRow], messages: Report) -> None:
     found = [(row.name, specs.describe_head_sizes(row.spec, row.reference)) for row in rows]
     warnings = [f"{name}: {warning}" for name, warning in found if warning]
     if warnings:
-        messages.warn(warnings[0] + (f" (other specs: {len(warnings) - 1})" if warnings[1:] else ""))
+        messages.warn(warnings[0] + (f" (other specs with this problem: {len(warnings) - 1})" if warnings[1:] else ""))
 
 
 def _show_results(results: SweepComparison, messages: Report) -> None:

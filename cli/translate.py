@@ -148,7 +148,11 @@ def _confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
 
 
 def _write_each(plan: Mapping[Path, Path], write: Callable[[Path, Path], None]) -> None:
-    """Call `write(source, target)` for each entry in `plan`. After all calls, raise the first error, if any."""
+    """Call `write(source, target)` for each entry in `plan`, which maps targets to sources.
+
+    If calls fail, the remaining calls are still made. Afterwards, the first error is raised, and the other
+    errors are attached to it.
+    """
     from cli.errors import to_zoo_error
 
     errors = []

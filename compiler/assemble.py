@@ -36,16 +36,16 @@ class BuildOptions(TypedDict, total=False):
 
 
 def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack[BuildOptions]) -> Program:
-    """Build a runnable program from a model spec, and return the program.
+    """Compile the model that a spec describes, and return the compiled model.
 
     If `auto` has chosen the backend and the backend fails, for example because the disk is full or the compiler is
     broken, warn and use the `eager` backend instead.
 
-    On a CPU, the program may share memory with `weights`. Do not change these tensors afterwards.
+    On a CPU, the compiled model may share memory with `weights`. Do not change these tensors afterwards.
 
     Args:
         spec: The spec of the model.
-        purposes: The purposes of the program, such as encoding, decoder steps and scoring.
+        purposes: The purposes of the compiled model, such as encoding, decoder steps and scoring.
         **options: See `prepare_build`.
 
     Raises:
@@ -69,10 +69,10 @@ def build_module(
     weights: Mapping[str, Tensor] | None = None,
     device: str = "cpu",
 ) -> EmittedProgram:
-    """Build a program that can be trained: a torch module with a float32 copy of the weights.
+    """Build a compiled model that can be trained: a torch module with a float32 copy of the weights.
 
-    The arguments have the same meaning as those of `build`. On a GPU, the program also supports the purpose UPDATE
-    if a training step can run as one CUDA graph (see `update_refusal`).
+    The arguments have the same meaning as in `build`. On a GPU, the compiled model also supports the purpose UPDATE if
+    a training step can run as one CUDA graph (see `update_refusal`).
 
     Raises:
         ValueError: The purposes do not include TRAIN.
@@ -114,7 +114,7 @@ def prepare_build(
 
     Args:
         spec: The spec of the model.
-        purposes: The purposes of the program.
+        purposes: The purposes of the compiled model.
         weights: The tensors of a weights file, keyed by name. None: random initial weights, as before training.
         device: auto, cpu, cuda or cuda:N.
         precision: Overrides the spec's `compilation.precision`.

@@ -74,7 +74,7 @@ def layers(graph: Graph) -> list[str]:
 def memory_traffic(graph: Graph) -> Size:
     """Return the number of bytes that one run of a graph reads from and writes to memory.
 
-    Each operation reads its inputs and parameters from memory and writes its result there. In small programs, such as a
+    Each operation reads its inputs and parameters from memory and writes its result there. In small graphs, such as a
     decoder step, this traffic limits the speed, because matrix products with few rows do not keep a processor busy.
     """
     half = any(parameter.type == "bfloat16" for parameter in graph.parameters.values())

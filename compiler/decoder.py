@@ -45,7 +45,7 @@ class State:
 
 
 class DecoderStates:
-    """Base class that implements a program's operations on decoder states, given the graph of a decoder step."""
+    """Base class that implements a compiled model's operations on decoder states, given the graph of a decoder step."""
 
     graphs: Graphs
 
@@ -136,7 +136,7 @@ class DecoderStates:
 
     @cached_property
     def _has_beams(self) -> bool:
-        """Whether the step's inputs have a beam axis. If so, all beams of a sentence read the same memory."""
+        """Whether the step's inputs have a beam axis. If so, all beams of a sentence share the encoder outputs."""
         return self._graph.inputs["token"].shape[1] == BEAMS
 
     def _length(self, name: str) -> Size:

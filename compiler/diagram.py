@@ -16,7 +16,7 @@ from compiler.operations.operation import Node, ValueKind, ValueType
 
 @dataclass(eq=False)
 class Box:
-    """Box for an operation in a model drawing.
+    """Box for an operation in a model diagram.
 
     Dropout, activations, and a norm after an addition have no separate box. Their names are added to the title of
     the box whose result they read.
@@ -53,7 +53,7 @@ class Block:
 
 @dataclass
 class Column:
-    """Column of a model drawing, for the encoder or the decoder."""
+    """Column of a model diagram, for the encoder or the decoder."""
 
     blocks: list[Block] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)

@@ -83,7 +83,10 @@ class _Names:
         return name
 
     def temporary(self, name: str, suffix: str) -> str:
-        """Return an unused name: `name` with its last word replaced, such as cross_weights for cross_context."""
+        """Return an unused name: `name` with its last word replaced by `suffix`.
+
+        For example, cross_context becomes cross_weights if `suffix` is weights.
+        """
         return self.new("_".join(filter(None, (name.rpartition("_")[0], suffix))))
 
     def assign(self, value: str, wanted: str | None = None) -> str:
@@ -196,7 +199,7 @@ def _body(graph: Graph, nodes: list[Node], names: _Names) -> Iterator[str]:
 
 
 def _slice_key(node: Node) -> tuple[str, int] | str:
-    """Return a key that all slices of the same value along the same dimension share. Other nodes have unique keys."""
+    """Return a key that is the same for all slices of a value along a dimension. Other nodes have unique keys."""
     part = node.operation.sliced_range()
     return (node.inputs[0], part[0]) if part else node.name
 

@@ -49,7 +49,7 @@ class _ParameterTree(nn.Module):
 
 
 class EmittedProgram(DecoderStates, nn.Module):
-    """Compiled model that runs emitted PyTorch code. `compiler.build_module` and `compiler.build` return one."""
+    """Compiled model that runs emitted PyTorch code. `compiler.build_module` and most backends return this class."""
 
     concurrent = False
 
@@ -199,9 +199,9 @@ class EmittedProgram(DecoderStates, nn.Module):
     # Weights.
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights in the layout of a weights file, with a separate tensor for each matrix in the paper.
+        """Return the weights in the layout of a weights file.
 
-        Tied matrices share one tensor.
+        Each matrix of the paper has its own tensor, except that tied matrices share one tensor.
         """
         return self.in_file_layout({name: parameter.detach() for name, parameter in self.named_parameters()})
 
@@ -236,7 +236,7 @@ class EmittedProgram(DecoderStates, nn.Module):
             self._set_parameter(name, nn.Parameter(tensor, requires_grad=False))
 
     def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
-        """Return a copy of this program with some parameters replaced. It shares all other parameters."""
+        """Return a copy of this model. `parameters` replace the parameters of the same names. All others are shared."""
         how = {"backend": self.backend, "precision": self.precision}
         made = EmittedProgram(self.spec, self.graphs, self._functions, **how)
         for name, parameter in {**dict(self.named_parameters()), **parameters}.items():

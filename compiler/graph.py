@@ -59,7 +59,7 @@ class StepState:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in order of computation, with the inputs, outputs and parameters.
+    """Computation graph: nodes in order of computation, with inputs, outputs and parameters.
 
     `outputs` maps the name of each output to a value. `states` maps an input of a decoder step to the value that
     becomes this input in the next step.
@@ -161,7 +161,7 @@ def unique_name(name: str, *taken: Container[str]) -> str:
 
 
 def numbered(name: str) -> Iterator[str]:
-    """Yield a name, and then the name with the numbers 2, 3 and so on."""
+    """Yield `name`, and then `name` with the suffixes _2, _3 and so on."""
     return chain([name], (f"{name}_{number}" for number in count(2)))
 
 

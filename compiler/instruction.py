@@ -7,7 +7,10 @@ from enum import IntEnum
 
 
 class Opcode(IntEnum):
-    """Operation of a native instruction. MEMORY is the encoder's output, and CACHE holds earlier decoder positions."""
+    """Operation of a native instruction.
+
+    In the names, MEMORY means the encoder's output, and CACHE means the keys and values of earlier decoder positions.
+    """
 
     EMBED = 0
     POSITION = 1
@@ -61,9 +64,10 @@ class Status(IntEnum):
 
 
 class SentenceState(IntEnum):
-    """State of a sentence's search: running, or the reason why it ended (see `zoo.generation.hypotheses.StopReason`).
+    """State of the beam search for a sentence: running, or the reason why the search ended.
 
-    FREE is the state of a slot without a sentence (see `compiler.slots`).
+    The reasons correspond to `zoo.generation.hypotheses.StopReason`. FREE is the state of a slot without a sentence
+    (see `compiler.slots`).
     """
 
     FREE = 0
@@ -86,8 +90,8 @@ class UnsupportedGraph(ValueError):
 class Operand:
     """Location that an instruction reads or writes.
 
-    The location is either the columns of a buffer, starting at `column`, or a slot of the memory or the cache (see
-    `Opcode`). For a slot, `buffer` is the index of the slot, and `column` is 0.
+    The location is either the columns of a buffer, starting at `column`, or a slot. Memory slots contain encoder
+    outputs. Cache slots contain decoder states. For a slot, `buffer` is the index of the slot, and `column` is 0.
     """
 
     buffer: int

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class LazyModule(ModuleType):
-    """Placeholder for a module, which is imported when one of its attributes is first used.
+    """Placeholder for a module. The module is imported when an attribute of the placeholder is first used.
 
     The placeholder is not in `sys.modules`.
     """
@@ -37,6 +37,9 @@ else:
 
 @contextmanager
 def no_grad() -> Iterator[None]:
-    """Compute without gradients. Unlike `torch.no_grad()`, the decorator `@no_grad()` does not import torch yet."""
+    """Compute without gradients, as in `torch.no_grad()`.
+
+    The decorator `@no_grad()` imports torch only when the decorated function is called.
+    """
     with torch.no_grad():
         yield

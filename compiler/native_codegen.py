@@ -25,7 +25,7 @@ class NativeCode:
     """Instructions for the encoder and for a decoder step, and the length of a row in each buffer.
 
     `memory` contains the row lengths of the encoder's outputs, and `cache` the row lengths of keys and values. All
-    lengths are counted in floats. `vocabulary` is the number of target tokens.
+    lengths are counted in floats. `vocabulary` is the size of the target vocabulary.
     """
 
     encode: tuple[Instruction, ...]
@@ -204,7 +204,9 @@ class NativeCodeGenerator:
             column += width
 
     def attention(self, node: Node, scale: float, *, biased: bool) -> None:
-        """Add an instruction for attention over the source, the cache or the encoder output, as mask and keys require.
+        """Add an instruction for attention.
+
+        The mask and the keys determine whether queries attend to source positions, the cache or the encoder output.
 
         Args:
             node: The node of the attention.

@@ -169,7 +169,7 @@ class SearchingDecoder(Protocol[State]):
         """
 
     def constrain(self, state: State, rules: TreeRules, /) -> State:
-        """Restrict a search to well-formed parse trees, and return its state. The search must not have begun."""
+        """Restrict a search to well-formed parse trees, and return its state. Call this before the first step."""
 
     def search(
         self, state: State, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None, /

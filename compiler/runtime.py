@@ -290,9 +290,9 @@ def ctc_loss(
     labels: Int[Tensor, "batch target"],
     weight: float,
 ) -> Float[Tensor, 2]:
-    """Return a loss plus `weight` times the CTC loss of the labels, summed over the examples. PAD is the blank.
+    """Add to the smoothed loss `weight` times the CTC loss, summed over the examples. PAD is the blank.
 
-    The loss is computed on the CPU for every device, because PyTorch's GPU kernel sums gradients in random order.
+    The CTC loss is computed on the CPU for every device, because PyTorch's GPU kernel sums gradients in random order.
     """
     log_p, labels = logits.float().log_softmax(-1).transpose(0, 1).cpu(), labels.cpu()
     positions, tokens = (~padding[:, 0, 0]).sum(-1).cpu(), ((labels != PAD) & (labels != EOS)).sum(-1)
@@ -438,7 +438,7 @@ def _logits_to_probabilities(logits: Tensor, labels: Tensor, possible: Tensor | 
 def _probabilities_to_gradient(
     probabilities: Tensor, labels: Tensor, smoothing: _Smoothing, classes: Tensor | int, possible: Tensor | None
 ) -> None:
-    """Overwrite probabilities with the gradients of the logits, the probabilities minus the smoothed labels."""
+    """Overwrite probabilities with the gradient of the loss for the logits: probabilities minus smoothed labels."""
     own, other = smoothing.labels(classes)
     if smoothing.probability:
         probabilities -= other if possible is None else other * possible

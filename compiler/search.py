@@ -63,10 +63,10 @@ class Searcher:
     """Beam search on a GPU. It implements `SearchingDecoder`, but does not support parse trees or shortlists."""
 
     def __init__(self, program: EmittedProgram, graphs: Graphs, functions: Mapping[Purpose, Function]) -> None:
-        """Prepare a search, without allocating memory.
+        """Prepare to run searches. This does not allocate device memory.
 
         Args:
-            program: The program with the weights.
+            program: The compiled model, which contains the weights.
             graphs: The graphs that `search_graphs` returned.
             functions: The implementation of each graph.
         """
@@ -91,7 +91,7 @@ class Searcher:
 
     @property
     def device(self) -> torch.device:
-        """The device of the program."""
+        """The device of the compiled model."""
         return self._program.device
 
     def can_search(self, beam: int, *, trees: bool, shortlist: bool) -> bool:
@@ -106,14 +106,17 @@ class Searcher:
         penalties: Sequence[Sequence[float]],
         shortlists: object = None,
     ) -> SearchState:
-        """Return a search that has not begun (see `SearchingDecoder.start_search`). `search` encodes the sources."""
+        """Return the state of a new search (see `SearchingDecoder.start_search`). `search` will encode the sources."""
         sentences = [_Sentence(*each) for each in zip(sources, prefixes, options, penalties, strict=True)]
         return SearchState(sentences, waiting=list(sentences))
 
     def search(
         self, state: SearchState, microseconds: int, allowed: npt.NDArray[np.bool_] | None
     ) -> tuple[list[BeamResult], SearchState]:
-        """Run search steps until a quarter of the sentences are done (see `SearchingDecoder.search`)."""
+        """Run search steps until a quarter of the sentences are done or the time limit is reached.
+
+        See `SearchingDecoder.search`.
+        """
         with self._lock, torch.inference_mode(False), torch.no_grad():
             try:
                 return self._search(state, microseconds, allowed) if state.sentences else [], state
@@ -158,7 +161,7 @@ class Searcher:
         return state
 
     def join(self, first: SearchState, second: SearchState) -> SearchState:
-        """Return `first` with the sentences of `second` appended. The search of `second` must not have begun."""
+        """Return `first` with the sentences of `second` appended. `second` must not have run any search steps."""
         if second.pool:
             raise ValueError("the search of the second state has already begun: join it before its first step")
         first.sentences += second.sentences

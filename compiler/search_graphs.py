@@ -1,7 +1,7 @@
 """Graphs of a beam search that runs on a GPU: an encoder on packed rows, and a decoder step on slots.
 
-The graphs are derived from a program's own encoder and decoder step graphs, and have the same parameters in the same
-form. A program therefore needs its weights only once.
+The graphs are derived from a compiled model's own encoder and decoder step graphs, and have the same parameters in the
+same form. A compiled model therefore needs its weights only once.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
 
     Args:
         spec: The spec.
-        purposes: All purposes of the program. They determine how the parameters are stored.
-        precision: The precision of the program.
+        purposes: All purposes of the compiled model. They determine how the parameters are stored.
+        precision: The precision of the compiled model.
 
     Raises:
         Unpackable: A part of the model has no kernel. The message gives the reason.
@@ -112,7 +112,7 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
             node = _embedding(by_name, node)
         nodes.append(node)
     if len(memory) != 1:
-        raise Unpackable("the keys and values of its memory are separate products: enable the `fuse_memory` pass")
+        raise Unpackable("its cross-attention keys and values are computed separately: enable the `fuse_memory` pass")
     (output,) = (node for node in nodes if node.name == step.outputs["log_probabilities"])
     outputs = {LOGITS: output.inputs[0]}
     for name, state in recurrent.items():
@@ -165,7 +165,7 @@ def _self_attention(
     width = heads.kv_count * (heads.d_k + heads.d_v)
     fits = q == k == v and v_column == k_column + heads.kv_count * heads.d_k
     if not fits or graph.types[k].shape[-1] != Size.of(k_column + width):
-        raise Unpackable("its queries, keys and values are separate products: enable the `fuse_projections` pass")
+        raise Unpackable("its queries, keys and values are computed separately: enable the `fuse_projections` pass")
     name = f"{attention.layer}.{CACHE}"
     cache = {name: ValueType((graph.types[k].shape[0], ONE, Size.of(width)))}
     fused = SlotSelfAttention(heads, attention.operation.scale)
@@ -178,11 +178,11 @@ def _cross_attention(
     """Fuse cross-attention into one operation. Also return the encoder value that contains its keys and values."""
     query, (_, key_name, value_name, _) = by_name[attention.inputs[0]], attention.inputs
     if not {key_name, value_name} <= encode.outputs.keys():
-        raise Unpackable("its decoder projects the memory in each step: enable the `hoist_memory` pass")
+        raise Unpackable("its decoder projects the encoder output in each step: enable the `hoist_memory` pass")
     key, value = (encoded[encode.outputs[name]] for name in (key_name, value_name))
     q, q_column = columns(by_name, query)
     (k, k_column), (v, v_column) = (columns(encoded, each, whole=True) for each in (key, value))
     if k != v:
-        raise Unpackable("the keys and values of its memory are separate products: enable the `fuse_memory` pass")
+        raise Unpackable("its cross-attention keys and values are computed separately: enable the `fuse_memory` pass")
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
     return replace(merged, operation=SlotCrossAttention(heads, attention.operation.scale), inputs=(q, SLOTS)), k

@@ -221,7 +221,7 @@ class Slots:
         return [buffer.view(self.count, self.layout.rows, *buffer.shape[1:]) for buffer in buffers]
 
     def parents(self) -> Int[Tensor, " rows"]:
-        """Return the row of each hypothesis's parent in the previous step. Before the first token, return `rows`."""
+        """Return the row of each hypothesis's parent in the previous step, or `rows` before the first token."""
         lengths = self.table[:, Field.LENGTH].long()
         ancestors = self.layout.arrays(self.table)[-1]
         last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, self.layout.rows, 1)

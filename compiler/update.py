@@ -67,7 +67,8 @@ class PackedRows:
         Args:
             source: Sources that end with EOS.
             target: Targets that start with BOS and end with EOS.
-            **scalars: Random seed (`seed`), learning rate (`rate`), and target tokens in the whole batch (`tokens`).
+            **scalars: Random seed (`seed`), learning rate (`rate`), and number of target tokens in the whole batch
+                (`tokens`).
 
         Raises:
             ValueError: The batch does not fit into the rows.
@@ -119,7 +120,8 @@ def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[st
         views: The arrays to write, by name.
         side: Row that contains the tokens: `source` or `target`.
         own: Length of each sentence in this row.
-        spans: For each array of starts and ends, the length of each sentence in the row that the array refers to.
+        spans: Maps the name of each array of starts and ends to the sentence lengths in the row that the array
+            refers to.
     """
     count = own.sum()
     views[f"{side}_position"][0, :count] = np.arange(count) - np.repeat(own.cumsum() - own, own)
@@ -129,7 +131,7 @@ def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[st
 
 
 class GradientProgram:
-    """Computes the gradients for a batch in packed rows.
+    """Gradient computation for batches in packed rows.
 
     Inputs, gradients and losses have constant addresses, as CUDA graphs require.
     """

@@ -79,11 +79,11 @@ class Concatenated:
             yield from part.stored()
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Compute the parts of this parameter from the tensors of a weights file, and concatenate them."""
+        """Compute the concatenated parameter from the tensors of a weights file."""
         return torch.cat([part.make(file) for part in self.parts], -1)
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Split the parameter into its parts, and convert each part back to tensors of a weights file."""
+        """Split a concatenated parameter, and convert each part back to tensors of a weights file."""
         tensors = torch.split(parameter, [part.shape[-1] for part in self.parts], -1)
         for part, tensor in zip(self.parts, tensors, strict=True):
             yield from part.undo(tensor.contiguous())
@@ -150,7 +150,7 @@ class Rounded(_Derived):
         return self.part.make(file).bfloat16()
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Convert the parameter to float32, and convert the result back to tensors of a weights file."""
+        """Convert the parameter to float32, and then to tensors of a weights file."""
         return self.part.undo(parameter.float())
 
 

@@ -176,8 +176,8 @@ def relative_bias(
     """Return the learned bias of each head for each distance between key and query (Raffel et al. 2020, section 2.1).
 
     Distances are divided into buckets. All distances in a bucket have the same bias. Half of the buckets contain one
-    distance each. The other buckets grow exponentially up to `max_distance`. Unless `causal`, one half of all buckets
-    is for keys after the query.
+    distance each. The other buckets cover exponentially larger ranges, up to `max_distance`. If `causal` is False, half
+    of all buckets are for keys after the query.
 
     Args:
         distance: Position of the key minus position of the query.

@@ -160,12 +160,12 @@ class Synthetic(Directed):
 
     @property
     def text(self) -> str:
-        """Path of the text that the models translate, relative to `corpus.folder`."""
+        """Path of the text file that the models translate, relative to `corpus.folder`."""
         return self.source or self.target or ""
 
     @property
     def summary(self) -> str:
-        """Description for messages: the names of the models, the text to translate, and the side that is generated."""
+        """Description of this corpus part for messages: its models, the file to translate, and the generated side."""
         names = " and ".join(f"`{name}`" for name in self.models)
         verb = "translates" if len(self.models) == 1 else "translate"
         return f"{names} {verb} `{self.text}` into the {'target' if self.source else 'source'} sentences"

@@ -129,7 +129,7 @@ def _parts(corpus: Mapping[str, LocatedValue], split: str) -> list[LocatedValue]
 
 
 def _start_of(part: LocatedValue, user_files: Collection[str], shipped: str) -> str:
-    """Return the base folder for a corpus part's paths: the folder of the user's file with the part, or `shipped`."""
+    """Return the base folder of a corpus part's paths: the folder of the user's file that lists it, or `shipped`."""
     return os.path.dirname(part.file) if part.file in user_files else shipped
 
 

@@ -22,7 +22,7 @@ class NewerFormatError(ZooError):
 
 
 def writer_version(text: str) -> str | None:
-    """Return the version of zoo in the comment on the first line of a spec. None if there is no such comment."""
+    """Return the version of zoo in the comment on the first line of a spec, or None if there is no such comment."""
     match = _WRITER.match(text)
     return match[1] if match else None
 

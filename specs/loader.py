@@ -78,7 +78,7 @@ def parent(reference: str | os.PathLike[str]) -> Spec | None:
 
 
 def shipped_origin(reference: str | os.PathLike[str]) -> Spec:
-    """Return the first shipped spec in the `extends` chain of `reference`, which may be the spec itself.
+    """Return the nearest shipped spec: the spec itself, or the first shipped spec in its `extends` chain.
 
     If no spec in the chain is shipped, return the last spec, which extends no other spec.
     """
@@ -136,7 +136,7 @@ def _chain(source: SpecFile) -> list[tuple[SpecFile, LocatedValue]]:
 
 
 def _merge(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Sequence[LocatedValue]) -> LocatedValue:
-    """Merge the values in a chain of spec files with overrides, and resolve the corpus folder."""
+    """Merge the values in a chain of spec files with overrides, and resolve `corpus.folder`."""
     merged = chain[-1][1]
     for _, upper in reversed(chain[:-1]):
         merged = merged.overlaid(upper)
@@ -183,7 +183,8 @@ def _parse_override(text: str) -> LocatedValue:
 def _with_floats(value: LocatedValue, path: Sequence[str]) -> LocatedValue:
     """Convert text such as `1e-3` to a number if the field is a float.
 
-    This is for overrides only. Files must write `1.0e-3`, because YAML 1.1 reads `1e-3` as text and YAML 1.2 does not.
+    This is for overrides only. In spec files, `1.0e-3` is required, because YAML 1.1 parsers read `1e-3` as text, but
+    YAML 1.2 parsers read it as a number.
     """
     if isinstance(value.value, dict):
         inner = {key: _with_floats(item, (*path, key)) for key, item in value.value.items()}

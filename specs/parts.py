@@ -84,7 +84,7 @@ class FeatureSource(Section):
 
     @property
     def rows(self) -> int:
-        """Number of frames in each column of an image. 1 if the frames are not patches of an image."""
+        """Number of patches in each column of an image, if the frames are image patches. Otherwise 1."""
         return 1
 
     @property

@@ -73,7 +73,6 @@ class LocatedValue:
 
 
 def _kind_of(mapping: LocatedValue) -> object:
-    """Return the value of the `kind` key, or None if the mapping has no such key."""
     return mapping.value["kind"].plain() if isinstance(mapping.value, dict) and "kind" in mapping.value else None
 
 

@@ -88,7 +88,7 @@ def reject(fields: str | tuple[str, ...], problem: str, hint: str) -> NoReturn:
 
     Args:
         fields: Names of the fields, such as `train[0].weight`, relative to the section that is validated. The error
-            message locates the field that was set last.
+            message gives the location of the field that was set last.
         problem: What is wrong.
         hint: What to do.
 

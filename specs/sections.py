@@ -334,7 +334,7 @@ class Training(Section):
     """Number of steps between lines with training metrics in the run's log.jsonl (not in the paper). Unit: steps."""
 
     def describe_short_training(self, steps: int) -> str | None:
-        """Return a warning if training for `steps` steps ends before the learning rate warm-up does. None otherwise."""
+        """Return a warning if training for `steps` steps ends before the learning rate warm-up does, or else None."""
         if steps >= self.warmup_steps:
             return None
         return (

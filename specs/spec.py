@@ -83,7 +83,7 @@ class Spec(Section):
 
     @property
     def short_name(self) -> str:
-        """Name of a shipped spec ("big", "table3/a-h1") or stem of the spec file. `name` if there is no file."""
+        """Name of a shipped spec ("big", "table3/a-h1") or stem of the spec file. Without a file, the field `name`."""
         return self.name if self._short_name is None else self._short_name
 
     @property
@@ -104,7 +104,7 @@ class Spec(Section):
         return first, second
 
     def yaml(self, version: str | None = None) -> str:
-        """Return the spec as YAML, with all fields and the file format. YAML 1.1 and 1.2 parsers read it the same way.
+        """Return the spec as YAML, with all fields and the format version. YAML 1.1 and 1.2 parsers read it the same.
 
         Args:
             version: Version of zoo to record in a comment on the first line.

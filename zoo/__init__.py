@@ -221,7 +221,7 @@ def _load_spec(reference: Spec | str | PathLike[str]) -> Spec:
 
 
 def _import(module: str) -> Any:
-    """Import a module of zoo. First check that Python finds zoo's own packages `specs` and `compiler`."""
+    """Import a module of zoo. First check that `specs` and `compiler` are not other packages with these names."""
     require_own_packages("specs", "compiler")
     return import_module(module)
 

@@ -17,7 +17,7 @@ _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 
 
 def main() -> None:
-    """Run the command line. Both `zoo` and `python -m zoo` call this function.
+    """Run the command-line interface. Both `zoo` and `python -m zoo` call this function.
 
     On Ctrl-C, the process is terminated by SIGINT, so that the shell also stops a loop or script that runs the command.
     """

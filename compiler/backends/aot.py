@@ -48,13 +48,13 @@ def _compile(request: BuildRequest, folder: Path) -> None:
 
 
 class _Package:
-    """AOTInductor package, which can share the weights of a program."""
+    """Loaded AOTInductor package. It can use the weights of a compiled model without copying them."""
 
     def __init__(self, file: Path) -> None:
         self.loader = torch._C._aoti.AOTIModelPackageLoader(str(file), "model", False, 1, -1)
 
     def use_weights(self, program: EmittedProgram) -> None:
-        """Make the package use the program's parameters, without copying them."""
+        """Make the package use the parameters of `program`, without copying them."""
         weights = {name: parameter.detach() for name, parameter in program.named_parameters()}
         self.constants: dict[str, Any] = {
             name: weights[name.removeprefix("program.")] for name in self.loader.get_constant_fqns()

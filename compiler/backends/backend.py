@@ -22,7 +22,7 @@ from specs import Spec
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """Everything that a backend needs to build a program."""
+    """Everything that a backend needs to build a compiled model."""
 
     spec: Spec
     graphs: Graphs

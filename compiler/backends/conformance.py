@@ -19,18 +19,18 @@ ROWS, SOURCE_LENGTH, TARGET_LENGTH = 4, 9, 7
 
 
 def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] | None = None) -> dict[Purpose, float]:
-    """Return how much the results of a program differ from the results of the interpreter.
+    """Return how much the results of a compiled model differ from the results of the reference interpreter.
 
-    The program and the interpreter run on the same random sentences. The interpreter runs the unoptimised graph.
-    The program's decoder reads one to four tokens per step, and removes and adds sentences, until all targets end.
+    Both run on the same random sentences. The interpreter runs the unoptimised graph. The compiled model's decoder
+    reads one to four tokens per step, and removes and adds sentences, until all targets end.
 
     Args:
-        program: The program to check. If it can be trained, it is set to evaluation mode.
+        program: The compiled model to check. If it can be trained, it is set to evaluation mode.
         seed: The seed of the random tokens.
-        weights: The tensors of the weights file. Required if the program has rounded weights (bfloat16 or int8).
+        weights: The tensors of the weights file. Required if the compiled model has rounded weights (bfloat16 or int8).
 
     Returns:
-        For each of the purposes TRAIN, SCORE and DECODE_STEP that the program was built for, the largest absolute
+        For each of the purposes TRAIN, SCORE and DECODE_STEP that the model was compiled for, the largest absolute
         difference, divided by the largest absolute value from the interpreter.
     """
     source, target = _random_batch(program.spec, seed)
@@ -68,7 +68,7 @@ def _random_batch(spec: Spec, seed: int) -> tuple[PaddedBatch, Tensor]:
 
 
 def _run(program: Program, purpose: Purpose, source: PaddedBatch, target: Tensor) -> Tensor:
-    """Run the program for one purpose. Return the target's log-probabilities or, for training, the losses."""
+    """Run the compiled model for one purpose. Return the target's log-probabilities or, for training, the losses."""
     if purpose is Purpose.DECODE_STEP:
         return _decode(program, source, target)
     source, target = source.to(program.device), target.to(program.device)
@@ -80,10 +80,10 @@ def _run(program: Program, purpose: Purpose, source: PaddedBatch, target: Tensor
 
 
 def _decode(program: Program, source: PaddedBatch, target: Tensor) -> Tensor:
-    """Return the log-probabilities of the target's tokens, computed in decoder steps of random length.
+    """Return the log-probabilities of the target's tokens, computed step by step.
 
-    A sentence leaves the batch at the end of its target. The second half of the sentences joins the batch after the
-    first step.
+    Each decoder step reads a random number of tokens. A sentence leaves the batch at the end of its target. The second
+    half of the sentences joins the batch after the first step.
     """
     generator, (rows, length) = torch.Generator().manual_seed(0), target[:, 1:].shape
     found, positions = torch.zeros(rows, length), torch.zeros(rows, dtype=torch.long)

@@ -21,10 +21,10 @@ from compiler.search import Searcher
 
 
 def program(request: BuildRequest, functions: Mapping[Purpose, Function], backend: str = "eager") -> EmittedProgram:
-    """Return a program that runs the given functions with the weights of the request.
+    """Return a compiled model that runs the given functions with the weights in the request.
 
-    A program for training copies the weights. Any other program uses the weights without a copy, and is in evaluation
-    mode.
+    A model for training gets a copy of the weights. Any other model uses the given weights without copying them, and is
+    in evaluation mode.
     """
     made = EmittedProgram(request.spec, request.graphs, functions, backend=backend, precision=request.precision)
     if Purpose.TRAIN in request.graphs:
@@ -36,7 +36,7 @@ def program(request: BuildRequest, functions: Mapping[Purpose, Function], backen
 
 
 def search_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram:
-    """Add beam search in CUDA graphs to a program that translates on a GPU. Warn if that is impossible."""
+    """If a compiled model translates on a GPU, make its beam search run in CUDA graphs. Warn if that is impossible."""
     purposes = request.graphs.keys()
     searches = {Purpose.ENCODE, Purpose.DECODE_STEP} <= purposes and Purpose.TRAIN not in purposes
     if request.device.startswith("cuda") and searches:
@@ -97,12 +97,12 @@ def execute(code: EmittedCode) -> dict[str, Any]:
 
 
 def build_eager(request: BuildRequest) -> EmittedProgram:
-    """Build a program that runs the emitted code without compiling it."""
+    """Build a model that runs the emitted PyTorch code as it is, without torch.compile."""
     return search_on_gpu(program(request, functions(emit(request.graphs.values()))), request)
 
 
 def refuse(request: BuildRequest) -> str | None:
-    """Return the reason why PyTorch cannot run the requested program, or None if it can."""
+    """Return the reason why PyTorch cannot run the requested model, or None if it can."""
     if request.precision == "int8" and request.device.startswith("cuda"):
         return "torch has no int8 products for small batches on a GPU: use `--precision bfloat16`"
     return None

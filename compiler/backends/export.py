@@ -30,7 +30,10 @@ TRANSLATING = (Purpose.ENCODE, Purpose.DECODE_STEP)
 
 
 class _ExportableModule(nn.Module):
-    """Module that runs a program for one purpose. It takes tensors in the order of the graph's inputs."""
+    """Module that torch.export can export. It runs the model for one purpose.
+
+    A call takes tensors in the order of the graph's inputs.
+    """
 
     def __init__(self, made: EmittedProgram, purpose: Purpose, function: Function) -> None:
         super().__init__()
@@ -102,10 +105,10 @@ def _example(made: EmittedProgram, name: str, purpose: Purpose) -> Tensor:
 def assemble_program(
     request: BuildRequest, compiled: Mapping[Purpose, Callable[[list[Tensor]], Sequence[Tensor]]], backend: str
 ) -> EmittedProgram:
-    """Return a program that runs compiled functions for some purposes, and PyTorch code for the other purposes.
+    """Return a model that runs compiled functions for some purposes, and emitted PyTorch code for the other purposes.
 
     Args:
-        request: The build request for the program.
+        request: The build request for the model.
         compiled: For each compiled purpose, a function that takes the graph's inputs and returns its results, in order.
         backend: The name of the backend.
     """

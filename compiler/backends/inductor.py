@@ -23,7 +23,7 @@ without gradients. Therefore its default limit of 8 can be too low."""
 
 
 def _build(request: BuildRequest) -> EmittedProgram:
-    """Build a program, and compile its layers with torch.compile. Layers of the same kind share their compiled code."""
+    """Build a model, and compile its layers with torch.compile. Layers of the same kind share their compiled code."""
     code = emit(request.graphs.values())
     namespace = execute(code)
     loops = any(
@@ -47,8 +47,8 @@ def _build(request: BuildRequest) -> EmittedProgram:
 def _vector_bits() -> int:
     """Return the size of the SIMD vectors that torch compiles for, in bits. ATEN_CPU_CAPABILITY can reduce the size.
 
-    Pass the size to torch as an option. Otherwise, torch may reuse code from its disk cache that was compiled for a
-    different size, and such code would write beyond its buffers.
+    `_build` passes this size to torch as an option. Without the option, torch may reuse code from its disk cache that
+    was compiled for a different size, and such code would write beyond its buffers.
     """
     from torch._inductor.cpu_vec_isa import pick_vec_isa  # slow to import
 

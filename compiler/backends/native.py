@@ -30,7 +30,7 @@ from compiler.program import TopK
 
 
 class NativeProgram(KernelProgram):
-    """Program that encodes and decodes with our C++ kernels. Only `score` runs emitted PyTorch code.
+    """Compiled model that encodes and decodes with our C++ kernels. Only `score` runs emitted PyTorch code.
 
     Methods change decoder states in place. A state is invalid after it has been passed to a method.
     """
@@ -38,7 +38,7 @@ class NativeProgram(KernelProgram):
     device = torch.device("cpu")
 
     def __init__(self, request: BuildRequest) -> None:
-        """Compile and load the kernels, and pack the model unless the request already contains a packed model."""
+        """Compile and load the kernels, and pack the weights if the request contains no packed weights."""
         self.request, self.spec, self.graphs = request, request.spec, request.graphs
         self.precision = request.precision
         library = load_kernels(request.folder)
@@ -97,7 +97,7 @@ class NativeProgram(KernelProgram):
 
     @cached_property
     def scorer(self) -> EmittedProgram:
-        """The emitted PyTorch program that computes `score`, with the same weights. It is built on first use."""
+        """Model that computes `score` with emitted PyTorch code and the same weights. It is built on first use."""
         if Purpose.SCORE not in self.graphs:
             raise ValueError("this program was not built for the purpose `score`: also pass the purpose to `build`")
         score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
@@ -127,7 +127,7 @@ class _Packer:
         """For each tensor, its offset and the function that writes it to an address."""
 
     def pack(self) -> PackedModel:
-        """Generate the instructions, and pack the weights in several threads. The kernels release the GIL."""
+        """Generate the instructions, and pack the weights in several threads, since the kernels release the GIL."""
         code = self._request.native_code
         parts = {"encode": [*map(self._fields, code.encode)], "step": [*map(self._fields, code.step)]}
         memory = Memory(self._size)
@@ -153,7 +153,7 @@ class _Packer:
         return fields
 
     def _place(self, key: object, size: int, write: Callable[[int], None]) -> int:
-        """Return the offset of a tensor's memory. On the first call with this key, reserve `size` bytes."""
+        """Return the offset of a tensor in the packed weights. On the first call with a key, reserve `size` bytes."""
         if key not in self._offsets:
             self._offsets[key] = self._size
             self._writers.append((self._size, write))

@@ -50,7 +50,7 @@ def write_models(request: BuildRequest, folder: Path) -> None:
 
 
 def open_models(request: BuildRequest, folder: Path) -> EmittedProgram:
-    """Return a program that runs the ONNX models in a folder with onnxruntime."""
+    """Return a compiled model that runs the ONNX models in a folder with onnxruntime."""
     models = {purpose: _Model(folder / f"{purpose}.onnx") for purpose in TRANSLATING}
     return assemble_program(request, models, "onnx")
 

@@ -126,7 +126,10 @@ def _launch(
     c: Tensor | None = None, gain: Tensor | None = None, norm_bias: Tensor | None = None, normed: Tensor | None = None,
     epsilon: float = 0.0,
 ) -> Tensor:  # fmt: skip
-    """Run the kernel, with a norm if `normed` is given. Each Triton program computes `block` columns."""
+    """Run the kernel for few rows, which computes `step_linear` or, if `normed` is given, `norm_linear`.
+
+    Each Triton program computes `block` columns of the result.
+    """
     (inner, outer), options = matrix.shape, early(x)
     out, width = x.new_empty(*x.shape[:-1], outer), min(WIDTH, triton.next_power_of_2(inner))
     _product[(triton.cdiv(outer, block),)](

@@ -160,7 +160,7 @@ def _best(
 
 @triton.jit
 def _move(table, first, parents, rows: tl.constexpr, row_block: tl.constexpr, capacity, end, block: tl.constexpr, live):
-    """Replace each of the first `live` rows of an array [rows, capacity] with its parent row."""
+    """In an array [rows, capacity], replace each row i < `live` with row `parents[i]`, in the columns before `end`."""
     numbers = tl.arange(0, row_block)
     for start in range(0, end, block):
         columns = start + tl.arange(0, block)
@@ -360,7 +360,9 @@ def _attention(
 
 
 def select(slots: Slots, logits: Float[Tensor, "rows V"]) -> None:
-    """For the sentence in each slot, select the hypotheses of the next step. Write its state to `slots.states`.
+    """For the sentence in each slot, select the hypotheses of the next step.
+
+    The state of each sentence's search, such as RUNNING, is written to `slots.states`.
 
     Args:
         slots: Buffers of the search.

@@ -115,7 +115,7 @@ def _sources() -> str:
 
 
 def declare_functions(library: Any) -> Any:
-    """Set the argument and result types of the library's functions, as in the C++ code, and return the library.
+    """Set the ctypes argument and result types of all kernel functions to match the C++ code. Return the library.
 
     Each parameter is a pointer or an int64_t. A returned int is a Status.
     """

@@ -1,4 +1,4 @@
-"""Programs that the kernels run: instructions, packed weights, and beam search. Nothing in this module needs torch."""
+"""Compiled models for the kernels: instructions, packed weights and beam search. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ MIN_DRAFTING_MODEL_BYTES = 1 << 20
 
 
 class Memory:
-    """Block of memory whose first byte is at `address`. It is freed with this object."""
+    """Block of memory whose first byte is at `address`. It is freed when this object is garbage-collected."""
 
     def __init__(self, size: int) -> None:
-        """Allocate `size` zero bytes, in huge pages if possible, because huge pages make the kernels faster."""
+        """Allocate `size` bytes, all 0, in huge pages if possible, because huge pages make the kernels faster."""
         try:
             self._map = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
@@ -158,21 +158,21 @@ class KernelProgram:
         return state
 
     def restrict(self, state: KernelState, tokens: Sequence[Int64[np.ndarray, " listed"]]) -> KernelState:
-        """Restrict each sentence to its list of tokens (see `ShortlistDecoder.restrict`)."""
+        """Restrict the output for each sentence to its list of tokens (see `ShortlistDecoder.restrict`)."""
         if len(tokens) != state.sentences:
-            raise ValueError(f"got {len(tokens)} lists for {state.sentences} sentences: pass one list per sentence")
+            raise ValueError(f"got {len(tokens)} shortlists for {state.sentences} sentences: pass one per sentence")
         counts, listed = np.fromiter(map(len, tokens), np.int64), np.concatenate(tokens).astype(np.int64)
         raise_for(self.library.zoo_restrict(self.handle, state.handle, listed.ctypes.data, counts.ctypes.data))
         return state
 
     def constrain(self, state: KernelState, rules: TreeRules) -> KernelState:
-        """Restrict each sentence to well-formed parse trees (see `SearchingDecoder.constrain`)."""
+        """Restrict the output for each sentence to well-formed parse trees (see `SearchingDecoder.constrain`)."""
         if len(rules.sentences) != state.sentences:
             raise ValueError(f"got limits for {len(rules.sentences)} sentences, but the state has {state.sentences}")
         if rules.kinds.shape != (self.vocabulary,) or rules.kinds.dtype != np.int32:
             raise ValueError(f"`kinds` has the shape {rules.kinds.shape}; it should be ({self.vocabulary},) of int32")
         if len({len(each.prefix) for each in rules.sentences}) != 1:
-            raise ValueError("the prefixes have different lengths: search sentences with other lengths separately")
+            raise ValueError("the prefixes have different lengths: run a separate search for each prefix length")
         counts = _concatenated([(each.words, each.constituents, len(each.word_tokens)) for each in rules.sentences])
         words = _concatenated([each.word_tokens for each in rules.sentences])
         prefixes = _concatenated([each.prefix for each in rules.sentences])
@@ -184,7 +184,10 @@ class KernelProgram:
     def search(
         self, state: KernelState, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None
     ) -> tuple[list[BeamResult], KernelState]:
-        """Run search steps until a quarter of the sentences are done (see `SearchingDecoder.search`)."""
+        """Run search steps until a quarter of the sentences are done or the time limit is reached.
+
+        See `SearchingDecoder.search`.
+        """
         if allowed is not None and allowed.shape != (2, self.vocabulary):
             raise ValueError(f"`allowed` has the shape {allowed.shape}; it should be (2, {self.vocabulary})")
         numbers, count, scores = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_void_p()
@@ -271,7 +274,7 @@ def _concatenated(rows: Sequence[Sequence[int]]) -> Int64[np.ndarray, " tokens"]
 
 
 def _read_results(numbers_address: int, count: int, scores_address: int) -> list[BeamResult]:
-    """Read the arrays of the struct `SearchResults`, which the kernels fill."""
+    """Read the search results from the arrays of the C++ struct `SearchResults`."""
     numbers = iter((ctypes.c_int64 * count).from_address(numbers_address))
     results: list[BeamResult] = []
     for sentence in numbers:

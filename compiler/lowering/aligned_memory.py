@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def aligned_memory(y: Value, sublayer: AlignedMemory, context: LayerContext) -> Value:
-    """Return W z_t for each target position t, where z is the encoder's output, or 0 after the end of the source."""
+    """Return W z_t for each target position t, where z is the encoder output. After the end of z, return 0."""
     assert context.memory is not None
     b, memory = context.builder, context.memory
     projected = b.node("projected", Linear(), (memory.x,), b.parameter("memory", memory.x.width, y.width))
@@ -38,11 +38,11 @@ def aligned_memory(y: Value, sublayer: AlignedMemory, context: LayerContext) -> 
 
 
 class Align(Operation):
-    """Select the memory at each target position, or 0 after the end of the source (dynamic unfolding).
+    """Select the encoder output at each target position, or 0 after the end of the source (dynamic unfolding).
 
-    Inputs: memory [batch, m, d], its padding mask [batch, 1, 1, m], and a value [batch, n]. In a decoder step, this
-    value contains the positions. Otherwise it contains the target tokens, of which only the shape is used. Result:
-    [batch, n, d].
+    Inputs: the projected encoder output [batch, m, d], its padding mask [batch, 1, 1, m], and integers [batch, n]. In a
+    decoder step, the integers are the positions. Otherwise they are the target tokens, of which only the shape is used.
+    Result: [batch, n, d].
     """
 
     in_step: bool

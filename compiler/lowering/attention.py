@@ -80,8 +80,8 @@ class MultiHeadAttention:
 
         Args:
             x: The input.
-            memory: The output of the encoder. None: self-attention, which projects keys and values from x. If the
-                positions are rotary, queries and keys are then rotated.
+            memory: The output of the encoder. None: self-attention, in which keys and values are projected from x. With
+                rotary positions, its queries and keys are also rotated.
         """
         read = x if memory is None else memory
         projections = (
@@ -101,7 +101,7 @@ class MultiHeadAttention:
     def attend(self, query: Value, key: Value, value: Value, *added: Value) -> Value:
         """Return the attention of all heads, merged and projected by W_O: [batch, length, d_model].
 
-        For the purpose ATTEND, the attention weights become an output of the graph, named after the sub-layer.
+        In a graph for the purpose ATTEND, the attention weights also become a graph output, named after the sub-layer.
 
         Args:
             query: The queries.

@@ -24,7 +24,7 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerContext:
-    """Everything that lowering a sub-layer needs apart from its input and its spec, such as tokens and masks."""
+    """Everything that is needed to lower a sub-layer, such as masks, apart from its input and its spec."""
 
     builder: GraphBuilder
     architecture: Architecture
@@ -55,7 +55,7 @@ class LayerContext:
         return self.padding is None
 
     def recent(self, name: str, new: Value, count: int | Size) -> tuple[Value, Value]:
-        """Add a decoder step state that contains the last `count` positions of a value.
+        """Add a state to the decoder step. The state contains the last `count` positions of a value.
 
         Args:
             name: Name of the state.
@@ -63,7 +63,7 @@ class LayerContext:
             count: Number of positions that the state holds. PAST: all positions.
 
         Returns:
-            The value at the last `count` positions before the step, without and with the new positions.
+            The value at the last `count` positions before the step, and the same value with the new positions appended.
         """
         b, shape = self.builder, new.type.shape
         before = b.state(name, *shape[:-2], count, shape[-1])

@@ -174,7 +174,7 @@ class PositionalEncoding(Operation):
         codegen.add(node, Opcode.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count the bytes of the inputs and the result. Learned encodings add the bytes of one row per position."""
+        """Count the bytes of the inputs, the result and, if encodings are learned, the table rows that are read."""
         read = sum((each.bytes(float_bytes) for each in inputs), Size())
         return read + result.bytes(float_bytes) * (2 if weight_bytes.terms else 1)
 
@@ -258,7 +258,7 @@ class PositionBias(Operation):
     shares_buffer = True
 
     def value(self, head: int, distance: int, parameters: Tensors) -> float:
-        """Return the bias of a head. The distance is the position of the key minus the position of the query."""
+        """Return a head's bias for a distance, which is the position of the key minus the position of the query."""
         raise NotImplementedError
 
     def emit_values(self, distance: str, parameters: Expressions) -> str:

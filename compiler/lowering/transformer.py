@@ -91,7 +91,7 @@ class Transformer:
         self.guided: list[Value] = []
         """The attention weights that `training.guided_alignment` trains."""
 
-    # Outputs of a program that encodes and decodes
+    # Outputs of a compiled model that encodes and decodes
 
     def encode(self) -> None:
         """Add the encoder and its outputs to the graph."""
@@ -199,7 +199,7 @@ class Transformer:
         return self.b.node("dropped", Dropout(probability), (x,))
 
     def final_norm(self, stack: str, x: Value) -> Value:
-        """Normalise the output of a stack's last layer. If norm placement is `post`, return the output unchanged."""
+        """Normalise the output of a stack's last layer. Return it unchanged if the norm's placement is `post`."""
         if self.a.norm.placement == "post":
             return x
         with self.b.sublayer(stack):
@@ -213,7 +213,7 @@ class Transformer:
         return self.b.node("embedded", Embedding(scale), (tokens,), self.table(side))
 
     def with_positions(self, stack: str, x: Value, position: Value | None = None) -> Value:
-        """Add positional encodings to embeddings, and apply dropout (5.4)."""
+        """Add positional encodings to embeddings, normalise the sum (if specified), and apply dropout (5.4)."""
         x = self.positions(stack).add(x, position)
         if self.a.norm.embeddings:
             with self.b.sublayer(stack):

@@ -288,7 +288,7 @@ class RestrictedAttention(Operation):
         """Return the number of elements that are saved for the backward pass.
 
         These are the overlapping windows of keys and values. With dropout or additive scores, the attention weights are
-        also saved. Dropout saves two more tensors of their size, and additive scores save tanh(query + key).
+        also saved. Dropout saves two more tensors of this size, and additive scores save tanh(query + key).
         """
         batch, heads, length, width = inputs[0].shape
         overlap = -(-self.window // self.block)

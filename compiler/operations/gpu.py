@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 class KernelOperation:
     """Base class of operations that have a GPU kernel, but no reference implementation for the interpreter.
 
-    These operations occur only in graphs for packed rows or slots. Tests compare the results of such a graph with the
-    results of the equivalent graph for padded batches, which the interpreter can run.
+    These operations occur only in graphs for packed rows (see `compiler.passes.pack_rows`) or slots (see
+    `compiler.slots`). Tests compare the results of such a graph with the results of the equivalent graph for padded
+    batches, which the interpreter can run.
     """
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -253,7 +254,10 @@ class Part(Slice):
 
 
 class SlotParents(KernelOperation, Operation):
-    """Return the row of each hypothesis's parent in the previous step [rows]. Input: slots (see `compiler.slots`)."""
+    """Return the row of each hypothesis's parent in the previous step: [rows].
+
+    Input: the slots (see `compiler.slots`).
+    """
 
     rows: Size
 

@@ -78,8 +78,8 @@ class CausalMask(Mask):
 class DistanceMask(Mask):
     """Hide keys that are more than `before` positions before the query, or more than `after` positions after it.
 
-    Full attention with this mask has the same weights as restricted attention. Compiled models that return
-    attention weights to the caller use this mask.
+    Full attention with this mask has the same weights as restricted attention. This mask is used in compiled models
+    that return attention weights to the caller.
 
     Inputs: a value [batch, length, ...], of which only the shape is used, and optionally a padding mask [batch, 1, 1,
     length]. Padding is also hidden, but every query sees its own position. Result: [batch, 1, length, length].

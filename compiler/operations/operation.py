@@ -118,8 +118,8 @@ class MaskRole(StrEnum):
 class Operation(ABC):
     """Base class of operations on values and parameters. The fields of an operation are plain numbers and options.
 
-    Each subclass becomes a frozen dataclass, so that operations can be compared and printed. Compiler
-    passes, cost functions and backends read the traits of an operation. They never test its class.
+    Each subclass becomes a frozen dataclass, so that operations can be compared and printed. Compiler passes, cost
+    functions and backends read the traits of an operation, such as `is_attention`. They never check its class.
     """
 
     def __init_subclass__(cls) -> None:
@@ -166,7 +166,7 @@ class Operation(ABC):
     has_scale: ClassVar[bool] = False
     """Whether the operation has a `scale` that multiplies the attention query or, in embeddings, the parameters."""
     mask_role: ClassVar[MaskRole | None] = None
-    """The role of a mask that passes or backends treat specially. None for all other operations."""
+    """The role of an attention mask, if compiler passes or backends must recognise it. None for other operations."""
 
     # Code and drawing
 
@@ -278,7 +278,7 @@ class PlainOperation(Operation):
     """Base class of operations whose `code` calls only PyTorch. The interpreter evaluates this code."""
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        """Evaluate `code`."""
+        """Compute the result by evaluating `code`, the PyTorch expression of the operation."""
         names = [f"value_{index}" for index in range(len(inputs) + len(parameters))]
         values = dict(zip(names, (*inputs, *parameters), strict=True))
         return cast("Tensor", eval(self.code.format(*names, self=self), {"torch": torch, **values}))

@@ -61,7 +61,7 @@ class Embedding(Operation):
         codegen.add(node, Opcode.EMBED, scale=self.scale, table=table, rows=codegen.parameter_shape(table)[0])
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count the bytes of one row of the table per token, not of the whole table."""
+        """For the table, count only the bytes of one row for each token, not the bytes of the whole table."""
         return inputs[0].bytes() + 2 * result.bytes(float_bytes)
 
     def describe(self, inputs: Sequence[str]) -> str:
@@ -121,7 +121,7 @@ class Linear(_Projection):
     caption = ("linear", "Linear")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Add a LINEAR instruction, unless an activation's instruction computes the projection, too."""
+        """Add a LINEAR instruction, or none if the next activation's instruction also computes the projection."""
         reader = codegen.sole_reader(node)
         if reader and reader.operation.activation:
             codegen.fused.add(node.name)

@@ -136,7 +136,7 @@ class BeamsToRows(View):
 
 
 class RowsToQueries(View):
-    """Give each sentence one row with the positions of all its hypotheses, which then read the encoder output together.
+    """Merge the hypotheses of each sentence into one row, so that they read the encoder output together.
 
     Inputs: x [batch·beams, new, w], and another value [batch, beams, new, ...], of which only the shape is used.
     Result: [batch, beams·new, w].

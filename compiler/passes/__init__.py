@@ -100,7 +100,7 @@ def graphs(
 
 
 def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Run all compiler passes that the spec does not disable, and return the new graphs. Verify the graphs each time.
+    """Run all compiler passes that the spec does not disable. Verify the graphs after each pass, and return them.
 
     Raises:
         ZooError: `compilation.disabled_passes` contains an unknown name.

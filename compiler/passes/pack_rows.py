@@ -97,7 +97,7 @@ def _packed_attention(graph: Graph, by_name: dict[str, Node], merged: Node) -> N
     widths = [graph.types[name].shape[-1].constant for name in (q, kv)]
     # The kernels of the backward pass write the gradients of all columns of these two values.
     if kv != v or widths != ([q_width + kv_width] * 2 if q == kv else [q_width, kv_width]):
-        raise Unpackable("its queries, keys and values are separate products: enable the `fuse_projections` pass")
+        raise Unpackable("its queries, keys and values are computed separately: enable the `fuse_projections` pass")
     spans = {
         (SOURCE, SOURCE): ("source_spans", "source_spans"),
         (TARGET, TARGET): ("target_spans", "target_spans"),

@@ -20,7 +20,7 @@ from compiler.weights import Concatenated, Parameter, Scaled
 
 
 def fold_scales(graphs: Graphs) -> Graphs:
-    """Multiply 1/sqrt(d_k) into the weights of queries and sqrt(d_model) into embeddings, except for training.
+    """Fold 1/sqrt(d_k) into the query weights and sqrt(d_model) into the embeddings, except for training.
 
     A parameter is not scaled if another operation reads it without this factor, as with an embedding table that is also
     used by the pre-softmax projection. In training, nothing is scaled, because Adam's steps depend on the scale of the

@@ -63,7 +63,7 @@ def chunk_loss(graph: Graph) -> Graph:
 
 
 def join_loss(graph: Graph, by_name: Mapping[str, Node], node: Node, joined: type[ChunkedCrossEntropy]) -> Node | None:
-    """Merge a loss node with the pre-softmax projection that it reads. Return None for all other nodes.
+    """Merge a loss node with the pre-softmax projection that it reads. Return None if `node` is not such a loss.
 
     Args:
         graph: The graph.

@@ -195,7 +195,7 @@ def epoch_batches(
         store: Store of the training set.
         budgets: Maximum number of tokens in each stream per batch.
         seed: Seed of the training run.
-        epoch: Number of the epoch.
+        epoch: Index of the epoch, from 0.
         weights: How often an epoch contains the examples of each corpus part. For a fraction such as 0.5, each
             epoch samples that fraction of the examples. Empty: 1 for all parts.
         packed: Whether the examples of a batch are concatenated instead of padded.
@@ -227,7 +227,7 @@ def batch_examples(
 ) -> list[Examples]:
     """Divide a few thousand examples into batches, in an order that the seed determines.
 
-    With so few examples, the method of `epoch_batches` would combine very different target lengths in one batch.
+    With so few examples, the algorithm of `epoch_batches` would combine very different target lengths in one batch.
 
     Args:
         examples: The examples. Each example must fit into a batch.
@@ -265,9 +265,10 @@ def _draw(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indi
 
 
 def _order_by_length(lengths: Sequence[Lengths], random: np.random.Generator) -> Indices:
-    """Return indices that order examples by source length, then by target length, with random noise.
+    """Return indices that order examples by source length, then by target length. Lengths get random noise.
 
-    Target lengths rise for one source length and fall for the next, so that neighbours always have similar lengths.
+    Target lengths ascend for one source length and descend for the next, so that adjacent examples always have similar
+    lengths.
     """
     order = random.permutation(len(lengths[0]))
     keys = [_noisy_lengths(each, random) for each in lengths]
@@ -289,7 +290,7 @@ def _order_in_bands(lengths: Sequence[Lengths], count: int) -> Indices:
 
 
 def _noisy_lengths(lengths: Lengths, random: np.random.Generator) -> npt.NDArray[np.integer[Any]]:
-    """Add noise to lengths. Return 16-bit integers if possible, because NumPy sorts such integers in linear time."""
+    """Add random noise to lengths. Return 16-bit integers if possible, because NumPy sorts them in linear time."""
     noisy = np.rint(lengths * (1 + _LENGTH_NOISE * random.random(len(lengths), np.float32)))
     return noisy.astype(np.int16 if noisy.max(initial=0) < 1 << 15 else np.int32)
 

@@ -29,7 +29,7 @@ class Pair(NamedTuple):
 
 
 def sentences(split: str, count: int) -> Iterator[Pair]:
-    """Yield the first sentence pairs of the train, dev or test set. All pairs of the three sets are distinct.
+    """Yield the first sentence pairs of the built-in train, dev or test set. All pairs of the three sets are distinct.
 
     Args:
         split: The set: `train`, `dev` or `test`.
@@ -47,7 +47,7 @@ def sentences(split: str, count: int) -> Iterator[Pair]:
 def examples(
     split: str, count: int, streams: Mapping[str, str], languages: Mapping[str, str]
 ) -> Iterator[Mapping[str, str]]:
-    """Yield the first examples of a set, with the streams of a task.
+    """Yield the first examples of the built-in train, dev or test set, with the streams of a task.
 
     Args:
         split: The set: `train`, `dev` or `test`.

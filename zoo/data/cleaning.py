@@ -156,7 +156,7 @@ def classify(
 
 
 def apply_filters(example: Example, filters: Iterable[Filter], languages: Mapping[str, str]) -> Status:
-    """Return the status from the first filter in `corpus.filters` that matches an example. KEPT if no filter matches.
+    """Return the status from the first filter in `corpus.filters` that matches an example, or KEPT if none does.
 
     Args:
         example: The example.
@@ -180,12 +180,13 @@ def examples_with_status(examples: Iterable[Example], statuses: Statuses, status
 
 
 def reasons_to_drop(values: Rows, section: Corpus, *, features: bool = False) -> list[str]:
-    """Return the reason to drop each example because of its lengths: a key of REASONS, or "" to keep the example.
+    """Check the stream lengths of examples. Return a key of REASONS for each example to drop, or "" to keep it.
 
     Args:
         values: Values of each stream of the examples.
         section: Settings of the corpus, such as `corpus.max_length` and `corpus.max_ratio`.
-        features: Whether the first stream consists of features. An example without frames has an unusable file.
+        features: Whether the first stream consists of features. If so, an example without frames is dropped, because
+            its file is unusable.
     """
     lengths = np.array([[len(row) for row in rows] for rows in values.values()], np.int64).reshape(len(values), -1)
     shorter, longer = lengths.min(0), lengths.max(0)

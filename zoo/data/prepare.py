@@ -289,7 +289,7 @@ class _Preparation:
             start += count
 
     def _kept_examples(self) -> Iterator[Example]:
-        """Yield the training examples that cleaning kept. Spans such as numbers are replaced by copy symbols."""
+        """Yield the cleaned training examples with the status KEPT. Spans such as numbers become copy symbols."""
         return starmap(self._with_copy_symbols, self._train_examples(Status.KEPT))
 
     def _with_copy_symbols(self, example: Example, direction: Direction) -> Example:

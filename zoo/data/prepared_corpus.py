@@ -62,12 +62,12 @@ class PreparedCorpus:
 
     @cached_property
     def counts(self) -> CleaningCounts:
-        """Numbers of training pairs that cleaning kept, held out, or dropped for each reason."""
+        """Numbers of training pairs that were kept, held out, or dropped for each reason."""
         return CleaningCounts(**read_json(self.folder / COUNTS_FILE))
 
     @property
     def dropped_examples(self) -> list[str]:
-        """Some pairs that cleaning dropped, with reasons."""
+        """Some of the training pairs that were dropped during cleaning, with reasons."""
         return read_lines(self.folder / DROPPED_FILE)
 
     def store(self, split: Split) -> Store:

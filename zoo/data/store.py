@@ -33,7 +33,7 @@ class StoreWriter:
     def __init__(
         self, folder: Path, dtypes: Mapping[str, str], parts: int = 1, widths: Mapping[str, int] | None = None
     ) -> None:
-        """Prepare to write.
+        """Prepare to write a store.
 
         Args:
             folder: Folder for the files of the store.

@@ -47,7 +47,7 @@ class SubwordSampler:
         self._vocabulary, self._alpha, self._max_length = vocabulary, alpha, max_length
 
     def __call__(self, examples: Examples, seed: int) -> Examples:
-        """Tokenise examples again at random. For given examples, the result depends only on the 63-bit seed."""
+        """Sample a new tokenisation of each example. For given examples, the result depends only on the 63-bit seed."""
         # SentencePiece seeds its random numbers once per thread, so each call needs a new thread.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(self._sample_examples, examples, seed).result()
@@ -86,7 +86,7 @@ class TrainingSet:
     def __init__(
         self, spec: Spec, store: Store, sampler: SubwordSampler | None = None, verified: Future[None] | None = None
     ) -> None:
-        """Create the batches of a store for the training settings of a spec.
+        """Prepare to divide a store into batches, according to the training settings in a spec.
 
         Args:
             spec: Spec with the `training` and `corpus` sections.
@@ -110,9 +110,10 @@ class TrainingSet:
         return cls(spec, prepared.store("train"), sampler, verified)
 
     def epoch_batches(self, epoch: int) -> list[Indices]:
-        """Return the batches of an epoch, planned for the stored tokens, without subword regularisation.
+        """Return the indices of the examples in each batch of an epoch.
 
-        The last requested epoch is cached. The method is not thread-safe.
+        The batches are computed from the stored lengths, without subword regularisation. The last requested epoch is
+        cached. The method is not thread-safe.
 
         Raises:
             ZooError: See `zoo.data.batches.epoch_batches`.

@@ -70,7 +70,7 @@ class TextArchive:
         The default encoding is UTF-8.
 
         Raises:
-            ZooError: The file is damaged, its encoding is unknown, or the files are too large.
+            ZooError: The file is damaged, its encoding is unknown, or the files are too large in total.
         """
         if name in self._texts:
             return self._texts[name]

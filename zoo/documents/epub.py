@@ -49,7 +49,7 @@ _BY_SUFFIX = {
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the format of each text file that the package documents of an e-book list.
+    """Return the format of each text file in an e-book, according to the media types in its package documents.
 
     If the package documents list no text files, file suffixes select the formats.
     """

@@ -91,7 +91,8 @@ class ElementRoles:
         splitting: Names of elements that are separate segments.
         non_splitting: Names of elements that are part of the sentence around them.
         copied: Names of elements that are copied with their content.
-        outline: Whether the children of an XML element without text are also separate segments.
+        outline: Whether an XML element is also a separate segment if its parent is a separate segment that has no text
+            outside its child elements.
         is_html: Whether the text is HTML. Elements without an assigned role then have their usual role in HTML.
     """
 
@@ -216,7 +217,7 @@ class Parser:
         return end
 
     def _raw_text_end(self, start: int, name: str) -> int:
-        """Return the position of the end tag of a raw text element such as `script`. For other elements, `start`."""
+        """Return the position of the end tag of a raw text element such as `script`, or `start` for other elements."""
         if self.is_xml or name not in _RAW_TEXT or self._is_foreign():
             return start
         end = None
@@ -248,7 +249,10 @@ class Parser:
         return self._add(start, Kind.OPEN if self._is_inline(name) else Kind.BREAK, name, again=without_id(raw, name))
 
     def _read_language(self, raw: str) -> None:
-        """Read the start tag of a page or its body. The body's language is replaced if it is the page's language."""
+        """Read an `html` or `body` start tag. Mark the tag if it specifies the document's language.
+
+        The language codes in marked tags are later replaced with the code of the target language.
+        """
         language = (values(raw).get("lang") or values(raw).get("xml:lang", ""))[:2].lower()
         if self._language in ("", language):
             self._roots.add(len(self._found))
@@ -261,7 +265,6 @@ class Parser:
             self._copied, self._depth, self._is_hidden = name, 1, is_hidden
 
     def _add_empty(self, start: int, name: str) -> None:
-        """Add an element without content."""
         if name == "input" and _HIDDEN_INPUT.match(self._text, start):
             self._add(start, Kind.UNIT, name)
         elif not self._is_inline(name):
@@ -281,7 +284,7 @@ class Parser:
                 self._end_copied()
 
     def _read_text(self, start: int, end: int, text: str | None = None) -> None:
-        """Read a text. For a CDATA section, `text` is its content."""
+        """Read the text from `start` to `end`. For a CDATA section, `text` is its content."""
         if self._depth:
             self._readable.append(unescape(self._text[start:end]) if text is None else text)
         elif text is not None:
@@ -307,7 +310,7 @@ class Parser:
     def _text_of_empty(self, name: str) -> str:
         """Return the text that the translator reads in place of an element without content.
 
-        For unknown elements and for elements that the client copies, the text is a placeholder. Otherwise, it is empty.
+        For unknown elements and elements in `ElementRoles.copied`, the text is a placeholder. Otherwise, it is empty.
         """
         is_known = name in _INLINE or name in _COPIED or name in _VOID or name in _BLOCKS
         return PLACEHOLDER if name in self._roles.copied or not is_known else ""

@@ -68,8 +68,8 @@ class Place:
 
     Attributes:
         content: The text of the block.
-        offsets: Positions in `content` at which the difference from the source position changes. The first one is 0.
-        positions: Source positions of the characters at `offsets`.
+        offsets: Start positions, in `content`, of substrings that are contiguous in the source. The first one is 0.
+        positions: Start positions of the same substrings in the source.
     """
 
     content: str

@@ -57,7 +57,7 @@ def _parse(text: str, copied: Mapping[str, str], level: int = 1) -> list[Fragmen
 
     Args:
         text: The XML.
-        copied: Names for elements that are copied, keyed by their style: `_CODE` or `_ICON`.
+        copied: Token name for the elements with a certain style, keyed by this style. The name is `_CODE` or `_ICON`.
         level: Nesting level of the paragraphs (see `paragraph_fragments`).
 
     Raises:
@@ -109,9 +109,9 @@ def _unit_text(tokens: Sequence[Token]) -> str:
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return, for each XML file with text in an OpenDocument archive, which elements are translated, in which order.
+    """Return the format of each XML file with text in an OpenDocument archive.
 
-    Notes come before the paragraphs that contain them, because translating a paragraph can move its notes.
+    Notes are translated before the paragraphs that contain them, because translating a paragraph can move its notes.
     """
     files = [name for name in ("content.xml", "styles.xml") if name in names]
     copied = dict.fromkeys(code_styles(*map(read, files)), _CODE)

@@ -252,7 +252,10 @@ def _begins_sentence(before: str, after: str, view: View) -> bool:
 
 
 def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
-    """Split the copied parts off all texts: icons become UNIT fragments, and marks between items become line breaks."""
+    """Split text at symbols that are copied. Icons become UNIT fragments, and marks between items become line breaks.
+
+    Yield all fragments.
+    """
     for fragment in fragments:
         parts, text = list[tuple[int, Kind]](), fragment.text if fragment.kind is Kind.TEXT else ""
         found = list(view.dividers.finditer(text))
@@ -279,7 +282,7 @@ def _match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
 
 
 def _divide(fragments: Sequence[Fragment], view: View) -> list[Fragment]:
-    """Return the fragments. Line breaks and unmatched tags become boundaries between segments.
+    """Replace line breaks and unmatched tags with boundaries between segments, and return all fragments.
 
     Elements around a line break are closed before the line break and reopened after it. Marks between items keep their
     elements.
@@ -319,9 +322,9 @@ def _divide(fragments: Sequence[Fragment], view: View) -> list[Fragment]:
 
 
 def _drop_open_tag(fragments: list[Fragment], *, is_reopened: bool = False) -> bool:
-    """Replace a start tag at the end with a fragment that is not written. Return whether there is such a tag.
+    """If the last fragment is a start tag, remove the tag from the output. Return whether a tag was removed.
 
-    If `is_reopened`, replace only a tag that is not in the document.
+    Trailing fragments without output are ignored. If `is_reopened`, only a tag that is not in the document is removed.
     """
     index = len(fragments) - 1
     while index > 0 and fragments[index].kind in (Kind.TEXT, Kind.UNIT) and not fragments[index].written:
@@ -337,7 +340,7 @@ def _reopened(tag: Fragment) -> Fragment:
 
 
 def _copy_marks(run: list[Fragment], view: View) -> list[Fragment]:
-    """Split marks such as dashes off the start and end of a segment, so they are copied. Return all fragments."""
+    """Split marks such as dashes off the start and end of a segment, so that they are copied. Return all fragments."""
     texts = [index for index, fragment in enumerate(run) if fragment.kind is Kind.TEXT and fragment.text.strip()]
     if not texts:
         return run
@@ -359,7 +362,7 @@ def _copy_marks(run: list[Fragment], view: View) -> list[Fragment]:
 
 
 def _split_text(text: Fragment, parts: Sequence[tuple[int, Kind]], view: View) -> list[Fragment]:
-    """Split a text fragment. `parts` are the end and the kind of each new fragment.
+    """Split a text fragment. `parts` contains the end position and the kind of each new fragment.
 
     Text whose characters cannot be matched with the document, such as a CDATA section, is not split.
     """
@@ -424,7 +427,7 @@ def _element_end(run: Sequence[Fragment], start: int) -> int:
 
 
 def _wordless_text(before: str, content: str, after: str, is_raised: bool) -> str | None:
-    """Return the text that the translator reads for an element without words. None if the element has words.
+    """Return the text that the translator reads for an element without words, or None if the element has words.
 
     Elements without words are white space, symbols such as the arrow back from a footnote, and the numbers of notes
     and verses.
@@ -437,7 +440,7 @@ def _wordless_text(before: str, content: str, after: str, is_raised: bool) -> st
 
 
 def _reference_text(before: str, content: str, after: str, is_raised: bool) -> str | None:
-    """Return the text that the translator reads for a reference, such as a footnote number. None for other elements.
+    """Return the text that the translator reads for a reference, such as a footnote number, or None for other elements.
 
     A reference has no letters and directly follows a word, or it is a superscript number after a sentence.
     """

@@ -103,9 +103,9 @@ def attribute_view(
 
 
 def split_code(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[tuple[int, Fragment]]:
-    """Split a part of a text into text and template code. Yield the position and the fragment of each.
+    """Split `text[start:end]` into text and template code. Yield the position and the fragment of each part.
 
-    Code in a line of its own, and code such as `{% if %}`, is a BREAK. Other code is a UNIT in the sentence around it.
+    Code on a line of its own, and code such as `{% if %}`, is a BREAK. Other code is a UNIT in the sentence around it.
     """
     for code in pattern.finditer(text, start, end):
         is_last = code.lastgroup == "between" and not text.startswith("<a", code.end())  # no link follows
@@ -123,7 +123,12 @@ def split_code(pattern: re.Pattern[str], text: str, start: int, end: int) -> Ite
 
 
 def add_boundaries(text: str, parts: Iterable[tuple[int, Fragment]]) -> list[Fragment]:
-    """Return the fragments in `parts`, with the text between them as boundaries. `parts` has their start positions."""
+    """Return the fragments in `parts`, with the text between them as boundaries.
+
+    Args:
+        text: The whole text.
+        parts: The start position of each fragment, and the fragment, in order.
+    """
     fragments, end = list[Fragment](), 0
     for start, part in parts:
         fragments += [Fragment(Kind.BREAK, text[end:start])] * (start > end) + [part]
@@ -303,9 +308,9 @@ def paragraph_fragments(
         names: Names of the paragraph elements.
         skipped: Names of elements whose paragraphs are not translated.
         level: Nesting level: 1 for ordinary paragraphs, 2 for paragraphs inside these, as in notes, and so on.
-        elements: The inline elements. The value specifies the content of an element: the name of the child with its
-            text, "" for everything after its properties, or None for everything. Only an element with the value None
-            may be repeated if its words are not adjacent in the translation.
+        elements: The inline elements, keyed by name. The value specifies the content of an element: the name of the
+            child with its text, "" for everything after its properties, or None for everything. Only an element with
+            the value None may be repeated if its words are not adjacent in the translation.
         leaf: Function that returns the fragments of a text node, or of an element that is copied as a whole.
     """
     index, copied, depth, ends = 0, 0, 0, element_ends(tokens)

@@ -65,7 +65,7 @@ class _Field:
 
     @property
     def hides(self) -> bool:
-        """Whether a field that begins inside this field is in this field's code, or in a result that is copied."""
+        """Whether a field that begins at the current position is in this field's code or in a result that is copied."""
         return self.is_inside or self.separate < 0 or _is_computed(self.code)
 
 
@@ -118,9 +118,9 @@ def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
 def _join(fragments: list[Fragment], field: _Field, *, is_whole: bool) -> None:
     """Join the last fragments, which form a field, in place.
 
-    If Word computes the result of the field, or there is no result, the fragments become one UNIT fragment, which is
-    copied, as is the blank of a form. Otherwise, the fragments before and after the result become the tags of an inline
-    element. Without `is_whole`, boundaries between segments take the place of the UNIT fragment or the tags.
+    The fragments become one UNIT fragment, which is copied, if Word computes the field's result, if there is no result,
+    or if the field is a blank in a form. Otherwise, the fragments before and after the result become the tags of an
+    inline element. Without `is_whole`, boundaries between segments take the place of the UNIT fragment or the tags.
     """
     again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
     parts = fragments[field.begin :]
@@ -271,7 +271,7 @@ def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
 
 
 def _split_gaps(fragment: Fragment, prefix: str) -> Iterator[Fragment]:
-    """Yield the fragment. If it is text with wide gaps, yield the text between them, and each gap as a boundary."""
+    """Split text at wide gaps, such as the blanks in a form. Each gap becomes a boundary. Yield all fragments."""
     is_plain = fragment.kind is Kind.TEXT and fragment.raw == fragment.text and len(fragment.text) <= MAX_TEXT_LENGTH
     if not (is_plain and fragment.text.strip()):
         yield fragment

@@ -98,7 +98,7 @@ def read_parameters(path: Path | str) -> Parameters:
 
 
 def _with_line(known: Parameters, words: list[str]) -> Parameters | None:
-    """Return `known`, updated with the words of one line in a parameter file. None if the line is invalid."""
+    """Return `known`, updated with one line of a parameter file, given as words, or None if the line is invalid."""
     match words:
         case ["DEBUG", _]:
             return known

@@ -63,7 +63,7 @@ class ModelOutputs:
         report: Report = SILENT,
         **options: Unpack[GenerationOptions],
     ) -> None:
-        """Prepare the outputs of a translator.
+        """Prepare to run a translator on an evaluation set.
 
         Args:
             translator: The model.

@@ -37,16 +37,14 @@ _COMPOUND_LANGUAGE = "de"
 
 @dataclass(frozen=True, slots=True)
 class TextMetric:
-    """Metric with sacreBLEU's interface for a corpus with one reference per sentence.
+    """Corpus-level metric, such as BLEU, with one reference per sentence. Scores are in points, such as 27.3 BLEU.
 
-    Scores are in points, such as 27.3 BLEU.
-
-    The methods raise ZooError if the numbers of outputs and references differ, or are 0.
+    The methods raise ZooError if there are no outputs, or if the numbers of outputs and references differ.
 
     Attributes:
         metric: The metric, a subclass of sacreBLEU's `Metric`.
         prepare: Function that tokenises each text before scoring. None if only sacreBLEU tokenises.
-        tokenization: Description of `prepare` in sacreBLEU's signature.
+        tokenization: Entries that describe `prepare` in sacreBLEU's signature. They replace the entry `tok:none`.
     """
 
     metric: Any
@@ -66,7 +64,7 @@ class TextMetric:
         return np.array(statistics, dtype=np.float64)
 
     def scores(self, sums: FloatArray) -> FloatArray:
-        """Return the corpus scores of several sets of sentences, [sets].
+        """Return the corpus score of each of several sets of sentences, with shape [sets].
 
         Args:
             sums: Statistics of each set, summed over its sentences, [sets, statistics].
@@ -108,7 +106,7 @@ def text_metric(
         lowercase: Whether BLEU, chrF, WER and CER ignore case.
 
     Raises:
-        ZooError: jiwer is not installed (`wer` and `cer`).
+        ZooError: The metric is `wer` or `cer`, and the package jiwer is not installed.
     """
     # "force" silences sacreBLEU's warning about text that looks tokenised. The signature specifies the tokenisation.
     bleu = {"lowercase": lowercase, "force": True}
@@ -137,7 +135,7 @@ def _sacrebleu(kind: str, **options: Any) -> Any:
 
 
 def check_lengths(outputs: Sequence[str], references: Sequence[str]) -> None:
-    """Raise ZooError if the numbers of outputs and references differ, or are 0."""
+    """Raise ZooError if there are no outputs, or if the numbers of outputs and references differ."""
     check_same_length(outputs, references, ("outputs", "references"))
     if not references:
         hint = "give at least one output and its reference: check whether the files are empty"

@@ -37,7 +37,7 @@ _DEVIATIONS = 2.5  # absolute value of white and of black pixels
 class FeatureModality(ABC):
     """Modality that reads recordings or images as sequences of float32 vectors, called frames.
 
-    Frames are stored as float16. Each frame takes one position in a batch. Padding frames are zero.
+    Prepared corpora store frames as float16. Each frame takes one position in a batch. Padding frames are zero.
 
     Attributes:
         options: Options of the modality in the spec.
@@ -53,15 +53,15 @@ class FeatureModality(ABC):
 
     @abstractmethod
     def encode(self, file: str | Path | BinaryIO) -> Frames:
-        """Read the frames of a file. Raise ZooError if the file cannot be read."""
+        """Read a file, and convert it to frames (feature vectors). Raise ZooError if the file cannot be read."""
 
     def encode_all(self, files: Iterable[str], unusable: Callable[[str], None] | None = None) -> list[Frames]:
-        """Return the frames of each file. Files are read in parallel.
+        """Read files in parallel. Return the frames (feature vectors) of each file.
 
         Args:
             files: Paths of the files.
-            unusable: Function that receives the error message of each file that is damaged or not supported. The file
-                then has no frames. None: raise the error.
+            unusable: Function that is called with the error message of each file that is damaged or not supported. The
+                result for such a file has no frames. None: raise the error.
         """
 
         def encode(file: str) -> Frames:
@@ -106,7 +106,7 @@ def input_name(file: str | Path | BinaryIO) -> str:
 
 
 def read_frames(content: bytes, task: Recognition) -> Frames:
-    """Compute the frames of a file from its content in memory."""
+    """Convert the content of an audio or image file to frames (feature vectors)."""
     return cast(FeatureModality, modality_of(task)).encode(BytesIO(content))
 
 
@@ -125,7 +125,10 @@ def modality_of(task: Task) -> FeatureModality | None:
 
 
 def listed_files(file: Path) -> Iterator[str]:
-    """Yield the absolute paths of the files that a text file lists, one per line. See `absolute_path` for errors."""
+    """Read a list of files with one file name per line. Yield the absolute path of each file.
+
+    See `absolute_path` for errors.
+    """
     for number, name in enumerate(read_sentences(file), start=1):
         yield absolute_path(file, number, name)
 
@@ -134,7 +137,7 @@ def absolute_path(file: Path, line: int, name: str) -> str:
     """Return the absolute path of a file in a list of files.
 
     Args:
-        file: The list.
+        file: The list, a text file with one file name per line.
         line: Number of the line that contains the file name, for the error message.
         name: Name of the file, relative to the folder of the list.
 

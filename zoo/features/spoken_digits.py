@@ -158,7 +158,7 @@ def without_silence(samples: Samples, threshold: float = 0.01) -> Samples:
 
 
 def _record(speaker: Speaker, split: str, number: int) -> tuple[npt.NDArray[np.float32], int]:
-    """Synthesise the recording of a digit string. Return its samples and its sampling rate."""
+    """Synthesise the digit string at index `number` in a split. Return its samples and its sampling rate."""
     random = _random(split, number)
     digits = _digits(split, random)
     speaker.choose_at_random(split, random)

@@ -50,7 +50,9 @@ class Window(NamedTuple):
 
 
 class Recording:
-    """Iterable over the windows of an audio file, as frames. It can be iterated only once.
+    """Iterable that splits an audio file into windows (parts that a model reads as one input), and yields their frames.
+
+    It can be iterated only once.
 
     Attributes:
         duration: Length of the audio that has been read so far, in seconds.
@@ -85,7 +87,10 @@ class Recording:
 def read_windows(
     content: bytes, options: specs.Audio, max_seconds: float, limit_seconds: float
 ) -> tuple[list[Window], float]:
-    """Return the windows and the length in seconds of an audio file in memory. See `Recording` for the arguments."""
+    """Split an audio file in memory into windows. Return the windows, and the length of the recording in seconds.
+
+    See `Recording` for the arguments.
+    """
     recording = Recording(BytesIO(content), Audio(options), max_seconds, limit_seconds)
     return list(recording), recording.duration
 
@@ -164,7 +169,7 @@ def _threshold(levels: npt.NDArray[np.float64], previous: float) -> float:
 
 
 def _cut(levels: npt.NDArray[np.float64], silent: npt.NDArray[np.bool_], limit: int) -> tuple[int, int]:
-    """Return the end of the first window and the start of the next window, in hops."""
+    """Return the end of the first window and the start of the next window, in hops (short blocks of samples)."""
     edges = np.flatnonzero(np.diff(silent, prepend=False, append=False))
     pauses = [(int(first), int(last)) for first, last in edges.reshape(-1, 2) if 0 < first < limit]
     for first, last in pauses:

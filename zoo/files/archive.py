@@ -199,7 +199,10 @@ def _tar_members(path: Path) -> Iterator[_Member]:
 
 
 def _zip_members(path: Path) -> Iterator[_Member]:
-    """Yield the members of a zip archive in reverse order. Of members with the same name, the last one is valid."""
+    """Yield the members of a zip archive in reverse order.
+
+    If several members have the same name, the member that comes first in this order is valid.
+    """
     with zipfile.ZipFile(path) as archive:
         for member in reversed(archive.infolist()):
             yield _Member(member.filename, not member.is_dir(), member.file_size, partial(archive.open, member))

@@ -114,8 +114,8 @@ def atomic_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
 def temporary_path(path: Path) -> Iterator[Path]:
     """Yield a hidden path, next to `path`, for a temporary file or folder. Remove the file or folder at the end.
 
-    The parent folder is created if needed. If the process is killed, the temporary file or folder is removed when a
-    process next writes to the parent folder.
+    The parent folder is created if needed. If the process is killed, the next process that writes to the parent folder
+    removes the temporary file or folder.
     """
     partial = _partial_path(path)
     with convert_disk_errors(path, partial):
@@ -146,7 +146,7 @@ def _rename_folder(partial: Path, path: Path, replace: bool) -> None:
 
 
 def _replace_folder(partial: Path, path: Path) -> None:
-    """Replace a folder in two renames. If the process is killed between them, `restore_replaced` repairs the folder."""
+    """Replace a folder with two renames. If the process is killed in between, `restore_replaced` repairs the folder."""
     replaced = _set_aside(path, _REPLACED)
     try:
         partial.rename(path)
@@ -157,7 +157,7 @@ def _replace_folder(partial: Path, path: Path) -> None:
 
 
 def restore_replaced(folder: Path) -> None:
-    """Undo interrupted replacements: rename the old version of each subfolder back, if its name is free.
+    """Undo interrupted replacements: give the old version of each subfolder its name back, if the name is free.
 
     The process that replaces a subfolder may have been killed between its two renames. If the process is still
     running, its second rename fails because the name is in use, and the process tries again.
@@ -276,7 +276,7 @@ def _has_code(error: Exception, code: int) -> bool:
 
 
 def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
-    """Return whether an error names `path`, one of its parent folders, or a path inside `partial`."""
+    """Return whether the file name in an error is `path`, one of its parent folders, or a path inside `partial`."""
     if error.filename is None:
         return False
     failed = Path(os.fsdecode(error.filename)).absolute()
@@ -302,7 +302,7 @@ def _default_mode(path: Path) -> int:
 
 
 def _set_mode(path: Path, mode: int) -> None:
-    """Set the permissions of a file, because some libraries write files that only their owner can read."""
+    """Set the permissions of a file, because some libraries create files that only the owner can read."""
     if stat.S_IMODE(path.stat().st_mode) != mode:
         path.chmod(mode)
 

@@ -119,7 +119,7 @@ def recorded_sha256(url: str) -> str | None:
 
 
 def lock_file() -> Path:
-    """Return the path of `corpus.lock`."""
+    """Return the path of `corpus.lock`, the file that records the SHA-256 of each download."""
     return storage.archives() / "corpus.lock"
 
 
@@ -203,7 +203,10 @@ def _accept(path: Path, url: str, expected: str | None) -> Fetched:
 
 
 def _source(url: str) -> str | Path:
-    """Return the URL to download from, or the local file to use."""
+    """Return the source of a download: a URL, or the path of a local file.
+
+    For a file:// URL, this is a local file. In other URLs, `ZOO_MIRROR` replaces the scheme and host if it is set.
+    """
     try:
         mirror, parts = os.environ.get("ZOO_MIRROR"), urlsplit(url)
     except ValueError as error:
@@ -221,6 +224,6 @@ def _source(url: str) -> str | Path:
 
 
 def _file_name(url: str) -> str:
-    """Return the last part of a URL, with unusual characters replaced."""
+    """Return a file name for a URL: the last component of its path, with `_` in place of unusual characters."""
     name = posixpath.basename(unquote(urlsplit(url).path)) or "archive"
     return "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)[-100:]

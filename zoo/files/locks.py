@@ -59,7 +59,9 @@ def _lock_file(path: Path) -> Path:
 
 
 def hold_while_alive(user: object, folder: Path) -> None:
-    """Mark a folder as in use for as long as the object `user` lives. Several processes may use a folder.
+    """Mark a folder as in use for as long as the object `user` lives.
+
+    Several processes may use a folder at the same time.
 
     Raises:
         FolderRemovedError: The folder does not exist any more, because another process removed it.

@@ -39,12 +39,15 @@ def pulls() -> Path:
 
 
 def registries() -> Path:
-    """Return the path of the file that lists the user's registries, one address per line."""
+    """Return the path of the text file with the addresses of the user's model registries, one per line."""
     return home() / "registries.txt"
 
 
 def archives() -> Path:
-    """Return the folder for downloaded archives, their extracted members, and the list of SHA-256 in `corpus.lock`."""
+    """Return the folder for downloaded archives and their extracted members.
+
+    It also contains `corpus.lock`, the file that records the SHA-256 of each download.
+    """
     return home() / "archives"
 
 
@@ -81,13 +84,13 @@ def require_space(folder: Path, needed: int, purpose: str) -> None:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the free space in bytes on the disk of a folder, which may not exist yet."""
+    """Return the free space in bytes on the disk that contains a folder. The folder may not exist yet."""
     existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     return shutil.disk_usage(existing).free
 
 
 def require_utf8(path: Path) -> None:
-    """Check that a path is valid UTF-8, as the libraries that read and write models require.
+    """Check that a path is valid UTF-8. The libraries for reading and writing models accept no other paths.
 
     Raises:
         ZooError: The path is not valid UTF-8.

@@ -56,7 +56,11 @@ class _Version:
 
 
 class _RetryError(Exception):
-    """A download attempt failed, but can be repeated. `wait`: seconds that the server requests to wait, or None."""
+    """A download attempt failed, but can be repeated.
+
+    Attributes:
+        wait: Number of seconds that the server asks the client to wait. None if the server sends no number.
+    """
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)

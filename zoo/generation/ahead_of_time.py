@@ -45,15 +45,15 @@ class Compiled:
     device: str
     precision: str
     seconds: float
-    """Time to build the program and load its weights, in seconds."""
+    """Time to build the compiled model and load its weights, in seconds."""
     kept: tuple[Artefact, ...]
-    """The program's folders in the cache. Empty if the backend stores no compiled files."""
+    """The cache folders of the compiled model. Empty if the backend stores no compiled files."""
     disagreement: Mapping[str, float]
-    """Largest relative difference from the reference results, by purpose of the program (such as decode_step)."""
+    """Largest relative difference from the reference results, by purpose of the graph (such as decode_step)."""
 
 
 def compile_model(name: str, *, report: Report = SILENT, **options: Unpack[BackendOptions]) -> Compiled:
-    """Compile a published model or a training run. See `compile_spec` for the options and errors.
+    """Compile a published model, or the model of a training run. See `compile_spec` for the options and errors.
 
     Raises:
         ZooError: There is no model with this name.

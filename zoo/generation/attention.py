@@ -64,7 +64,7 @@ class Attention:
     """Greyscale image of a source that is not text, such as a spectrogram, [height, width], from left to right."""
 
     def word_indices(self) -> tuple[list[int], list[int]]:
-        """Return the indices of the tokens in `source` and `target` that are not language tokens or `</s>`."""
+        """Return the indices of all tokens in `source` and `target` except language tokens and `</s>`."""
         source, target = (
             [index for index, token in enumerate(tokens) if index >= first and token != END]
             for tokens, first in zip((self.source, self.target), self.language_tokens, strict=True)

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class Batch(Generic[State]):
-    """Batch of unfinished sentences, with the decoder state and the state of the constraint.
+    """Batch of unfinished sentences, with the states of the decoder and of the search constraint, if there is one.
 
     Attributes:
         program: The compiled model, which computes the probabilities of tokens.
-        histories: The history of each sentence.
+        histories: The search history of each sentence.
         state: The decoder state.
         token: The last token of each row (hypothesis).
         totals: Log-probability of each row so far, [sentences, rows]. Before the first step, each sentence has one row.
@@ -78,7 +78,8 @@ class Batch(Generic[State]):
         """Decode one more token for every sentence, and return the histories of the sentences that are done.
 
         Args:
-            min_rows: Minimum number of rows per sentence after the step. To `join`, batches need equal numbers of rows.
+            min_rows: Minimum number of rows per sentence after the step. For `join`, both batches must have the same
+                number of rows.
         """
         allowed = None if self._constraint is None else self._constraint.allowed()
         selection, self.state = self.histories[0].strategy.step(self, allowed, max(self._min_rows, min_rows))
@@ -101,7 +102,7 @@ class Batch(Generic[State]):
         return self.step(rows)
 
     def abandon(self) -> None:
-        """Release the batch. This does nothing, because the decoder state is not shared with other batches."""
+        """Discard the batch. Nothing needs to be released, because no other batch shares the decoder state."""
 
     @no_grad()
     def join(self, other: Batch[State]) -> Batch[State]:
@@ -176,7 +177,7 @@ class _PendingStep:
         self._tensors = tensors
 
     def reorders(self, parents: Int[Tensor, "sentences rows"]) -> bool:
-        """Return whether any row continues a row with a different index. On a GPU, return True without a check."""
+        """Return whether any row continues a row with a different index. On a GPU, return True without checking."""
         # On a GPU, the check would wait for the GPU.
         return self.asynchronous or parents.numpy().tolist() != [list(range(parents.shape[1]))] * parents.shape[0]
 
@@ -227,7 +228,9 @@ def _is_asynchronous(tensor: Tensor) -> bool:
 
 
 MAX_MICROSECONDS = 5000
-"""Time after which a call to the program returns, so that other sentences can join, and cancelled sentences can leave.
+"""Time after which a call to the compiled model returns.
+
+Then other sentences can join the batch, and cancelled sentences can leave it.
 
 Many steps of a small model fit into this time. If one step takes longer, each call runs one step.
 """
@@ -236,7 +239,7 @@ Many steps of a small model fit into this time. If one step takes longer, each c
 def start_batch(
     program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
 ) -> Batch[State] | ProgramBatch[State]:
-    """Return a new batch. Its search runs inside the compiled program if the program and the strategy support this."""
+    """Return a new batch. Its search runs inside the compiled model if the model and the strategy support this."""
     strategy = histories[0].strategy
     if isinstance(strategy, BeamSearch) and strategy.runs_in_program:
         if issubclass(type(program), SearchingDecoder):
@@ -249,7 +252,7 @@ def start_batch(
 
 
 class ProgramBatch(Generic[State]):
-    """Batch of sentences whose beam search runs inside the compiled program.
+    """Batch of sentences whose beam search runs inside the compiled model.
 
     Its results are bitwise identical to those of `Batch`. Sentences may have different beam sizes. Each sentence has
     one row per live hypothesis.
@@ -346,7 +349,10 @@ def _penalty_table(alpha: float, kind: LengthPenalty, count: int) -> tuple[float
 
 @lru_cache(maxsize=16)
 def _allowed_tokens(rule: SuppressedTokens) -> Bool[np.ndarray, "2 V"]:
-    """Return masks of the allowed tokens: row 0, without EOS, until the minimum length is reached, then row 1."""
+    """Return two masks of the allowed tokens.
+
+    Row 0 excludes EOS and applies until the minimum length is reached. Row 1 applies afterwards.
+    """
     allowed = np.ones((2, rule.vocabulary_size), bool)
     allowed[:, list(rule.tokens)] = False
     allowed[0, EOS] = False

@@ -1,4 +1,4 @@
-"""Build programs, with a message if this takes long, and store packed models in a cache.
+"""Compile models, with a message if this takes long, and store packed models in a cache.
 
 Importing torch, building the graphs and packing the weights takes seconds. This work is done when a published model is
 first opened with the `native` backend. The result is stored in `storage.compiled()`, under the SHA-256 of everything
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 2.0
 """Number of seconds after which a message about the running compilation is shown."""
 LAZY_BACKEND = "inductor"
-"""The backend that compiles when a program first runs, not when it is built."""
+"""The backend that compiles when a model first runs, not when it is built."""
 LAZY_MESSAGE = (
     "torch.compile compiles the layers when they first run; this takes up to a minute, but less in later runs, because "
     "the result is cached"
@@ -65,12 +65,12 @@ def build_with_message(
 
     Args:
         spec: The model's spec.
-        purposes: Purposes of the program's graphs, such as training.
+        purposes: Purposes of the compiled model's graphs, such as training.
         report: Receives the message.
         **options: Weights, device, precision and backend (see `compiler.assemble.prepare_build`).
     """
     options["folder"] = folder = storage.compiled()
-    message = f"compiling the program; this is done once on this machine, and the result is stored in {folder}"
+    message = f"compiling the model; this is done once on this machine, and the result is stored in {folder}"
     with message_if_slow(report, message):
         program = compiler.build(spec, purposes, **options)
     if program.backend == LAZY_BACKEND:
@@ -103,24 +103,24 @@ def message_if_slow(report: Report, message: str) -> Iterator[None]:
 
 _PACKED_BACKENDS = ("auto", "native")
 Build = Callable[["PackedModel | None"], "Program"]
-"""Function that builds a model's complete program, given the packed weights, or None if no weights are packed."""
+"""Function that builds the complete compiled model, given the packed weights, or None if no weights are packed."""
 
 
 class PackedProgram(KernelProgram):
     """Compiled model that translates with packed weights, without importing torch.
 
-    Everything else is done by the complete program, which is built when it is first needed.
+    Everything else is done by the complete compiled model, which is built when it is first needed.
     """
 
     def __init__(self, library: Any, model: PackedModel, build: Build) -> None:
-        """Open a packed model. `build` is called when the complete program is first needed."""
+        """Open a packed model. `build` is called when the complete compiled model is first needed."""
         self._build, self._lock = build, Lock()
         self._complete: Program | None = None
         super().__init__(library, model)
 
     @property
     def complete(self) -> Program:
-        """The complete program. It shares the packed weights with this program."""
+        """The complete compiled model. It shares the packed weights with this packed model."""
         with self._lock:  # several worker threads may need it at the same time
             if self._complete is None:
                 self._complete = self._build(self.model)
@@ -152,13 +152,14 @@ def packed_artefact(
 
 
 def read_or_build(stored: Artefact | None, build: Build) -> Program:
-    """Read the packed model from the cache. If it is missing, build the complete program, and store the packed model.
+    """Read the packed model from the cache, or build the complete compiled model.
 
-    Earlier versions of the packed model are removed from the cache.
+    If the packed model is not in the cache, it is stored there after the build. Then earlier versions of the packed
+    model are removed from the cache.
 
     Args:
         stored: Cache entry of the packed model. None: the model is not packed.
-        build: Function that builds the complete program.
+        build: Function that builds the complete compiled model.
     """
     if stored is not None and stored.use():
         with suppress(OSError):  # another process may remove the cache

@@ -86,7 +86,10 @@ class SuppressedTokens:
 
 
 class _SuppressionState(NamedTuple):
-    """State of `SuppressedTokens`: allowed tokens, number of tokens until EOS is allowed, and the inner state."""
+    """State of `SuppressedTokens`.
+
+    It consists of the allowed tokens, the number of tokens until EOS is allowed, and the state of the inner constraint.
+    """
 
     kept: Bool[Tensor, "1 V"]
     missing: Int[Tensor, " rows"]

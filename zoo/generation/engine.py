@@ -1,9 +1,9 @@
 """The search engine: worker threads that decode the sentences of all callers in continuously refilled batches.
 
-An `Engine` belongs to one program and lives as long as the model. Callers add sentences to its `RequestQueue`, and its
-workers take them from there. Each worker has one running batch for each batch key (see `BeamSearch.batch_key`), and
-runs one or a few steps of each batch in turn. Sentences of different callers share a batch, even if their beam sizes,
-stopping rules or length penalties differ. Finished sentences leave a batch, and waiting sentences join it.
+An `Engine` belongs to one compiled model and lives as long as this model. Callers add sentences to its `RequestQueue`,
+and its workers take them from there. Each worker has one running batch for each batch key (see `BeamSearch.batch_key`),
+and runs one or a few steps of each batch in turn. Sentences of different callers share a batch, even if their beam
+sizes, stopping rules or length penalties differ. Finished sentences leave a batch, and waiting sentences join it.
 
 An error only affects the request that causes it. If a step with sentences of several requests fails, each of these
 requests is decoded again in separate batches.
@@ -88,7 +88,7 @@ class Engine(AbstractContextManager["Engine"]):
         Cancelling the future removes its sentences from the queue immediately, and from batches within a few steps.
 
         Args:
-            sources: The sentences. The (index, part) pair of each sentence must be unique.
+            sources: The sentences. No two sentences may have the same `index` and the same `part`.
             strategy: Beam search or sampling.
 
         Returns:
@@ -127,7 +127,7 @@ class Engine(AbstractContextManager["Engine"]):
         Errors in worker threads are raised by this method. Closing the returned Python generator ends the search.
 
         Args:
-            chunks: The sentences in chunks. The (index, part) pair of each sentence must be unique.
+            chunks: The sentences in chunks. No two sentences may have the same `index` and the same `part`.
             strategy: Beam search or sampling.
 
         Raises:

@@ -148,7 +148,7 @@ class SearchHistory:
         self.stop_reason = reason or ("length" if last else None)
 
     def set_result(self, hypotheses: list[Translation], reason: StopReason) -> None:
-        """Set the result of a search that ran inside the compiled program, so that its steps were not recorded here."""
+        """Set the result of a search that the compiled model ran. No steps are recorded for such a search."""
         self._result, self.stop_reason = hypotheses, reason
 
     def hypotheses(self) -> list[Translation]:

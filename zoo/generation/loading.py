@@ -34,7 +34,7 @@ _MAX_ATTEMPTS = 20
 ATTENTION_BACKEND = "eager"
 """Backend that computes attention weights, even if the model translates with a different backend.
 
-Compiling a program for one text would take too long.
+Compiling a model for one text would take too long.
 """
 
 
@@ -94,7 +94,7 @@ class LanguageModel(Translator):
         return [score.log_probability for score in self.score_tokens(texts, max_batch_tokens=max_batch_tokens)]
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check the given texts before they are scored, and return them as a list.
+        """Check texts before scoring. Return a tuple with one element, the list of texts.
 
         Raises:
             ZooError: A text has more than one line.
@@ -114,7 +114,7 @@ def open_model(
 ) -> Translator:
     """Open a trained or published model from its folder.
 
-    The compiled program is cached in the folder `storage.compiled()`.
+    The compiled model is cached in the folder `storage.compiled()`.
 
     Args:
         folder: Folder of the training run or published model.

@@ -176,7 +176,6 @@ def _unescape_words(text: str) -> str:
 
 
 def _words(bracketed: str) -> tuple[str, ...]:
-    """Return the words of a bracketed tree."""
     return split_words(" ".join(simplify(read_tree(bracketed)).leaves()))
 
 

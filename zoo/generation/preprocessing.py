@@ -48,11 +48,12 @@ class Preprocessor:
         splits_sentences: Whether each sentence of a text is translated separately. Texts with a prefix are not split.
         max_source_length: Maximum number of tokens in a text that is translated as a whole, without EOS.
         warnings: Counts of unusual texts.
-        protects: Whether translations must keep numbers, links and the like. Texts without letters then stay unchanged.
+        protects: Whether `protect` is true, and source and target are natural languages. If so, texts without letters
+            stay unchanged.
         unchanged_texts: Index and translation of each text that needs no search, because it is empty or unchanged.
         split_texts: Texts that are being translated in parts, by index.
         finished_parts: Translations of the finished parts of split texts, by text index and part.
-        error: The error that ended the reading of texts, if any.
+        error: The error that ended `read_chunks` early, if any.
     """
 
     unknown_effect: ClassVar[str | None] = "omitted, or translated as something else"
@@ -240,7 +241,7 @@ class Preprocessor:
         return guess_language(text, [code for code in self.spec.languages.codes if code != own.target], UNKNOWN)
 
     def replaced(self, text: str, language: str, prefix: str = "") -> Replaced:
-        """Replace numbers, links and the like with copy symbols, if the model has any (see `zoo.text.copying`).
+        """Replace numbers, links and the like with copy symbols (placeholder tokens), if the model has any.
 
         A sentence with a prefix stays unchanged, because the prefix may contain some of the numbers or links.
         """
@@ -289,7 +290,10 @@ class Preprocessor:
             yield start + part
 
     def replaced_pair(self, source: str, target: str) -> tuple[Replaced, Replaced]:
-        """Replace numbers, links and the like that occur in both texts, if the model has copy symbols."""
+        """Replace numbers, links and the like with copy symbols (placeholder tokens), if the model has any.
+
+        Only numbers, links and the like that occur in both texts are replaced.
+        """
         if not self.symbols:
             return Replaced(source), Replaced(target)
         languages = self.source_language(source), self.languages.target

@@ -56,12 +56,12 @@ class Protection:
 
     1. Ordinary numbers replace the lost spans in the sentence, because models translate numbers better than links or
        placeholders. This is not done if the model has copy symbols.
-    2. The original sentence is decoded. If the model has copy symbols, they replace the spans.
+    2. The original sentence is decoded. If the model has copy symbols (placeholder tokens), they replace the spans.
     3. The fragments between the spans are translated separately.
 
     The first translation that has all spans is used. If only months or weekdays were lost, it must also be about as
     probable as the original translation. If all three ways fail, the original translation is kept, and its `unkept`
-    field lists the differences.
+    field lists the lost and added spans.
     """
 
     def __init__(self, translator: TextSearch, preprocessor: Preprocessor, config: GenerationConfig) -> None:
@@ -93,7 +93,7 @@ class Protection:
         return self._can_repair and bool(translations[0].unkept) and not has_prefix
 
     def repair(self, pairs: Sequence[tuple[SearchInput, Translation]]) -> Steps[list[Translation]]:
-        """Repair the translations of several sentences. All sentences share the same searches.
+        """Repair the translations of several sentences. Each search covers all sentences that still need a repair.
 
         Args:
             pairs: The sentences, each with its original translation.
@@ -299,7 +299,10 @@ def _is_apart(span: Span, text: str) -> bool:
 
 
 def _is_probable(repaired: Translation, first: Translation) -> bool:
-    """Return whether a repaired translation is probable enough. Only repairs of months or weekdays are tested."""
+    """Return whether a repaired translation is probable enough.
+
+    The result is always True if the original translation lost more than months and weekdays.
+    """
     before, after = (each.log_probability / (len(each.tokens) + 1) for each in (first, repaired))
     return after > before - _NAME_COST or not _lacks_only_names(first)
 

@@ -65,7 +65,7 @@ class FilePreprocessor(Preprocessor):
         return EncodedText(index, text, (part,), len(part))
 
     def search_input(self, frames: Frames, name: str, index: int = 0, prefix: str = "") -> SearchInput:
-        """Convert frames (feature vectors) to an input for the search. `name` identifies it in error messages."""
+        """Convert frames (feature vectors) to an input for the search. Error messages call the input `name`."""
         forced = self._encode_prefix(prefix, index)
         self.require_length(f"`{name}`", len(frames), "split the file into shorter files")
         max_length = self._max_target_length(-(-len(frames) // self.stride))
@@ -190,7 +190,7 @@ class Recognizer(Translator):
 
         Raises:
             ZooError: The file cannot be read or is too long, the model does not support a language, or the
-                recognizer was created from a compiled model.
+                recognizer is an ensemble or was created from a compiled model.
         """
         build_program = self.require_attention()
         preprocessor, frames = cast(FilePreprocessor, self.preprocessor(source, target)), self.modality.encode(text)

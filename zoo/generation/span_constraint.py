@@ -28,11 +28,14 @@ _AFTER_SPACE, _AFTER_MARK = 0, 1
 
 
 class SpanConstraint:
-    """Constraint that makes each output contain the spans in `SearchInput.required`, and no other digit or copy symbol.
+    """Constraint that makes each output contain the required spans, such as amounts and dates (`SearchInput.required`).
 
-    A span, such as an amount or a date, may be written in any of its spellings. While the tokens of a span consist of
-    letters, the output may still change to another word. After the first token with other characters, such as a digit,
-    the output must complete the span. EOS is allowed after all spans, and at the maximum length.
+    The output may contain no other digits or copy symbols (placeholder tokens). A span may be written in several ways
+    (`Span.spellings`).
+
+    While the tokens of a span consist of letters, the output may still change to another word. After the first token
+    with other characters, such as a digit, the output must complete the span. EOS is allowed after all spans, and at
+    the maximum length.
     """
 
     def __init__(self, vocabulary: Vocabulary, free: Sequence[int] = ()) -> None:

@@ -144,9 +144,9 @@ class TextSearch:
         """Start to translate texts, and immediately return a future with the result of `hypotheses`.
 
         A server can call this method from any thread. The texts of all calls share batches, and short calls do not wait
-        for long calls. `future.cancel()` ends the work within a few steps. `asyncio.wrap_future(future)` can be
-        awaited. If the `workers` or `max_batch_tokens` of a call differ from the translator's values, the call uses
-        separate worker threads, and shares no batches.
+        for long calls. `future.cancel()` stops the search within a few decoding steps. `asyncio.wrap_future(future)`
+        can be awaited. If the `workers` or `max_batch_tokens` of a call differ from the translator's values, the call
+        uses separate worker threads, and shares no batches.
 
         Args:
             texts: The texts. Each text is a single line.
@@ -211,10 +211,13 @@ class TextSearch:
         return GenerationConfig.from_spec(self.spec, {"max_batch_tokens": given}).max_batch_tokens
 
     def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
-        """Complete the caller's options with values from the spec. Reduce the batch size if there are many hypotheses.
+        """Return the options of the search: the caller's options, completed with values from the spec.
+
+        If there are many hypotheses per sentence, the batch size is reduced.
 
         Raises:
-            ZooError: A value is out of range, or the model or its backend does not support the shortlist.
+            ZooError: A value is out of range, or the options require a shortlist, but the model has no shortlist or its
+                backend does not support shortlists.
         """
         max_batch_tokens = self.batch_tokens(options.get("max_batch_tokens"))
         config = GenerationConfig.from_spec(self.spec, {**options, "max_batch_tokens": max_batch_tokens}, n_best)
@@ -227,7 +230,7 @@ class TextSearch:
         return config.model_copy(update={"max_batch_tokens": self._limited(config.max_batch_tokens, config.rows)})
 
     def _require_shortlist(self) -> None:
-        """Raise ZooError if the model has no shortlist, or if the backend (or an ensemble) does not support it."""
+        """Raise ZooError if the model has no shortlist or is an ensemble, or if its backend supports no shortlists."""
         hint = "or turn the shortlist off with `--no-shortlist` (in Python: `shortlist=False`)"
         if not issubclass(type(self.program), ShortlistDecoder):
             name, fix = "an ensemble", "use a single model"
@@ -311,7 +314,7 @@ class TextSearch:
         return self.preprocessor_class(*arguments, split=split and translates, protect=protect and translates)
 
     def span_constraint(self, target_tokens: tuple[int, ...]) -> SpanConstraint:
-        """Return the constraint that is used to repair translations into a language.
+        """Return the constraint that makes translations contain required spans, such as amounts (see `SpanConstraint`).
 
         Calls with the same tokens return the same object, so that their sentences can share a batch.
 

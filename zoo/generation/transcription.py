@@ -84,7 +84,10 @@ class Transcript:
         return "WEBVTT\n" + "".join(cues)
 
     def _subtitles(self) -> Iterator[tuple[float, float, str]]:
-        """Yield start, end and text of each subtitle. Long segments are split, with times in proportion to the text."""
+        """Yield the start, the end and the text of each subtitle.
+
+        Long segments are split into several subtitles, whose durations are proportional to the lengths of their texts.
+        """
         for segment in self.segments:
             lines = textwrap.wrap(segment.text, _LINE_CHARACTERS)
             groups = [lines[i : i + _SUBTITLE_LINES] for i in range(0, len(lines), _SUBTITLE_LINES)]
@@ -108,8 +111,9 @@ def max_window_seconds(recognizer: Recognizer) -> float:
     """Return the maximum window length in seconds: half the length of the longest training recording.
 
     In windows as long as the longest training recording, a model omits words, because it was trained on few recordings
-    of that length. The result is at most `decoding.max_source_length`, and in any case between 1 and 30 seconds. If the
-    longest training recording is unknown, return the largest window length that these limits allow.
+    of that length. The result is at most `decoding.max_source_length` (a number of frames), and in any case between 1
+    and 30 seconds. If the longest training recording is unknown, return the largest window length that these limits
+    allow.
 
     Raises:
         ZooError: The model does not read audio.

@@ -31,14 +31,14 @@ class SearchInput:
     """Input for one search: a sentence as token IDs, or another input as features.
 
     Attributes:
-        index: Position of the text that the sentence belongs to, from 0.
+        index: Position of the text that the sentence belongs to, counted from 0.
         streams: The values of each stream that the encoder reads: token IDs (with EOS if the model uses it), or
             features, [frames, width]. Empty if the model has no encoder.
         max_length: Maximum number of tokens in the output, without EOS.
         prefix: Token IDs that the output must start with.
         text: The sentence as text, for error messages.
-        words: For a parser, the target token that each word must have. UNK allows any word token.
-        part: Position of the sentence in its text, from 0. 0 if the text was not split.
+        words: For a parser, the target token of each word in the sentence. UNK means that any word token is allowed.
+        part: Position of the sentence in its text, counted from 0. If the text was not split, the position is 0.
         required: Spans that the output must contain (see `SpanConstraint`).
         language: Language code of the text, given or guessed.
         copied: The span that each copy symbol of the source stands for (see `zoo.text.copying`).
@@ -82,8 +82,8 @@ class Translation:
         uncertain: Sentences of the text whose translations have a low confidence or, if the model has no calibration, a
             low probability.
         confidence: Probability that the translation is good (see `zoo.generation.confidence`). For a text of several
-            sentences, it is the lowest confidence. None if the model has no calibration, or if the text stays
-            unchanged.
+            sentences, it is the lowest confidence. None if the model has no calibration, or if the text was copied
+            instead of translated.
         confidences: If the text was translated in parts, the confidence of each part. Otherwise empty.
     """
 

@@ -36,8 +36,8 @@ class Translator(TextSearch):
 
     Attributes:
         reopen: Function that opens the same translator again. None if it was created from a compiled model.
-        attention_program: Function that returns the compiled program for attention weights. The first call compiles it.
-            None for an ensemble, or if the translator was created from a compiled model.
+        attention_program: Function that returns a compiled model that outputs attention weights. The first call
+            compiles it. None for an ensemble, or if the translator was created from a compiled model.
         alignment_head: Attention head that aligns words best. None if it is not known.
     """
 
@@ -54,21 +54,22 @@ class Translator(TextSearch):
         return self.reopen, ()
 
     def require_attention(self) -> Callable[[], EmittedProgram]:
-        """Return the function that builds the compiled program for attention weights.
+        """Return the function that compiles a model that outputs attention weights.
 
         Raises:
             ZooError: The translator is an ensemble or was created from a compiled model.
         """
         if self.attention_program is None:
-            problem = "attention is only available for one model that was opened from a folder, not for an ensemble"
-            raise ZooError(problem, hint="open one model: `zoo.load(NAME)`")
+            problem = "attention weights are only available for a single model that was opened from a folder"
+            raise ZooError(problem, hint="open a single model with `zoo.load(NAME)`")
         return self.attention_program
 
     @classmethod
     def ensemble(cls, translators: Sequence[Self]) -> Self:
-        """Return a translator that averages the probabilities of several models. Return a single translator as it is.
+        """Return a translator that averages the probabilities of several models.
 
-        The spec, the vocabulary and the default settings are taken from the first translator.
+        If `translators` contains only one translator, return it unchanged. Otherwise, the spec, the vocabulary and the
+        default settings are taken from the first translator.
 
         Raises:
             ZooError: No translator is given, or the translators have different vocabularies or devices.
@@ -204,7 +205,7 @@ class Translator(TextSearch):
         """Return the log-probability of each token of the given translations.
 
         Args:
-            *texts: The sources, and the translation of each source. For a language model, only the texts.
+            *texts: Two arguments: the sources and their translations. For a language model, one argument: the texts.
             source: Language code of the sources (see `LanguageOptions`).
             target: Language code of the translations.
             max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the translator's default.
@@ -248,7 +249,7 @@ class Translator(TextSearch):
 
         A token is aligned to the source token that it attends to most, in the attention head that aligned words best on
         the dev set when the weights were averaged. Without a dev set, the mean of all heads in the second-to-last
-        decoder layer is used. Tokens that mostly attend to the end of the source are omitted. Texts of several
+        decoder layer is used. Tokens that mostly attend to the EOS of the source are omitted. Texts of several
         sentences are aligned sentence by sentence if the translation has the same number of sentences.
 
         Args:
@@ -278,7 +279,7 @@ class Translator(TextSearch):
 
         Args:
             text: The text.
-            translation: The translation or, for a parser, the tree. None: the model generates it.
+            translation: The translation or, for a parser, the tree. If None, the model generates it.
             source: Language code of the text (see `LanguageOptions`).
             target: Language code of the translation.
 

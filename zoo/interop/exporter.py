@@ -77,7 +77,7 @@ class OnnxExport(ExportFormat):
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
         """Run the encoder and the decoding step in onnxruntime, with random tokens as inputs.
 
-        Compare the results with the results of the compiler's interpreter. Return None if onnxruntime is not installed.
+        Compare the results with the results of zoo's graph interpreter. Return None if onnxruntime is not installed.
         """
         if find_spec("onnxruntime") is None:
             return None
@@ -85,7 +85,7 @@ class OnnxExport(ExportFormat):
         _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
         differences = disagreement(open_models(order, folder), weights=bundle.tensors)
         largest = float(torch.tensor([*differences.values()]).max())  # unlike the built-in max, this propagates NaN
-        return ExportCheck(f"onnxruntime {onnxruntime.__version__}", largest, "the compiler's interpreter")
+        return ExportCheck(f"onnxruntime {onnxruntime.__version__}", largest, "zoo's graph interpreter")
 
 
 EXPORT_FORMATS: tuple[ExportFormat, ...] = (*FAMILIES, CTranslate2Export(), OnnxExport())

@@ -111,7 +111,7 @@ def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
     source, target = options.any("source_lang"), options.any("target_lang")
     if isinstance(source, str) and isinstance(target, str) and source and target:
         return source, target
-    problem = f"the checkpoint in `{folder}` does not name its languages (`source_lang`, `target_lang`)"
+    problem = f"the checkpoint in `{folder}` does not specify its languages (`source_lang`, `target_lang`)"
     raise ZooError(problem, hint="import a checkpoint of fairseq's `translation` task, which stores the languages")
 
 
@@ -122,7 +122,7 @@ def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
 
 
 def _text(options: Settings, request: ImportRequest) -> ModelText:
-    """Describe how the text of a model was tokenised and split, according to the options in its checkpoint.
+    """Describe how the training text of a model was tokenised and split, according to the options in its checkpoint.
 
     Raises:
         ZooError: The text was split with a method that zoo does not support.
@@ -285,7 +285,7 @@ def _fields_of_tensors(source: ForeignTensors, positions: Mapping[str, Any]) -> 
 def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
     """Remove the embeddings and the output projection from `source`, and return them.
 
-    Raise ZooError if a table is missing.
+    Raise ZooError if one of these matrices is missing.
     """
     encoder, decoder = (source.take(f"{side}.embed_tokens.weight") for side in SIDES)
     tied = [options.boolean(f"share_{name}", False) for name in ("decoder_input_output_embed", "all_embeddings")]

@@ -94,7 +94,7 @@ class ImportFormat(Protocol):
 
 @dataclass(frozen=True)
 class Bundle:
-    """Contents of a published model, for its export."""
+    """Contents of the published model that is exported."""
 
     spec: Spec
     vocabulary: Vocabulary

@@ -192,7 +192,8 @@ def _model_files(path: Path) -> int:
 def _local_path(source: str, report: Report) -> Path:
     if re.match(r"\w+://", source):
         problem = f"`{source}` is a URL, but models are imported from files and folders"
-        raise ZooError(problem, hint="download it first, or write `hf:ORG/NAME` for a model on the Hugging Face Hub")
+        hint = "download the model first, or write `hf:ORG/NAME` for a model on the Hugging Face Hub"
+        raise ZooError(problem, hint=hint)
     return download_from_hub(source, report) if is_on_hub(source) else Path(source)
 
 

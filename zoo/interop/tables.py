@@ -302,7 +302,8 @@ def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -
         if row.is_bias and row.ours not in tensors:
             yield row.foreign, torch.zeros(row.shape)
         elif row.ours not in tensors:
-            raise ZooError(f"cannot export this model: the format requires a tensor `{row.ours}`", hint=USE_ONNX)
+            problem = f"cannot export this model: it lacks the tensor `{row.ours}`, which the format requires"
+            raise ZooError(problem, hint=USE_ONNX)
         else:
             tensor = tensors[row.ours].float()
             tensor = torch.nn.functional.pad(tensor, (0, 0, row.unused, 0)) if row.unused else tensor

@@ -309,7 +309,9 @@ class BinaryReader:
 
 
 def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda name: None) -> Any:
-    """Load a file that `torch.save` wrote, if its pickles are safe. Call `torch.load` with `weights_only=True`.
+    """Load a file that `torch.save` wrote, if its pickles are safe.
+
+    The file is loaded with `torch.load(weights_only=True)`.
 
     Args:
         file: The file.
@@ -342,7 +344,7 @@ def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] 
 
 
 def _foreign_globals(file: Path) -> Iterator[str]:
-    """Yield the name of each Python global in a file's pickles, except those that torch needs for tensors."""
+    """Yield the name of each Python global in a file's pickles, except the globals that torch needs for tensors."""
     for pickle in _pickles(file):
         for operation, argument, _ in pickletools.genops(pickle):
             if operation.name == "GLOBAL":

@@ -147,7 +147,7 @@ def _read_codes(file: Path) -> str:
 
 
 def _require_short(content: str, file: Path) -> str:
-    """Return the content of a file with text rules. Raise ZooError if the content is too long."""
+    """Return `content`, which was read from a file with text rules. Raise ZooError if it is too long."""
     if len(content) > MAX_CONTENT:
         raise damaged(file, f"text rules have at most {MAX_CONTENT:,} characters, but these have {len(content):,}")
     return content

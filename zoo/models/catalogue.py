@@ -332,7 +332,7 @@ def better_for(sentences: Sequence[str], source: str, target: str) -> tuple[Mode
         return None
     if (card := recommended(source, target)) is None:
         return None
-    problem = f"`{EVERYDAY}` is made for short sentences, and most of these are longer"
+    problem = f"`{EVERYDAY}` is made for short sentences, but most of these sentences are longer"
     return card, f"{problem}; {card.summary} may translate them better"
 
 

@@ -67,9 +67,10 @@ def all_from_options(spec: str | None, model_names: Sequence[str] | None, report
 
 
 def of_spec(reference: str, report: Report = WARNINGS) -> Path:
-    """Return the folder of the newest trained run of a spec, or else of the published model with the spec's name.
+    """Return the folder of a spec's newest trained run. Without such a run, return its published model.
 
-    A published model that is not in the local model store is pulled from the registries.
+    The published model has the same name as the spec. If it is not in the local model store, it is pulled from the
+    registries.
 
     Raises:
         ZooError: There is no such model, the model with this name has a different spec, or the model cannot be pulled.
@@ -228,7 +229,9 @@ def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
 
 
 def _stored(card: ModelCard, name: str) -> list[Path]:
-    """Return the folders in the local model store that contain a model from the catalogue. Empty if one is missing.
+    """Return the folders in the local model store that contain a model from the catalogue.
+
+    If one of the folders is missing, return an empty list.
 
     Args:
         card: The card of the model.

@@ -24,7 +24,7 @@ _PIN_LENGTH = 16
 
 
 class Origin(Record):
-    """Registry and revision that a published model was pulled from or published to."""
+    """Registry that a published model was pulled from or published to, and the model's revision there."""
 
     registry: str
     name: Name
@@ -33,7 +33,7 @@ class Origin(Record):
 
 
 def write_origin(folder: Path, revision: Revision, registry: str) -> None:
-    """Write a revision and the address of its registry into the model's folder, as `revision.json`."""
+    """Write a revision and its registry's address to `revision.json` in the model's folder."""
     origin = Origin(registry=registry, name=revision.name, revision=revision.revision, digest=revision.digest)
     write_json(folder / ORIGIN_FILE, origin.model_dump())
 
@@ -48,7 +48,7 @@ def read_origin(folder: Path) -> Origin | None:
 
 
 def bundle_digest(folder: Path) -> str | None:
-    """Return the SHA-256 of the manifest, which identifies a published model. None if the folder has no manifest."""
+    """Return an identifier of a published model: the SHA-256 of its manifest. None if the folder has no manifest."""
     file = folder / manifest.NAME
     return hashlib.sha256(read_bytes(file)).hexdigest() if file_exists(file) else None
 
@@ -82,7 +82,7 @@ def model_path(name: str) -> Path:
     If a process was killed while replacing the folder, the folder is restored first.
 
     Raises:
-        ZooError: The name is not valid, such as "../x".
+        ZooError: The name is not valid (for example, "../x").
     """
     if not is_name(name):
         hint = "use only letters, digits and `-_.,`, start with a letter or digit, and do not write two dots in a row"
@@ -94,7 +94,7 @@ def model_path(name: str) -> Path:
 def pinned_path(name: str, digest: str) -> Path:
     """Return the path of the separate folder for a revision that is pulled by number, such as `NAME@2`.
 
-    The folder may not exist yet.
+    The folder does not have to exist yet.
     """
     return model_path(name).with_name(f"{name}@{digest[:_PIN_LENGTH]}")
 

@@ -82,7 +82,7 @@ def find_in_registries(reference: Reference, report: Report) -> RegistryModel | 
 
 
 def describe_search(reference: Reference) -> str:
-    """Describe for an error message which registries were searched, and which revisions of the model they have."""
+    """Return text for an error message: the searched registries, and the revisions of the model that they have."""
     searched = [f", `{registry.address}`{_similar(registry, reference)}" for registry in configured_registries()]
     skipped = [f" (`{address}` was not searched because of ZOO_OFFLINE)" for address in skipped_registries()]
     return "".join([*searched, *skipped])
@@ -113,7 +113,7 @@ def _require_replaceable(folder: Path, found: RegistryModel) -> None:
     if existing is None or existing == found.revision.digest or file_exists(folder / ORIGIN_FILE):
         return
     raise ZooError(
-        f"`{folder}` was published on this machine and is not a revision of `{found.registry.address}`, so pulling "
+        f"`{folder}` was published on this machine and is not a revision from `{found.registry.address}`, so pulling "
         "would replace it",
         hint=f"remove it with `zoo remove {folder.name}`, or keep both with `zoo pull {found.revision.pin}`",
     )

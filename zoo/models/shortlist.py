@@ -27,10 +27,10 @@ class Shortlist:
     """Table that lists, for each source token, the target tokens that the search may choose.
 
     To translate a sentence, the search considers only the target tokens that are listed for the sentence's source
-    tokens, and the common tokens.
+    tokens, and the tokens in `common`.
 
     Attributes:
-        common: Target tokens for all sentences, including EOS, in ascending order.
+        common: Target tokens that every translation may contain, including EOS, in ascending order.
         offsets: Start index in `tokens` of each source token's list, followed by the length of `tokens`.
         tokens: The lists of target tokens for all source tokens, concatenated.
     """

@@ -52,7 +52,10 @@ class Weights:
 
     @property
     def longest_source(self) -> int | None:
-        """Number of tokens in the longest training source, without EOS. None if the file does not record it."""
+        """Number of tokens in the longest source sentence of the training data, without EOS.
+
+        None if the file does not record it.
+        """
         return _parse_number(self.metadata.get("longest_source", ""))
 
     @property

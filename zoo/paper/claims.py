@@ -115,9 +115,9 @@ ROWS: Mapping[str, dict[str, Row]] = {part: values.get("rows", {}) for part, val
 
 
 def _table_claims(table: str, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Claim]:
-    """Yield one claim for each cell of a table. In columns with a unit, the cells contain numbers or are empty.
+    """Yield one claim for each cell of a table.
 
-    Empty cells are skipped.
+    Columns with a unit contain numbers. Empty cells in these columns are skipped.
     """
     for name, row in ROWS[table].items():
         cells = {**row, "row": name}

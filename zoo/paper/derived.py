@@ -45,7 +45,10 @@ def _agreed(values: Set[int], words: str) -> tuple[int | None, str]:
 
 
 def layer_count(side: str) -> tuple[int | None, str]:
-    """Return the number of layers in the encoder or decoder (None if the layers differ), and how it was determined."""
+    """Return the number of layers in the encoder or decoder, and how it was determined.
+
+    The number is None if the layers have different numbers of parameters.
+    """
     names = _layers(side)
     counts = {cost(graph("base"), name).parameters for name in names}
     words = f"{len(names)} layers in the graph, with {' and '.join(f'{n:,}' for n in sorted(counts))} parameters each"
@@ -163,7 +166,7 @@ def softmax_gradient() -> tuple[bool, str]:
 
 
 def wavelength(index: str) -> tuple[float, str]:
-    """Return the wavelength of the first ("0") or last ("-1") pair of sinusoids in units of 2π, and its description."""
+    """Return the wavelength of the first ("0") or last ("-1") sinusoid pair in units of 2π, and which pair it is."""
     waves = _wavelengths()
     return waves[int(index)], f"pair {int(index) % len(waves)} of the program's {len(waves)} pairs of sinusoids"
 
@@ -205,7 +208,7 @@ def _wavelengths() -> list[float]:
 
 
 def dropout_places() -> tuple[bool, str]:
-    """Check whether there is one dropout for each sub-layer and each sum of embeddings and positional encodings."""
+    """Check whether each sub-layer and each sum of embeddings and positional encodings has one dropout."""
     drops = [operation for operation in _operations(Dropout) if operation.dropout]
     norms, embeds = sum(n.operation.is_norm for n in graph("base").nodes), len(_nodes(Embedding))
     return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"
@@ -221,7 +224,7 @@ def parameters(spec: str, tokens: int | None = None) -> int:
 
 
 def vocabulary_sizes(row: str) -> range:
-    """Return the vocabulary sizes for which the model in a Table 3 row has the printed number of parameters."""
+    """Return the vocabulary sizes for which the model in a Table 3 row has as many parameters as the paper reports."""
     spec, (printed,) = f"table3/{row}", CLAIMS[f"table3.{row}.parameters"].printed
     own = specs.load(spec).vocabulary.size
     per_token = parameters(spec, own + 1) - parameters(spec, own)
@@ -231,7 +234,7 @@ def vocabulary_sizes(row: str) -> range:
 
 
 def common_vocabulary_sizes() -> range:
-    """Return the vocabulary sizes for which all Table 3 models except `big` have the printed numbers of parameters.
+    """Return the vocabulary sizes for which all Table 3 models except `big` match the paper's parameter counts.
 
     The range may be empty.
     """
@@ -241,14 +244,14 @@ def common_vocabulary_sizes() -> range:
 
 
 def parameter_count(row: str) -> tuple[float, str]:
-    """Count the parameters of the model in a Table 3 row, in millions."""
+    """Return the parameter count of the model in a Table 3 row, in millions, and a text with the exact count."""
     spec, fit = f"table3/{row}", vocabulary_sizes(row)
     count, tokens = parameters(spec), specs.load(spec).vocabulary.size
     return count / 1e6, f"{count:,} with {tokens:,} tokens; {fit[0]:,} to {fit[-1]:,} tokens give the printed number"
 
 
 def one_vocabulary() -> tuple[bool, str]:
-    """Check whether one vocabulary size gives the printed numbers of parameters of all Table 3 models except `big`."""
+    """Check whether one vocabulary size gives the paper's parameter counts for all Table 3 models except `big`."""
     fit = common_vocabulary_sizes()
     if not fit:
         return False, "no vocabulary size gives all ten numbers"
@@ -272,7 +275,7 @@ def learning_rate_formula(phase: str) -> tuple[bool, str]:
 
 
 def learning_rate_peak() -> tuple[bool, str]:
-    """Check that the learning rate is highest at step `warmup_steps`, as in the formula of section 5.3."""
+    """Check whether the learning rate is highest at step `warmup_steps`, as in the formula of section 5.3."""
     spec = specs.load("base")
     a, warmup = spec.architecture, spec.training.warmup_steps
     best = max(range(1, 3 * warmup), key=lambda step: learning_rate(step, spec))
@@ -290,7 +293,7 @@ _TOLERANCE = 1e-9  # printed numbers are decimal fractions
 
 
 def better(table: str, column: str, row: str, others: str, without: str = "") -> tuple[bool, str]:
-    """Check whether all numbers in one cell of a table are better than the numbers of other rows in the same column.
+    """Check whether all numbers in a table cell are better than the number in another row of the same column.
 
     Args:
         table: Name of the table, such as "table2".
@@ -306,7 +309,7 @@ def better(table: str, column: str, row: str, others: str, without: str = "") ->
 
 
 def difference(table: str, column: str, row: str, others: str) -> tuple[float, str]:
-    """Return a row's number minus the number to compare it with. The arguments are the same as for `better`."""
+    """Return the number in a row minus the number in another row. The arguments are the same as for `better`."""
     other, cell = _best(table, column, others), ROWS[table][row][column]
     return float(cell) - float(other[column]), f"printed: {cell}, and {other[column]} of {_title(other)}"
 
@@ -332,7 +335,7 @@ def improves(table: str, column: str, *rows: str) -> tuple[bool, str]:
 
 
 def one_number(claim: str) -> tuple[bool, str]:
-    """Check whether the paper prints the same number for a claim everywhere."""
+    """Check whether the paper gives the same number everywhere for the quantity in a claim."""
     numbers = CLAIMS[claim].printed
     return len({number.value for number in numbers}) == 1, f"printed: {' and '.join(map(str, numbers))}"
 

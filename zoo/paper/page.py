@@ -182,7 +182,10 @@ def _printed_point(metric: str, row: str) -> tuple[float, float]:
 
 
 def _measured_point(metric: str, row: str, checked: Checked, measurements: Measurements) -> tuple[float, float] | None:
-    """Return the parameter count (in millions) and mean score of our runs for a Table 3 row. None without runs."""
+    """Return the parameter count (in millions) and mean score of our runs for a Table 3 row.
+
+    None if there are no runs.
+    """
     score = checked[f"table3.{row}.{metric}"]
     spec = next((run.spec for run in measurements.runs if run.folder in score.runs[:1]), None)
     return (compiler.parameters(spec) / 1e6, score.value or 0.0) if spec else None

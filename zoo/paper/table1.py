@@ -144,20 +144,20 @@ def _same(graph: int, formula: float) -> tuple[bool, str]:
 
 
 def faster_than_recurrence() -> tuple[bool, str]:
-    """Compare the operations of self-attention and a recurrent layer for a typical sentence length."""
+    """Check whether self-attention needs fewer operations than a recurrent layer for a typical sentence length."""
     attention, recurrent = (LAYERS[name].operations(_N, _D, 3, 16) for name in ("self-attention", "lstm"))
     return attention < recurrent, f"n = {_N}, d = {_D}: {attention:,.0f} and {recurrent:,.0f}, equal at n = {_D}"
 
 
 def convolution_cost() -> tuple[bool, str]:
-    """Compare the operations of a convolutional layer and of a recurrent layer."""
+    """Check whether a convolution with k = 3 needs exactly three times as many operations as a recurrent layer."""
     sizes = {**_LARGE, "k": 3}
     ratio = LAYERS["convolution"].operations(**sizes) / LAYERS["lstm"].operations(**sizes)
     return ratio == 3, f"k = 3: {ratio:g} times the operations of a recurrent layer"
 
 
 def separable_cost() -> tuple[bool, str]:
-    """Check that a separable convolution with k = n costs as much as self-attention plus a position-wise layer."""
+    """Check whether a separable convolution with k = n costs as much as self-attention plus a position-wise layer."""
     whole = LAYERS["separable"].operations(_N, _D, _N, 16)
     both = LAYERS["self-attention"].operations(_N, _D, 3, 16) + _N * _D * _D
     return whole == both, f"k = n = {_N}, d = {_D}: {whole:,.0f} and {both:,.0f}"
@@ -206,7 +206,7 @@ def time_sublayer(
         lengths: The sequence lengths, in increasing order.
         d: The number of features.
         heads: The number of attention heads.
-        causal: Whether a position sees only earlier positions.
+        causal: Whether a position depends only on itself and earlier positions.
         backward: Whether to include the backward pass.
         rounds: The number of rounds.
         max_seconds: If a length takes longer than this, skip all greater lengths. The first two lengths are always

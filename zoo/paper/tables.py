@@ -60,7 +60,7 @@ def _claims(checked: Checked, measurements: Measurements) -> Iterator[Table]:
 
 
 def claim_row(checked: CheckedClaim) -> tuple[str, ...]:
-    """Return the cells of a claim: section, claim, spec, the paper's number, zoo's number, status and reason."""
+    """Return a table row for a claim: section, claim, spec, the paper's number, zoo's number, status and reason."""
     claim = checked.claim
     unit = f", {claim.unit}" if claim.unit and claim.unit.casefold() not in claim.says.casefold() else ""
     words = claim.section, f"{claim.says}{unit}", claim.spec or "-"
@@ -160,10 +160,10 @@ def _planned_flops(spec: str, cost: str) -> str:
 
 
 def _own_costs(measurements: Measurements) -> Iterator[tuple[str, ...]]:
-    """Yield the training cost of every translation run that has a log, as the cells of a table row.
+    """Yield a table row with the training cost of each translation model whose training run has a log.
 
-    The cost is computed as in section 6.1 (time x devices x FLOPs per second) and by counting the FLOPs of the matrix
-    products. The first cost is omitted if the log does not contain the speed of a device.
+    The cost is computed in two ways: as in section 6.1 (time x devices x FLOPs per second), and by counting the FLOPs
+    of the matrix products. The first value is omitted if the log does not contain the speed of a device.
     """
     for run in measurements.runs:
         if run.spec.task.kind != "translation" or (record := run.record) is None:

@@ -71,7 +71,7 @@ def batch_rows(spec: Spec, length: int) -> tuple[int, int]:
 
 
 def training_bytes(spec: Spec, size: BatchSize) -> int:
-    """Return the memory of a training process in bytes, including weights, gradients, moments and activations."""
+    """Return a training process's memory in bytes, including weights, gradients, Adam's moments and activations."""
     train = compiler.cost(compiler.graphs(spec, [compiler.Purpose.TRAIN])[compiler.Purpose.TRAIN])
     rows = -(-size.rows // spec.training.accumulation_steps)
     padding = size.padded_tokens / (size.source_tokens + size.target_tokens)
@@ -105,7 +105,7 @@ def row_lengths(spec: Spec, parts: int) -> tuple[int, int]:
 
 
 def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1) -> None:
-    """Check that a device can hold the weights, gradients and moments of a model, sharded across processes.
+    """Check that a device can hold a model's weights, gradients and Adam moments, sharded across processes.
 
     Raises:
         ZooError: The memory is too small, or the device does not exist.

@@ -99,14 +99,14 @@ class Plan(MemoryEstimate):
 
 
 def plan(spec: Spec, length: int = LENGTH) -> Plan:
-    """Compute the cost of a spec: layers, parameters, FLOPs, memory and disk space.
+    """Compute the layers, parameters, FLOPs, memory and disk space of a spec's model.
 
     Args:
         spec: The spec.
         length: The number of tokens in every sentence.
 
     Raises:
-        ZooError: The spec disables a pass that does not exist.
+        ZooError: The spec disables a compiler pass that does not exist.
     """
     train, whole = lower(spec, Purpose.TRAIN), cost(lower(spec, Purpose.TRAIN))
     final = _final_graphs(spec)

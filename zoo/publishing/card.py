@@ -38,7 +38,7 @@ def card(
         vocabulary: The model's vocabulary.
         scores: Content of the model's `scores.json`.
         provenance: The model's origin and training.
-        longest_source: Length of the longest training source, in tokens. None if it is unknown.
+        longest_source: Length of the longest training input, in tokens or frames. None if it is unknown.
         notes: Markdown text from the publisher.
     """
     target = next((target for _, target in _directions(spec)), None)
@@ -147,7 +147,7 @@ def _scores(scores: Mapping[str, Any], spec: Spec) -> str:
 
 
 def _directions(spec: Spec) -> Sequence[tuple[str, str]]:
-    """Return the translation directions of a multilingual model: the source and the target language of each."""
+    """Return the translation directions of a multilingual model as pairs of source and target language."""
     return tuple(dict.fromkeys(map(spec.corpus.direction, spec.corpus.parts))) if spec.languages else ()
 
 

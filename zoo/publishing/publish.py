@@ -209,7 +209,7 @@ def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> 
 
 
 def is_published_model(reference: str | os.PathLike[str]) -> bool:
-    """Return whether a reference names a published model on this machine, and not a run."""
+    """Return whether a reference refers to a published model on this machine, and not to a run."""
     try:
         find.run(reference)
     except ZooError:

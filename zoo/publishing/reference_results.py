@@ -44,7 +44,7 @@ _MAX_LENGTH, _MAX_ROWS, _MAX_CELLS = 10_000, 1_000, 100_000  # far more than any
 
 @dataclass(frozen=True)
 class ReferenceLogProbabilities:
-    """Token IDs of a few examples, and the log-probability of each target token. The value at padding is 0."""
+    """Token IDs of a few examples, and the log-probability of each target token. Padding has the value 0."""
 
     target: Int64[Tensor, "rows 1+target"]
     log_probabilities: Float32[Tensor, "rows target"]
@@ -53,7 +53,7 @@ class ReferenceLogProbabilities:
 
     @property
     def stream(self) -> PaddedBatch:
-        """The sources as a padded batch. Their lengths follow from the padding, because no text contains PAD."""
+        """The sources as a padded batch. Their lengths are derived from the padding, because no text contains PAD."""
         assert self.source is not None
         if self.source.is_floating_point():
             return PaddedBatch.full(self.source)

@@ -106,7 +106,7 @@ def plan_cleanup(targets: Sequence[str] = ()) -> RemovalPlan:
 
 
 def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
-    """Plan the removal of models from the local model store. Registries keep their revisions.
+    """Plan the removal of models from the local model store. Revisions in registries are kept.
 
     Args:
         names: Names of models. `NAME` selects all revisions of a model, or all members of an ensemble. `NAME@2` selects

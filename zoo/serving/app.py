@@ -142,7 +142,7 @@ class Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Mark the connection as idle. If the next request has already arrived, answer it."""
         self._idle_since = time.monotonic()
         super().on_response_complete()
 
@@ -251,7 +251,7 @@ class Server(uvicorn.Server):
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Listen on an address. Port 0 selects a free port.
+    """Return a socket that listens on an address. Port 0 selects a free port.
 
     Raises:
         ZooError: The address is not available.

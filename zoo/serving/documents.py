@@ -225,7 +225,7 @@ class Documents:
     async def _translate_segments(
         self, segments: Sequence[tuple[SegmentText, Plan]], options: Options
     ) -> list[tuple[list[str], list[list[AlignedToken]]]]:
-        """Translate segments. For each of the `n_best` ranks, return all translations and alignments."""
+        """Translate segments. For each of the `n_best` ranks, return all segments' translations and alignments."""
         texts, plans = [text for (text, _), _ in segments], [plan for _, plan in segments]
         answers = await self._service.translate_groups(texts, plans, options)
         for name, problem in (("unkept", "lost numbers, links or the like"), ("uncertain", "have a low probability")):

@@ -83,7 +83,10 @@ def differ_in_region(one: str, other: str) -> bool:
 
 
 def public_codes(codes: Iterable[str]) -> dict[str, str]:
-    """Map each code of a model to the code that clients see: the base code, unless it is ambiguous."""
+    """Map each code of a model to the code that clients see.
+
+    This is the base code or, if several codes have the same base, the standard code.
+    """
     listed = list(codes)
     bases = [base_code(code) for code in listed]
     pairs = zip(listed, bases, strict=True)

@@ -110,10 +110,11 @@ class Translated(BaseModel):
     """A translation, its natural log-probability, and its score: the log-probability divided by the length penalty.
 
     If the request asks for sentences, `sentences` contains pairs of a sentence and its translation, and `confidences`
-    one confidence per sentence. `unkept` lists numbers, links and the like that are missing from the translation, and
-    numbers that it has added. `uncertain` lists the sentences whose translations have a low confidence. Both lists are
-    omitted if they are empty. `confidence` is the probability that the translation is good: the lowest confidence of
-    its sentences. It is null if the model has no calibration, or if the text is returned unchanged.
+    contains one confidence per sentence. `unkept` lists numbers, links and the like that are missing from the
+    translation, and numbers that occur only in the translation. `uncertain` lists the sentences whose translations
+    have a low confidence. Both lists are omitted if they are empty. `confidence` is the probability that the
+    translation is good: the lowest confidence of its sentences. It is null if the model has no calibration, or if the
+    text is returned unchanged.
     """
 
     text: str
@@ -142,7 +143,7 @@ class TextResult(BaseModel):
 
 
 class TranslateResult(BaseModel):
-    """The results, in the order of the texts."""
+    """The results for the texts of a request, in the same order."""
 
     results: list[TextResult]
 
@@ -256,7 +257,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         head = best.head if body.layer is None and body.head is None else body.head
         columns, rows = found.word_indices()
         if layer >= layers or (head or 0) >= heads:
-            raise ServingError(400, f"the model has {layers} decoder layers with {heads} heads, counted from 0")
+            raise ServingError(400, f"`layer` should be less than {layers}, and `head` less than {heads}")
         weights = found.cross[layer].mean(0) if head is None else found.cross[layer, head]
         starts, end = list[int](), 0
         for row in rows:

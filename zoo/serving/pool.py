@@ -163,7 +163,8 @@ class ModelPool:
             names: Names of published models or folders of runs.
             memory_bytes: Memory that all loaded models together may use.
             idle_seconds: Time after which an unused model is unloaded.
-            open_translator: Function that opens the model in a folder. Its warnings can contain users' texts.
+            open_translator: Function that opens the model in a folder. The translator's warnings can contain users'
+                texts.
             report: Receives the progress of model downloads.
 
         Raises:

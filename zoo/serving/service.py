@@ -51,7 +51,7 @@ _SHORT_CHARACTERS = 1_000
 
 @dataclass(frozen=True)
 class Plan:
-    """How one text is translated: by which model and between which languages (`route`).
+    """Translation plan for one text: the model, and the model's codes for the languages (`route`).
 
     `source` is the code of the source language, and `confidence` is its probability if it was detected. `route` is None
     if the text is already in the target language.

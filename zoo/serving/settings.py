@@ -29,7 +29,7 @@ class Limits:
         document_bytes: Maximum size of a request with a document, in bytes.
         audio_seconds: Maximum length of an audio file, in seconds.
         held_bytes: Maximum total size of the bodies of all open requests, in bytes.
-        text_characters: Maximum length of a text.
+        text_characters: Maximum length of a text, in characters.
         texts: Maximum number of texts in a request.
         beam: Maximum beam size, and maximum number of translations per text.
         queued_texts: Maximum number of texts that wait or are being translated, across all requests.

@@ -26,8 +26,8 @@ class BPECodes:
     def __init__(self, content: str, vocabulary: Collection[str] = ()) -> None:
         """Parse the content of a BPE codes file.
 
-        The formats 0.1 and 0.2 of subword-nmt have one pair of symbols per line. fastBPE adds a count. In format 0.1,
-        the end of a word is a separate symbol. Otherwise it is part of the last symbol.
+        The formats 0.1 and 0.2 of subword-nmt have one pair of symbols per line. The format of fastBPE adds a count to
+        each line. In format 0.1, the end of a word is a separate symbol. Otherwise, it is part of the last symbol.
 
         Args:
             content: Content of the file.

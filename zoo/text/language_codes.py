@@ -32,7 +32,8 @@ _THREE_LETTERS = dict(pair.split(":") for pair in _PAIRS.split())
 def base_language(code: str) -> str:
     """Return a language code without script and region, with two letters if possible.
 
-    The result is `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`. It selects the rules for sentence splitting and spaces.
+    For example, return `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`. The result identifies the rules for a language, such
+    as the rules for sentence splitting.
     """
     base = code.replace("_", "-").partition("-")[0].lower()
     return _THREE_LETTERS.get(base, base)
@@ -44,9 +45,10 @@ def language_tag(code: str) -> str:
 
 
 def known_code(code: str, codes: Collection[str]) -> str:
-    """Find the code in `codes` for a language: `de` for `DE`, `deu` and `de-AT`, or `deu_Latn` for `de`.
+    """Return the code in `codes` that denotes the same language as `code`.
 
-    If no code or several codes match, or the only match has a different script or region, return `code` itself.
+    For example, return `de` for `DE`, `deu` and `de-AT`, and `deu_Latn` for `de`. If no code or several codes match,
+    or the only match has a different script or region, return `code` itself.
     """
     if code in codes:
         return code

@@ -158,8 +158,8 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
 def _direction_of_files(spec: Spec, source: str | None, target: str | None, learned: Sequence[Direction]) -> Direction:
     """Return the language of a recognition model's input files, and the language of its output text.
 
-    A language that is not given comes from the spec's corpus. If the model has not learned the resulting language pair,
-    the language comes from a pair that the model has learned.
+    A language that is not given comes from the spec's corpus. If the model was not trained on the resulting
+    language pair, the missing language comes from a pair that the model was trained on.
     """
     own = spec.corpus.source, spec.corpus.target
     target = own[1] if source is None and target is None else target

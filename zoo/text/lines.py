@@ -38,7 +38,7 @@ def without_control(text: str) -> str:
 
 
 def clean(line: str) -> str:
-    """Remove control characters, and white space at both ends of a line. All input is cleaned this way."""
+    """Apply `without_control` to a line, and strip white space at both ends. All input text is cleaned this way."""
     return without_control(line).strip()
 
 
@@ -69,7 +69,7 @@ def read_lines(path: Path | str) -> list[str]:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Convert exceptions in the `with` block, which reads a file, to ZooErrors whose messages contain the path."""
+    """In a `with` block that reads a file, convert read errors to ZooErrors whose messages contain the path."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -57,7 +57,7 @@ class Modality(ABC):
     @classmethod
     @abstractmethod
     def from_content(cls, content: bytes, name: str) -> Self:
-        """Load the modality from the content of its file. `name` is the name of the file in error messages."""
+        """Load a modality from the content of its vocabulary file. `name` is the file's name in error messages."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:

@@ -44,8 +44,8 @@ class Notation:
         weekdays: Names of each weekday, separated by `|`. A translation may contain any of the names.
         date_mark: Separator in dates such as 31.12.2024. Empty if dates may begin with the month, as in English, or if
             there is no file for the language. Dates are never rewritten into such a language.
-        day_endings: Endings of the day before a month, such as "th of" in "4th of July".
-        minus: Pattern of the word before a negative number.
+        day_endings: Endings of a day number before the name of a month, such as "th of" in "4th of July".
+        minus: Pattern of the word before a negative number, such as "minus".
         numero: Abbreviation of "number" before a number that identifies something, such as an order.
         numero_pattern: Pattern of all abbreviations of "number".
         ordinal: Pattern of the endings of ordinals.
@@ -56,13 +56,13 @@ class Notation:
         unclear_units: Ambiguous words, such as "livres" (pounds or books). They count as units only if the source
             contains the unit.
         scales: Words for "million", "billion" and "trillion", from the singular to the plural.
-        of: Pattern of the preposition between a scale and a unit.
-        scaled_units: Names of currencies after a scale, with the preposition before the name. Empty if the language
-            needs no preposition.
+        of: Pattern of the preposition between a scale and a unit, such as "de" in "un million de dollars".
+        scaled_units: Names of currencies after a scale, each with its preposition, such as " d'euros". Empty if the
+            language needs no preposition.
         clock: Patterns of the words after times, keyed by `am`, `pm`, `either` (a.m. or p.m.) and `day` (24 hours).
         before_hours: Strings that must precede a full hour, if the words for `either` and `day` may also mean a
             duration.
-        hour_mark: Pattern of the separator between hours and minutes, other than a colon.
+        hour_mark: Pattern of the separator between hours and minutes, other than a colon, such as "h" in "9 h 30".
         reads_24_hours: Whether times without words are in 24-hour notation.
         times: Formats of full hours, and of hours with minutes.
         spoken_hours: Words for the hours from one to twelve. A word is empty if times in words do not use this hour:
@@ -72,21 +72,21 @@ class Notation:
         before_spoken: Strings that must precede a time in words, if the words may also mean a duration.
         not_before_spoken: Pattern of the words that must not precede a time in words, such as "gave" in "gave a quarter
             to five children".
-        not_after_spoken: Pattern that must not follow a time in words.
-        unclear_times: Formats of times that may be in either half of the day. Empty if `times` also applies to these.
-        small: Patterns of the words for small numbers. The index of a pattern is the number.
-        compounds: Pattern that must not follow a word in `small`.
+        not_after_spoken: Pattern of text that must not follow a time in words, such as " people".
+        unclear_times: Formats of times that may be a.m. or p.m. Empty if `times` also applies to such times.
+        small: Patterns of the words for small numbers. The pattern at index n matches words for the number n.
+        compounds: Pattern that must not follow a word in `small`, such as "teen" after "six".
         large: Patterns of words for larger numbers, and of words that may stand for numbers.
-        parts_of_hours: Pattern of quarters and halves of an hour.
-        quarters: Pattern of words for quarters and halves.
-        ranges: Pattern of the words between the ends of a range.
+        parts_of_hours: Pattern of words for a quarter or half of an hour, such as "half past".
+        quarters: Pattern of words for a quarter or half of anything.
+        ranges: Pattern of the words between the ends of a range, such as "to" in "5 to 10".
         roman_ending: Pattern of the endings of ordinals in Roman numerals. None if the language has no such ordinals.
         named: Pattern of the words before numbers that are copied unchanged, such as "version" before "3.2".
         titles: Pattern of the titles before names, such as "Mr".
         not_before_titles: Pattern of the words after which a title is a noun, such as "seine" before "Frau".
         roles: Pattern of the beginnings of words after a title that are not names, such as "President".
-        not_names: Words with a capital that are rare, but not names, and names that other languages write differently,
-            such as "Tenant" and "Munich". They are in a text file in `notations/`. Empty if all nouns have a capital.
+        not_names: Rare capitalised words that are not names, such as "Tenant", and names that other languages spell
+            differently, such as "Munich". They are in a text file in `notations/`. Empty if all nouns have a capital.
         name_words: Maximum number of words of a name after a title. 1 if all nouns begin with a capital, as in German.
     """
 
@@ -156,9 +156,9 @@ class Notation:
 
     @cached_property
     def spoken_minutes(self) -> dict[str, int]:
-        """The minutes after midnight or noon of each time in words, such as 315 for "a quarter past five".
+        """The minutes since midnight or noon, keyed by the time in words: 315 for "a quarter past five".
 
-        If a time has several forms, the best form is the last.
+        If a time can be written in several ways, the best way comes last.
         """
         hours = self.spoken_hours
         return {
@@ -171,7 +171,7 @@ class Notation:
 
     @cached_property
     def spoken_forms(self) -> dict[str, int]:
-        """The minutes after midnight or noon of each time in words, keyed by the words in lower case."""
+        """The minutes since midnight or noon, keyed by the time in words, in lower case."""
         return {words.casefold(): minutes for words, minutes in self.spoken_minutes.items()}
 
     @property
@@ -212,9 +212,10 @@ def notation_of(code: str) -> Notation:
 def listed_names() -> frozenset[str]:
     """Return the names of people, places and firms in `names.txt`.
 
-    They are spelled the same in English, German, French and Spanish. They are never ordinary words, not even German
-    nouns. Given names of one or two tokens in the vocabulary of the model `everyday` are left out, unless they are also
-    surnames or places: models know most of these names, and a copy symbol would hide the gender of the name.
+    The names are spelled the same in English, German, French and Spanish. They are never ordinary words, not even
+    German nouns. The file does not contain short given names (one or two tokens in the vocabulary of the model
+    `everyday`), unless they are also surnames or places. Models know most of the short names, and replacing a name with
+    a copy symbol would hide its gender.
     """
     return frozenset((_FOLDER / "names.txt").read_text("utf-8").split())
 

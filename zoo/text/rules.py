@@ -61,7 +61,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
 
     @classmethod
     def read(cls, model: bytes) -> Self | None:
-        """Return the text rules at the beginning of a model file, or None if the file has no rules.
+        """Return the text rules at the beginning of a SentencePiece model file, or None if the file has no rules.
 
         Raises:
             ValueError: The rules are damaged.
@@ -73,7 +73,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         return rules
 
     def prepended_to(self, model: bytes) -> bytes:
-        """Prepend these rules to the content of a model file, and return the result."""
+        """Prepend these rules to the content of a SentencePiece model file, and return the result."""
         return encode_bytes(TEXT_RULES, self.model_dump_json(exclude_defaults=True).encode()) + model
 
     def split(self, text: str) -> list[str]:
@@ -165,11 +165,11 @@ class AddedTokens:
 
     @classmethod
     def read(cls, model: bytes, size: int) -> Self | None:
-        """Return the added tokens at the beginning of a model file, or None if the file has no added tokens.
+        """Return the added tokens at the beginning of a SentencePiece model file, or None if the file has none.
 
         Args:
             model: Content of the model file.
-            size: Number of tokens in the model.
+            size: Number of tokens in the vocabulary.
 
         Raises:
             ValueError: The added tokens are damaged.
@@ -184,7 +184,7 @@ class AddedTokens:
         return cls(ids)
 
     def prepended_to(self, model: bytes) -> bytes:
-        """Prepend these added tokens to the content of a model file, and return the result."""
+        """Prepend these added tokens to the content of a SentencePiece model file, and return the result."""
         content = json.dumps(self.ids, ensure_ascii=False).encode()
         return encode_bytes(ADDED_TOKENS, content) + model
 
@@ -207,7 +207,7 @@ class AddedTokens:
 
 
 def _first_field(model: bytes, number: int) -> bytes | None:
-    """Return the content of a model file's first field, or None if the first field has a different number."""
+    """Return the content of a SentencePiece model's first field if its field number is `number`, otherwise None."""
     if not model.startswith(encode_bytes(number, b"")[:-1]):  # without the length
         return None
     content = next(parse_fields(model)).value

@@ -136,7 +136,7 @@ class Patterns:
 
 
 def _or_in_capitals(names: str, before: str = "") -> str:
-    """Extend a pattern of lower-case names. It also matches `before` followed by a capitalised or upper-case name."""
+    """Return a pattern that matches lower-case names and, after `before`, capitalised and upper-case names."""
     capitals = [each for name in names.split("|") for each in (name.capitalize(), name.upper())]
     return "|".join([names, *(before + each for each in capitals)])
 

@@ -281,7 +281,7 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
 
 
 def _date(match: re.Match[str], source: Notation, target: Notation, month_first: bool | None) -> Span:
-    """Return the span of a date with a year, in the target language's notation if the order of day and month is clear.
+    """Return the span of a date with a year. Rewrite it for the target language if the order of day and month is clear.
 
     Args:
         match: The match of the date.

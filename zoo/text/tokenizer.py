@@ -277,7 +277,7 @@ class Tokenizer(Modality):
     def is_word_level(self) -> bool:
         """Whether all tokens are whole words. Text is then split only at spaces and by text rules.
 
-        True for a vocabulary that was imported as a word list without BPE codes, which would split words into subwords.
+        True for a word list that was imported without BPE codes. (BPE codes would split words into subwords.)
         """
         return all(token.startswith(SPACE) for token in self.model.id_to_piece(list(range(EOS + 1, self.size))))
 
@@ -295,7 +295,7 @@ class Tokenizer(Modality):
         return [SPACE + word for word in words if word]
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
-        """Sample a tokenisation of the same text at random (subword regularisation).
+        """Return a random tokenisation of the text that `ids` encodes (subword regularisation).
 
         Args:
             ids: Token IDs of the text. Language tokens at the beginning are kept.
@@ -359,7 +359,7 @@ def _train_model(lines: Iterable[str], section: Vocabulary, field: str, language
 
 
 def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines. Split lines of more than _MAX_LINE_BYTES at spaces, and longer words at any character."""
+    """Yield the lines. Split lines that exceed _MAX_LINE_BYTES at spaces and, if a word exceeds it, within the word."""
     max_characters = _MAX_LINE_BYTES // _MAX_BYTES_PER_CHARACTER
     for line in lines:
         if len(line) <= max_characters or len(line.encode()) <= _MAX_LINE_BYTES:

@@ -72,10 +72,13 @@ class LexicalModel:
     def expected_links(
         self, min_count: float
     ) -> tuple[Int64[np.ndarray, " links"], Int64[np.ndarray, " links"], Float64[np.ndarray, " links"]]:
-        """Return the source and the target token of each pair, and the expected number of times the pair is aligned.
+        """Return how often each source token is expected to be aligned to each target token in the training pairs.
 
         Args:
-            min_count: Minimum expected number. Pairs with a smaller number are left out.
+            min_count: Minimum expected number of alignments. Token pairs with a smaller number are left out.
+
+        Returns:
+            Three arrays with one element per token pair: source token, target token, expected number of alignments.
         """
         kept = self._counts >= min_count
         return *np.divmod(self._keys[kept], self._targets), self._counts[kept]
@@ -220,7 +223,7 @@ def make_shortlist(run: Run, report: Report) -> Path:
         The path of the file.
 
     Raises:
-        ZooError: The model is a parser, or its training text is not available or has changed.
+        ZooError: The model is not a translation model, or its training text is not available or has changed.
     """
     spec = run.spec
     if not isinstance(spec.task, Translation):

@@ -95,7 +95,7 @@ def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
 
 
 def _is_average_of(file: Path, steps: str, stored_type: str) -> bool:
-    """Return whether a weights file is undamaged, and is the average of these steps' checkpoints in this data type."""
+    """Return whether a weights file is intact, and is the average of the checkpoints at `steps` in this data type."""
     try:
         weights = read(file)
     except ZooError:

@@ -102,7 +102,7 @@ def benchmark_decoding(
         batch: Number of sentences that each worker translates at a time.
         sentences: Number of sentences to translate in each round.
         rounds: Number of rounds, each of which gives one measurement.
-        folder: Folder in which compiled programs are cached. If None, they are deleted when the process ends.
+        folder: Folder in which compiled models are cached. If None, they are deleted when the process ends.
         report: Receives progress.
         how: Device, backend and precision.
 
@@ -157,7 +157,7 @@ def benchmark_decoding(
 
 
 def weights_avoiding(spec: Spec, initial: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights that are changed so that beam search never selects a special token.
+    """Return a copy of the initial weights, changed so that beam search never selects a special token.
 
     EOS is a special token, so all translations have the maximum length.
 
@@ -183,7 +183,7 @@ def weights_avoiding(spec: Spec, initial: Mapping[str, Tensor]) -> dict[str, Ten
 
 
 def random_sources(spec: Spec, sentences: int) -> list[list[int]]:
-    """Return the token IDs of random source sentences, each with EOS. Each call returns the same sentences."""
+    """Return the token IDs of random source sentences, which end with EOS. Each call returns the same sentences."""
     draw = random.Random(1)
     lengths = [draw.randint(LENGTH - 4, LENGTH) for _ in range(sentences)]
     return [[*(draw.randrange(EOS + 1, spec.vocabulary.size) for _ in range(length)), EOS] for length in lengths]
@@ -206,7 +206,7 @@ def translations(
         sources: The token IDs of each source, with EOS.
         spec: The model's spec, which contains the beam size and other settings of the search.
         batch: The number of sentences that each worker translates at a time.
-        device: The program's device.
+        device: The compiled model's device.
         n_best: The number of hypotheses to return per source.
         length: The length of each translation in tokens, including EOS.
 
@@ -232,9 +232,10 @@ def translations(
 def disagreement(
     spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Translation]
 ) -> float:
-    """Return the largest difference between the log-probabilities of beam search and of `compiler.interpret`.
+    """Compare the log-probabilities of hypotheses from beam search with those from `compiler.interpret`.
 
-    The unit is nats per token.
+    Returns:
+        The largest absolute difference, in nats per token.
     """
     target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
     inputs = {**PaddedBatch.pad(sources).inputs, "target": target}

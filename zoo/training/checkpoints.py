@@ -112,7 +112,7 @@ class Checkpoint:
 
     @property
     def due(self) -> bool:
-        """Whether the checkpoint was written on schedule. False if its state cannot be read."""
+        """Whether the checkpoint was written on schedule. False if its `state.json` cannot be read."""
         with suppress(ZooError):
             return self.progress.due
         return False
@@ -132,7 +132,7 @@ def scheduled_checkpoints(run: Run) -> list[Checkpoint]:
     """Return the checkpoints that were written on schedule, and the newest checkpoint.
 
     Only these checkpoints are averaged. Checkpoints that were written because training was stopped are excluded, so
-    that stopping a run does not change the average. Checkpoints with a damaged state are also excluded.
+    that stopping a run does not change the average. Checkpoints with a damaged `state.json` are also excluded.
     """
     checkpoints = list_checkpoints(run)
     return [checkpoint for checkpoint in checkpoints if checkpoint is checkpoints[-1] or checkpoint.due]
@@ -156,10 +156,10 @@ def save_checkpoint(run: Run, spec: Spec, state: TrainingState, progress: Traini
 def restore_checkpoint(
     checkpoint: Checkpoint, program: EmittedProgram, optimiser: torch.optim.Optimizer
 ) -> TrainingProgress:
-    """Load a checkpoint into `program` and `optimiser`. Return the progress of training at this checkpoint.
+    """Load a checkpoint into a compiled model and its optimiser. Return the training progress at this checkpoint.
 
     Raises:
-        ZooError: A file is damaged, or the names or shapes of the tensors do not match the program.
+        ZooError: A file is damaged, or the names or shapes of the tensors do not match the compiled model.
     """
     checkpoint.verify()
     progress, parameters = checkpoint.progress, dict(program.named_parameters())
@@ -184,7 +184,7 @@ def resume(
 
     Args:
         run: The run.
-        program: The program that receives the weights.
+        program: The compiled model that receives the weights.
         optimiser: The optimiser that receives the moments.
         report: Receives warnings about damaged checkpoints.
         first: Whether this is the first process, which removes damaged checkpoints.
@@ -239,7 +239,7 @@ def gather_state(program: EmittedProgram, optimiser: torch.optim.Optimizer, *, k
     """Collect weights and moments on the CPU.
 
     Args:
-        program: The program that holds the weights. If it is sharded, all processes have to call this function.
+        program: The compiled model that holds the weights. If it is sharded, all processes have to call this function.
         optimiser: The optimiser that holds the moments.
         keep: Whether to return the state in this process.
 

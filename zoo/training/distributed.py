@@ -163,7 +163,7 @@ def _store(rank: int, count: int) -> TCPStore:
 
 def _gpu_of_process(device: str, local: int) -> str:
     if ":" in device:
-        hint = "omit `--device`: each process uses the GPU with its own number"
+        hint = "omit `--device`, so that each process uses its own GPU"
         raise ZooError(f"`{device}` is a single GPU, but torchrun started several processes", hint=hint)
     if local >= torch.cuda.device_count():
         hint = "start one process per GPU with `--nproc-per-node`, or pass `--device cpu`"
@@ -192,7 +192,7 @@ def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes, *, packs: 
 
 
 def shard(program: EmittedProgram, processes: Processes) -> None:
-    """Shard every parameter of a program across the processes.
+    """Shard every parameter of a compiled model across the processes.
 
     A layer's parameters are gathered while the layer is computed. Parameters outside the layers (embeddings, and
     projections of the encoder output to keys and values) stay gathered until the backward pass ends. Gradients are

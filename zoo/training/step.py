@@ -30,20 +30,20 @@ from zoo.training.distributed import Processes, full_tensor, shard
 class RecordedUpdate:
     """Training step on packed rows of constant length. On a GPU, it is recorded as CUDA graphs, which are replayed.
 
-    A batch is divided into one or more parts (micro-batches). All functions of a step read and write tensors at fixed
-    addresses. On a CPU, the functions run directly. On a GPU, the whole step is one graph if there is a single part and
-    a single process. Otherwise each part is a graph, and so is the Adam update, because the processes sum the gradients
-    before Adam runs.
+    A packed row contains several sequences. A batch is divided into one or more parts (micro-batches). All functions of
+    a step read and write tensors at fixed addresses. On a CPU, the functions run directly. On a GPU, the whole step is
+    one graph if there is a single part and a single process. Otherwise each part is a graph, and so is the Adam update,
+    because the processes sum the gradients before Adam runs.
     """
 
     def __init__(
         self, spec: Spec, program: EmittedProgram, optimiser: torch.optim.Adam, processes: Processes, parts: int
     ) -> None:
-        """Allocate the buffers. The first step compiles the program and records the CUDA graphs.
+        """Allocate the buffers. The first step compiles the kernels and, on a GPU, records the CUDA graphs.
 
         Args:
             spec: The spec.
-            program: The program to train, with a graph for the purpose UPDATE.
+            program: The compiled model to train. It must have a graph for `Purpose.UPDATE`.
             optimiser: Adam, whose state must have been allocated.
             processes: The processes that share each batch.
             parts: Number of parts (micro-batches) that a batch is divided into. The parts are computed one after the
@@ -299,7 +299,7 @@ class TrainStep:
         return taken
 
     def _distributed(self) -> DistributedDataParallel:
-        """Wrap the program in DistributedDataParallel, and run two passes over an empty batch.
+        """Wrap the model in DistributedDataParallel, and run two passes over an empty batch.
 
         DistributedDataParallel fixes the order in which it reduces gradients only after the first pass. With these
         passes, a resumed run sums gradients in the same order as an uninterrupted run.

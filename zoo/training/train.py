@@ -134,7 +134,7 @@ def _require_steps_left(run: Run, spec: Spec) -> None:
 
 
 def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> bool:
-    """Prepare the corpus and train, in each of the processes. Return whether training has reached its end."""
+    """Prepare the corpus and train. Every process calls this function. Return whether training has reached its end."""
     device = str(processes.device)
     # Once a run has checkpoints, the model that it started from is no longer needed and may be gone.
     starts = fresh or not list_checkpoints(run)
@@ -348,7 +348,7 @@ def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> R
             negative.
     """
     if steps < 0:
-        raise ZooError(f"`steps` is {steps}", hint="pass the number of training steps")
+        raise ZooError(f"`steps` is negative: {steps}", hint="pass the number of training steps")
     spec, chosen, tensors = model.spec, Run(Path(run)), model.weights()
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         hint = "save the model before its training diverges, or lower the learning rate"

@@ -45,7 +45,7 @@ class Trainer:
         """Prepare a trainer.
 
         Args:
-            train_step: The training step. The trainer uses its spec, program, processes and report.
+            train_step: The training step. The trainer uses its spec, compiled model, processes and report.
             data: The training set.
             run: The run that receives checkpoints and the log.
             dev: The dev set, which is scored at each checkpoint.

@@ -27,7 +27,7 @@ _ARROW = (
 
 
 def draw_network(spec: Spec, file: Path, length: int = LENGTH) -> None:
-    """Draw a spec's network as in Figure 1, and the compiled program for translation next to the network.
+    """Draw a spec's network as in Figure 1 of the paper, and next to it the model as compiled for translation.
 
     Args:
         spec: The spec.

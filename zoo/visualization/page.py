@@ -51,7 +51,7 @@ SHEET = asset("page.css")
 
 
 def series_colour(number: int, *, dark: bool = False) -> str:
-    """Return the colour of a series, such as a head or a line of a plot, as a hex code like "#1f5fa8".
+    """Return the colour of a series (an attention head or a line of a plot) as a hex code, such as "#1f5fa8".
 
     Args:
         number: The number of the series, counted from 0.
@@ -123,7 +123,7 @@ def page(title: str, *body: str, style: str = "", script: str = "", series_count
     """Return a complete HTML page. Its content security policy blocks network access and all scripts except `script`.
 
     Args:
-        title: The title, as text.
+        title: The title, as plain text.
         body: The parts of the body, as HTML.
         style: CSS that is added after the common style sheet.
         script: JavaScript that runs after the body is loaded. Empty for no script.
@@ -148,12 +148,12 @@ def table_head(columns: Sequence[str]) -> str:
 
 
 def table_cells(columns: Sequence[str], cells: Iterable[str]) -> str:
-    """Return the `td` elements of a row with HTML cells. If a column's name ends in `…`, its cell has class `words`."""
+    """Return the `td` elements of a table row, from the HTML of its cells. The columns determine the cells' classes."""
     return "".join(f"<td{cell_class(name)}>{cell}</td>" for name, cell in zip(columns, cells, strict=True))
 
 
 def cell_class(column: str) -> str:
-    """Return the `class` attribute for the cells of a column."""
+    """Return the `class` attribute for a column's cells: `number` if the name ends in `>`, `words` for `…`."""
     return {">": ' class="number"', "…": ' class="words"'}.get(column[-1:], "")
 
 
@@ -178,7 +178,7 @@ def element(name: str, content: str = "", /, **attributes: str | float) -> str:
 
 
 def text(kind: str, x: float, y: float, words: str, /, **attributes: str | float) -> str:
-    """Return an SVG text element whose baseline begins at (x, y)."""
+    """Return an SVG text element of the class `kind`, whose baseline begins at (x, y)."""
     return element("text", escape_text(words), kind=kind, x=x, y=y, **attributes)
 
 

@@ -119,4 +119,4 @@ def test_ensembles_and_translators_made_from_programs_are_refused(translator: Tr
     spec = specs.load("tiny")
     by_hand = Translator(build(translator.spec, backend="eager"), translator.vocabulary, spec)
     for other in (Translator.ensemble([translator, translator]), by_hand):
-        refused("attention is only available for one model", other.attention, TEXT)
+        refused("attention weights are only available for a single model", other.attention, TEXT)

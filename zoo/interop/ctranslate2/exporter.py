@@ -220,8 +220,8 @@ def _set_scalars_and_positions(a: Architecture, side: str, stack: Any, tensors: 
 def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Tensor | None:
     """Return the position encodings, [positions, d_model], that are added to the embeddings of the encoder or decoder.
 
-    Without a table, CTranslate2 would add its own sinusoids, which differ from zoo's. So a model without positions gets
-    a table of zeros. Return None if positions only affect self-attention.
+    If a model file has no position encodings, CTranslate2 adds its own sinusoids, which differ from zoo's. So a model
+    without positions gets a table of zeros. Return None if positions only affect self-attention.
     """
     if isinstance(a.positions, Sinusoidal):
         rows, halves = torch.empty(1, POSITIONS, a.d_model), a.positions.kind == "sinusoidal_halves"
@@ -232,10 +232,11 @@ def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Ten
 
 
 def _distance_bias(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return CTranslate2's self-attention variables for relative position biases. All layers of a side share them.
+    """Return CTranslate2's self-attention variables for relative position biases.
 
-    CTranslate2's encoder has no ALiBi, so ALiBi becomes a relative bias with one bucket for each distance below
-    `POSITIONS`. Larger distances share buckets, so their bias is approximate.
+    All layers of the encoder or decoder have the same biases. CTranslate2's encoder has no ALiBi, so ALiBi becomes a
+    relative bias with one bucket for each distance below `POSITIONS`. Larger distances share buckets, so their bias is
+    approximate.
     """
     if a.positions.kind == "relative":
         table, max_distance = tensors[f"{side}.relative_positions"], a.positions.max_distance
@@ -247,7 +248,7 @@ def _distance_bias(a: Architecture, side: str, tensors: Mapping[str, Tensor]) ->
 
 
 def _part(model: Any, name: str) -> Any:
-    """Return a part of a CTranslate2 model, given its name in `model.bin`, such as `encoder/layer_0/ffn`."""
+    """Return a component of a CTranslate2 model, given its name in `model.bin`, such as `encoder/layer_0/ffn`."""
     for part in name.split("/"):
         list_, _, number = part.rpartition("_")
         is_element = list_ in ("layer", "linear") and number.isdecimal() and hasattr(model, list_)

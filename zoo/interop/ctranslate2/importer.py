@@ -171,7 +171,7 @@ def _read_token_lists(folder: Path, settings: Settings, *, starts_from_zeros: bo
 
 
 def _token_list(folder: Path, names: list[str], tokens: dict[str, str]) -> TokenList:
-    """Return a list of tokens with the IDs of its special tokens."""
+    """Return the tokens of a vocabulary (`names`) with the IDs of its special tokens (the values of `tokens`)."""
     if missing := next((name for name in tokens.values() if name not in names), None):
         raise damaged(folder, f"its vocabulary lacks the token `{missing}`, which the settings of the model contain")
     pad = next((names.index(name) for name in ("<blank>", "<pad>") if name in names), None)

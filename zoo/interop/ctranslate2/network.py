@@ -164,7 +164,7 @@ class Network(ForeignTensors):
         super().require_all_taken()
 
     def number(self, name: str, default: float) -> float:
-        """Remove a variable with a single finite number, and return this number. If it is missing, return `default`."""
+        """Remove a variable, and return its value, a finite number. If the variable is missing, return `default`."""
         if name not in self.left:
             return default
         tensor = self.left.pop(name)
@@ -205,7 +205,7 @@ class Network(ForeignTensors):
         return encoder
 
     def _of_layers(self, kind: str, name: str, default: float, sides: Iterable[str]) -> float:
-        """Return a number that all sub-layers of a kind have in common. Raise ZooError if the numbers differ."""
+        """Remove a variable from all sub-layers of a kind, and return its value. Raise ZooError if values differ."""
         names = [
             f"{side}/layer_{number}/{_PARTS[kind]}/{name}" for side in sides for number in range(self.depths[side])
         ]
@@ -256,7 +256,8 @@ class Network(ForeignTensors):
             names = [f"{side}/layer_{number}/self_attention/relative_attention_bias" for number in range(depth)]
             table, *others = (self.take(name) for name in names)
             if table.dim() != 2 or not all(torch.equal(table, other) for other in others):
-                raise ZooError(f"`{names[0]}` differs between layers, but in zoo all layers have the same bias")
+                problem = f"`{names[0]}` differs from the bias in other layers"
+                raise ZooError(f"{problem}, but zoo requires the same bias in all layers")
             tables[side] = table
         max_distance = int(self._of_layers("self_attention", "relative_attention_max_distance", 0, SIDES))
         if all(torch.equal(table, alibi_table(table.shape[1], side)) for side, table in tables.items()):

@@ -146,7 +146,7 @@ class HuggingFaceMarian(Family):
         }
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return `positions` if the exported weights contain a position table."""
+        """Return `("positions",)` if the exported weights contain position embeddings. Otherwise, return `()`."""
         return ("positions",) if isinstance(a.positions, Sinusoidal | Learned) else ()
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
@@ -167,7 +167,10 @@ class HuggingFaceMarian(Family):
         return WrittenIds(list(range(size)), size, pad=PAD, end=EOS)
 
     def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
-        """Yield the positions, the embeddings, the output projection and its bias with their names in transformers."""
+        """Yield all embeddings, the output projection and its bias with their names in transformers.
+
+        The embeddings include the position embeddings.
+        """
         a = spec.architecture
         for side in SIDES:
             yield f"model.{side}.embed_positions.weight", _positions(spec, tensors, side)

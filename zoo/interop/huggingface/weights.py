@@ -44,12 +44,12 @@ def open_weights(folder: Path) -> ForeignTensors:
     if file is None:
         files = ", ".join(sorted(path.name for path in folder.iterdir())) or "no files"
         problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}`; it contains {files}"
-        raise ZooError(problem, hint="add the weights of the model")
+        raise ZooError(problem, hint="add the weights of the model to this folder")
     return ForeignTensors(_read_shards(file) if file.suffix == ".json" else _read_file(file), file)
 
 
 def _read_shards(index: Path) -> dict[str, Tensor]:
-    """Read the weight files that are listed in an index. Raise ValueError if a tensor is not in its listed file."""
+    """Read the weight files that are listed in an index. Raise ValueError if their tensors differ from the index."""
     listed = read_json(index, MAX_VOCABULARY_BYTES)["weight_map"]
     tensors: dict[str, Tensor] = {}
     for name in sorted(set(listed.values())):
@@ -84,8 +84,8 @@ def take_tables(
 ) -> EmbeddingTables:
     """Remove the embeddings and the output projection from `source`, and return them.
 
-    A file contains a shared table once, or under several names. If tables need not be equal, encoder and decoder use
-    their own embeddings. If one of these embeddings is missing, the shared embedding replaces it.
+    These matrices are called tables below. A file contains equal tables once, or under several names. If the source or
+    target embedding is missing and need not be equal to other tables, the table `shared` replaces it.
 
     Args:
         source: The tensors of the model in transformers.

@@ -193,7 +193,7 @@ def _default_vocabularies(model: Path) -> tuple[Path, Path]:
             return found[0][0], found[1][0]
     if len(files := sorted(folder.glob("*.spm"))) == 1:
         return files[0], files[0]
-    hint = f"write `{model.name}.{SUFFIX}` with `vocabs: [SOURCE, TARGET]`"
+    hint = f"create `{model.name}.{SUFFIX}` with the line `vocabs: [SOURCE, TARGET]`"
     raise ZooError(f"cannot find the vocabularies of `{model.name}` in `{folder}`", hint=hint)
 
 

@@ -67,7 +67,7 @@ class WritableFileStore(FileStore, Protocol):
 
 @dataclass(frozen=True)
 class FolderStore:
-    """Files of a registry in a local or shared folder. The folder may not exist yet."""
+    """Files of a registry in a local or shared folder. The folder does not have to exist yet."""
 
     folder: Path
 

@@ -65,7 +65,7 @@ _INCOMPLETE_SCHEME = re.compile(r"[a-z][a-z0-9]+:(?!//)")  # such as `s3:/bucket
 
 
 class Index(Record):
-    """Content of `index.json`: the newest revision of each model at the time of writing."""
+    """Content of `index.json`: the newest revision of each model when the file was written."""
 
     format: Literal[1] = 1
     models: tuple[IndexEntry, ...]
@@ -84,11 +84,14 @@ class Registry:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the registry is on the network."""
+        """Whether the registry is on a server, and not in a folder."""
         return not isinstance(self.store, FolderStore)
 
     def absence(self) -> str | None:
-        """Return the reason why there is no registry at the address, such as "does not exist". None if there is one."""
+        """Return the reason why there is no registry at the address, such as "does not exist".
+
+        None if there is a registry.
+        """
         if isinstance(self.store, FolderStore) and not self.store.folder.exists():
             return "does not exist"
         return "is not a registry" if self.store.read(MARKER, MAX_BYTES) is None else None
@@ -194,7 +197,7 @@ class Registry:
         """Check that files can be written to this kind of store, and return the store. Do not access the network.
 
         Raises:
-            ZooError: The store is read-only, it is a file, or it is remote and `ZOO_OFFLINE` is set.
+            ZooError: The store is read-only, its path is a file, or it is remote and `ZOO_OFFLINE` is set.
         """
         store, problem = self.store, f"cannot publish to `{self.address}`"
         if not isinstance(store, WritableFileStore):
@@ -210,7 +213,7 @@ class Registry:
         """Return the store, after checking that it can create files without overwriting existing files.
 
         Raises:
-            ZooError: The registry is read-only, or it overwrites an existing file although `replace` is False.
+            ZooError: The registry is read-only, or does not protect existing files from being overwritten.
         """
         store = self.require_writable_kind()
         if all(store.write(MARKER, _MARKER_CONTENT, replace=False) for _ in range(2)):

@@ -162,7 +162,7 @@ class FsspecStore:
 
     @contextmanager
     def _convert_errors(self, *, writing: bool = False) -> Iterator[None]:
-        """Convert the errors of any file system to ZooErrors. When reading, FileNotFoundError is not converted."""
+        """Convert exceptions in the `with` block to ZooErrors. When reading, FileNotFoundError is not converted."""
         try:
             yield
         except ZooError:

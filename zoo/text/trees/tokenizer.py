@@ -26,7 +26,7 @@ _UNKNOWN = "⁇"
 
 
 class _StoredTokenizer(BaseModel):
-    """Content of a tokenizer's JSON file."""
+    """Content of a tree tokenizer's JSON file."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -110,7 +110,7 @@ class TreeTokenizer(Modality):
     def learn(
         cls, lines: Iterable[str], section: Vocabulary, stream: str, language_tokens: Sequence[str], task: Task | None
     ) -> Self:
-        """Create a tokenizer for all labels and tags in bracketed trees. The top node of each tree is ROOT.
+        """Create a tokenizer for all labels and tags in bracketed trees. The top node of each tree must be ROOT.
 
         The task determines the linearisation. See `Modality.learn` for the arguments.
 
@@ -230,7 +230,6 @@ def _initial(word: str) -> str:
 
 
 def _word_token(linearisation: Linearisation, tag: str, word: str) -> str:
-    """Return the token that stands for a word in this linearisation."""
     return {"vinyals": XX, "tensor2tensor": tag, "initials": _initial(word)}[linearisation]
 
 

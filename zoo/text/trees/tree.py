@@ -37,7 +37,7 @@ class Tree:
     Create constituents with `node`, and leaves with `leaf`.
 
     `str(tree)` is the tree in bracketed notation, such as `(NP (DT the) (NN dog))`. Two trees are equal if their
-    notation is the same. Methods do not use recursion, so trees may have any depth.
+    notation is the same. Except for `capitalise`, methods do not use recursion, so they work for trees of any depth.
     """
 
     label: str
@@ -114,7 +114,7 @@ _WORD = re.compile(r" ([^()]+)\)")
 
 
 def words(bracketed: str) -> list[str]:
-    """Return the words of a tree in bracketed notation, from left to right, with escaped brackets."""
+    """Return the words of a tree in bracketed notation, from left to right. Brackets in words stay escaped."""
     return _WORD.findall(bracketed)
 
 

@@ -168,7 +168,7 @@ def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
 
 
 def row_pairs(results: Sequence[RowResult], variances: Mapping[str, SeedVariance]) -> Iterator[RowPair]:
-    """Yield the pairs of specs to compare: a spec and its parent, or specs that change the same fields of a parent."""
+    """Yield pairs of specs to compare: a spec and its parent, or two specs that change the same fields of a parent."""
     groups: dict[tuple[str | None, tuple[str, ...]], list[RowResult]] = {}
     by_name = {result.row.name: result for result in results}
     for result in results:

@@ -71,8 +71,8 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
         overrides: Fields to set in all rows: "KEY=VALUE".
 
     Raises:
-        ZooError: A spec does not exist or describes a parser, two specs have the same name or describe the same model,
-            or the overrides set the seed.
+        ZooError: A spec does not exist or does not describe a translation model, two specs have the same name or
+            describe the same model, or the overrides set the seed.
     """
     if any(text.partition("=")[0].strip() == SEED for text in overrides):
         hint = "use `--seeds N` instead, which trains with the seeds 1 to N"
