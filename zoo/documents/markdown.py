@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 
 from markdown_it.token import Token
 
@@ -164,18 +165,22 @@ def _fragment(token: Token, raw: str, label: str) -> Fragment:
     return Fragment(Kind.UNIT, raw, token.content if token.type in ("code_inline", "copied") else "")
 
 
-def _merge(fragments: Iterable[Fragment]) -> list[Fragment]:
-    """Merge adjacent text fragments, and attach attributes to the elements that they follow."""
-    merged = list[Fragment]()
+def _merge(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
+    """Attach attributes to the elements that they follow, and merge adjacent text fragments."""
+    attached = list[Fragment]()
     for fragment in fragments:
-        last = merged[-1] if merged else Fragment(Kind.BREAK, "")
-        is_attribute = last.kind in (Kind.CLOSE, Kind.UNIT) and ATTRIBUTES.fullmatch(fragment.raw)
-        if fragment.kind is last.kind is Kind.TEXT or is_attribute:
+        if attached and attached[-1].kind in (Kind.CLOSE, Kind.UNIT) and ATTRIBUTES.fullmatch(fragment.raw):
+            last = attached[-1]
             output = None if last.output is None else last.output + fragment.raw
-            merged[-1] = replace(last, raw=last.raw + fragment.raw, text=last.text + fragment.text, output=output)
+            attached[-1] = replace(last, raw=last.raw + fragment.raw, text=last.text + fragment.text, output=output)
         else:
-            merged.append(fragment)
-    return merged
+            attached.append(fragment)
+    for kind, group in groupby(attached, lambda fragment: fragment.kind):
+        if kind is Kind.TEXT:
+            run = list(group)
+            yield Fragment(kind, "".join(each.raw for each in run), "".join(each.text for each in run))
+        else:
+            yield from group
 
 
 FORMAT: Format = (
