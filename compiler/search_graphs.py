@@ -154,7 +154,10 @@ def _embedding(by_name: Mapping[str, Node], node: Node) -> Node:
 def _self_attention(
     graph: Graph, by_name: Mapping[str, Node], merged: Node, attention: Node
 ) -> tuple[Node, dict[str, ValueType]]:
-    """Fuse self-attention on a cache into one operation on slots. Also return the graph input for the cache."""
+    """Fuse self-attention that reads a cache into one operation, which finds each hypothesis's cache by its slot.
+
+    Also return the graph input for the cache.
+    """
     query, keys, values, mask = (by_name[name] for name in attention.inputs)
     reads_cache = keys.operation.appends_to_cache and values.operation.appends_to_cache
     if not reads_cache or mask.operation.mask_role is not MaskRole.UNWRITTEN:

@@ -108,8 +108,8 @@ class Batch(Generic[State]):
     def join(self, other: Batch[State]) -> Batch[State]:
         """Return a batch with the sentences of this batch, followed by the sentences of `other`.
 
-        Call `prepare_to_join` on the new batch first, so that both batches have the same number of `rows`. Both batches
-        must have sentences. Do not use either batch afterwards.
+        Call `other.prepare_to_join` first, so that both batches have the same number of `rows`. Both batches must have
+        sentences. Do not use either batch afterwards.
         """
         self.histories = [*self.histories, *other.histories]
         self._min_rows = max(self._min_rows, other._min_rows)

@@ -74,7 +74,7 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
         self._longest[is_split] = max(self._longest.get(is_split, text), text, key=lambda each: each.length)
 
     def count_unkept(self, text: EncodedText | SearchInput, translation: Translation) -> None:
-        """Count a translation if it lacks numbers, links or the like from its source, or adds numbers."""
+        """Count a translation if numbers, links or similar parts of the source are missing, or if numbers are added."""
         if translation.unkept:
             self._unkept += 1
             if len(self._examples) < _MAX_EXAMPLES:

@@ -287,7 +287,7 @@ def _listed(summary: Summary) -> dict[str, Any]:
 
 
 def summarize(folder: Path) -> Summary:
-    """Summarize the published model in a folder. Its time of publication is the current time.
+    """Summarize the published model in a folder. In the summary, the time of publication is the current time.
 
     Raises:
         ZooError: The spec or the scores in the folder are damaged.

@@ -46,7 +46,7 @@ Parameters = dict[str, Any]
 
 
 class Guard:
-    """ASGI middleware that limits requests, and answers every error as JSON.
+    """ASGI middleware that limits requests, and returns every error as JSON.
 
     It limits the number of requests, the size of their bodies, the time until a body has arrived, and the time until a
     response begins. It cancels the work for clients that disconnect. It also counts the requests. Its log messages
