@@ -9,7 +9,7 @@ from functools import partial
 from itertools import zip_longest
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from cli import options
 from specs import ZooError
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _MAX_SCORED_LINES, _MAX_ALIGNED_LINES = 4096, 1024
 """Maximum number of pairs that are sorted by length and scored together."""
+
+Result = TypeVar("Result")
 
 
 def score(
@@ -59,13 +61,12 @@ def score(
     progress = messages if output or not interactive else Report()
     score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)
     inputs = [source, target] if source else [None]
-    names = [str(path or "<stdin>") for path in inputs]
     task = translator.spec.task
     pairs = _open_pairs(source, target, reads=task.reads, lists_files="source" not in task.token_streams)
     with pairs as (read, paused), open_output(output, inputs) as write:
         first = 1
         for chunk, _ in available_chunks(read, _MAX_SCORED_LINES, paused):
-            for forced in _score_pairs(score_tokens, chunk, first, names):
+            for forced in _compute_pairs(score_tokens, chunk, first, inputs):
                 write(_format_score(forced, json))
             first += len(chunk)
 
@@ -107,39 +108,42 @@ def align(
     messages = report()
     folder = from_options(spec, name or model, messages)
     translator = open_model(folder, device=device, max_batch_tokens=max_batch_tokens, report=messages)
+    align_pairs = partial(translator.align, source=from_, target=to)
+    align_pairs([], [])  # an error that does not depend on the texts has no line number
     inputs = [source, target] if source else [None]
     with _open_pairs(source, target) as (read, paused), open_output(output, inputs) as write:
+        first = 1
         for chunk, _ in available_chunks(read, _MAX_ALIGNED_LINES, paused):
-            sources, targets = zip(*chunk, strict=True)
-            aligned = translator.align(sources, targets, source=from_, target=to)
-            for text, translation, tokens in zip(sources, targets, aligned, strict=True):
+            aligned = _compute_pairs(align_pairs, chunk, first, inputs)
+            for (text, translation), tokens in zip(chunk, aligned, strict=True):
                 fields = [token._asdict() for token in tokens]
                 links = () if json else word_links(text, translation, tokens)
                 write(dumps(fields) if json else " ".join(f"{one}-{other}" for one, other in links))
+            first += len(chunk)
 
 
-def _score_pairs(
-    score_tokens: Callable[..., list[TokenScores]], pairs: Sequence[tuple[str, ...]], first: int, files: Sequence[str]
-) -> Iterator[TokenScores]:
-    """Yield the scores of all pairs. If a pair is invalid, yield the scores of earlier pairs, and raise ZooError.
+def _compute_pairs(
+    compute: Callable[..., list[Result]], pairs: Sequence[tuple[str, ...]], first: int, files: Sequence[Path | None]
+) -> Iterator[Result]:
+    """Yield the result of each pair. If a pair is invalid, yield the results of earlier pairs, and raise ZooError.
 
     Args:
-        score_tokens: `Translator.score_tokens` with its options.
+        compute: `Translator.score_tokens` or `Translator.align` with its options.
         pairs: Sources and targets or, for a language model, texts.
         first: Line number of the first pair.
-        files: Names of the input files, for error messages.
+        files: Input files, for error messages. None means stdin.
     """
     try:
-        scores = score_tokens(*zip(*pairs, strict=True), first=first)
+        results = compute(*zip(*pairs, strict=True), first=first)
     except ZooError as error:
         if len(pairs) == 1:
-            where = error.where or ", ".join(f"{file}:{first}" for file in files)
+            where = error.where or ", ".join(f"{file or '<stdin>'}:{first}" for file in files)
             raise ZooError(error.problem, where=where, hint=error.hint, exit_code=error.exit_code) from error
         middle = len(pairs) // 2
-        yield from _score_pairs(score_tokens, pairs[:middle], first, files)
-        yield from _score_pairs(score_tokens, pairs[middle:], first + middle, files)
+        yield from _compute_pairs(compute, pairs[:middle], first, files)
+        yield from _compute_pairs(compute, pairs[middle:], first + middle, files)
         return
-    yield from scores
+    yield from results
 
 
 def _format_score(forced: TokenScores, json: bool) -> str:

@@ -29,3 +29,7 @@ def test_each_pair_gives_a_line_of_links_or_json(zoo: Zoo, trained: Trained) -> 
     start, end = first[0]["target"]
     assert re.match(r"d|er", PAIRS[0][1][start:end])
     assert 0 < first[0]["weight"] <= 1
+    sentences = "We read. We sleep.\tWir lesen. Wir schlafen.\n"
+    failed = zoo("align", "tiny", stdin=f"{sentences}we\t{'wir ' * 9_999}\n")
+    assert (failed.status, failed.out) == (2, zoo("align", "tiny", stdin=sentences).out)
+    assert re.match(r"error: pair 2 has a target of .* \(<stdin>:2\)", failed.err), failed.err

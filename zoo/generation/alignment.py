@@ -90,10 +90,12 @@ def align(
     target: str | None,
     report: Report,
     max_tokens: int | None = None,
+    first: int = 1,
 ) -> list[list[AlignedToken]]:
     """Align each translation to its source (see `Translator.align`).
 
-    Sentence pairs with `max_tokens` or more tokens on either side are not aligned.
+    Sentence pairs with `max_tokens` or more tokens on either side are not aligned. In error messages, the first text
+    has the number `first`.
     """
     build_program = translator.require_attention()
     tokenizers = translator.vocabulary.source, translator.vocabulary.target
@@ -111,7 +113,7 @@ def align(
     rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
     program = build_program()
     with report.progress("align", len(pairs), "sentences") as progress:
-        for group, layers in attention_batches(program, preprocessor, pairs, translator.max_batch_tokens):
+        for group, layers in attention_batches(program, preprocessor, pairs, translator.max_batch_tokens, first):
             weights = _weights_of(layers, translator.alignment_head)
             for pair, row in zip(group, weights, strict=True):
                 source_spans = _spans(tokenizers[0], pair.source, pair.source_start)
@@ -162,14 +164,20 @@ def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor
 
 
 def attention_batches(
-    program: EmittedProgram, preprocessor: Preprocessor, pairs: Sequence[SentencePair], max_batch_tokens: int
+    program: EmittedProgram,
+    preprocessor: Preprocessor,
+    pairs: Sequence[SentencePair],
+    max_batch_tokens: int,
+    first: int = 1,
 ) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
     """Yield batches of sentence pairs, with the cross-attention of each layer, keyed by layer index.
 
-    The last columns of each attention matrix are for EOS and padding.
+    The last columns of each attention matrix are for EOS and padding. In error messages, the first text has the number
+    `first`.
     """
-    sources = preprocessor.encode_pairs_side([pair.source.text for pair in pairs], "source")
-    targets = preprocessor.encode_pairs_side([pair.target.text for pair in pairs], "target")
+    numbers = [first + pair.number for pair in pairs]
+    sources = preprocessor.encode_pairs_side([pair.source.text for pair in pairs], "source", numbers=numbers)
+    targets = preprocessor.encode_pairs_side([pair.target.text for pair in pairs], "target", numbers=numbers)
     lengths = [max(map(len, each)) for each in zip(sources, targets, strict=True)]
     for group in group_by_length(lengths, max_batch_tokens):
         stream = PaddedBatch.pad([sources[index] for index in group], program.device)

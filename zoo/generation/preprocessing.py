@@ -302,13 +302,15 @@ class Preprocessor:
             target = sentence_case(target, find_spans(target, *languages[::-1]), languages[1])
         return replace_in_pair(source, target, self.symbols, languages, self.vocabulary.source.is_rare)
 
-    def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[list[int]]:
+    def encode_pairs_side(
+        self, texts: Sequence[str], side: Side, *, numbers: Iterable[int] = range(1, sys.maxsize)
+    ) -> list[list[int]]:
         """Encode one side of sentence pairs for scoring.
 
         Args:
             texts: The texts of this side.
             side: "source" or "target".
-            first: Position of the first pair, counted from 1, for error messages.
+            numbers: Number of each text's pair, for error messages. Default: 1, 2, ...
 
         Returns:
             The token IDs of each text. Sources end with EOS if the model uses EOS there. Targets start with BOS and end
@@ -319,7 +321,7 @@ class Preprocessor:
                 tokens.
         """
         rows = []
-        for number, text in enumerate(texts, start=first):
+        for number, text in zip(numbers, texts, strict=False):
             row = self._encode(text, side)
             own = self.languages.source_tokens if side == "source" else self.languages.target_tokens
             start = 1 if side == "target" else 0  # after BOS

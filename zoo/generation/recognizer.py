@@ -71,10 +71,10 @@ class FilePreprocessor(Preprocessor):
         max_length = self._max_target_length(-(-len(frames) // self.stride))
         return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
 
-    def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[Any]:
+    def encode_pairs_side(self, texts: Sequence[str], side: Side, **options: Any) -> list[Any]:
         """Encode the files or their transcripts for scoring (see `Preprocessor.encode_pairs_side`)."""
         if side == "target":
-            return super().encode_pairs_side(texts, side, first=first)
+            return super().encode_pairs_side(texts, side, **options)
         return [torch.from_numpy(frames) for frames in self.modality.encode_all(texts)]
 
 

@@ -220,8 +220,9 @@ class Translator(TextSearch):
         if preprocessor.symbols:
             pairs = list(starmap(preprocessor.replaced_pair, zip(*checked, strict=True)))
             checked = [source.text for source, _ in pairs], [target.text for _, target in pairs]
+        numbers = range(first, first + len(checked[0]))
         ids = {
-            name: preprocessor.encode_pairs_side(lines, "source" if name == "source" else "target", first=first)
+            name: preprocessor.encode_pairs_side(lines, "source" if name == "source" else "target", numbers=numbers)
             for name, lines in zip(streams, checked, strict=True)
         }
         with (report or Report()).progress("score", len(checked[0]), "sentences") as progress:
@@ -243,6 +244,7 @@ class Translator(TextSearch):
         targets: Iterable[str],
         *,
         report: Report | None = None,
+        first: int = 1,
         **languages: Unpack[LanguageOptions],
     ) -> list[list[AlignedToken]]:
         """Align each token of given translations to a source token.
@@ -256,6 +258,7 @@ class Translator(TextSearch):
             sources: The texts.
             targets: The translation of each text.
             report: Receives the progress.
+            first: Position of the first pair, counted from 1, for error messages.
             **languages: Language codes, for a multilingual model (see `LanguageOptions`).
 
         Returns:
@@ -267,9 +270,9 @@ class Translator(TextSearch):
         """
         self.spec.require_text("word alignment")
         self.spec.require_source("word alignment")
-        source_texts, target_texts = self.check_examples(sources, targets)
+        source_texts, target_texts = self.check_examples(sources, targets, first=first)
         codes = languages.get("source"), languages.get("target")
-        return align(self, source_texts, target_texts, *codes, report or Report())
+        return align(self, source_texts, target_texts, *codes, report or Report(), first=first)
 
     @no_grad()
     def attention(
