@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
 from tests.conftest import Trained, Zoo, missing
-from zoo.evaluation import comparison
-from zoo.evaluation.evaluate import read_split
 from zoo.generation.translator import Translator
-from zoo.report import Report
 
 
 def write(file: str, *lines: str) -> None:
@@ -137,16 +133,6 @@ def test_two_models_need_the_same_test_set(zoo: Zoo, trained: Trained) -> None:
     assert [each["metric"] for each in json.loads(result.out)] == ["bleu", "paper_bleu", "chrf", "ter"]
     trained("runs/third", **{"corpus.test": [{"grammar": 4}]})
     assert not missing(zoo("compare", "one", "third").refusal, "`runs/one`", "`runs/third`")
-
-
-def test_a_multilingual_model_has_the_same_set(zoo: Zoo, trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = trained("runs/one")
-    trained("runs/other", **{"training.seed": 7})
-    test_set = read_split(one.spec, "test", Report())
-    sets = [test_set, test_set._replace(directions=[("en", "de")] * 4)]
-    monkeypatch.setattr(comparison, "read_split", Mock(side_effect=sets))
-    result = zoo("compare", "one", "runs/other", "--device", "cpu")
-    assert (result.status, "4 sentences of the test set" in result.err) == (0, True), result.err
 
 
 def test_a_set_that_is_missing_is_that_of_the_other_model(zoo: Zoo, trained: Trained) -> None:

@@ -27,8 +27,8 @@ from zoo.evaluation.text_metrics import (
     TRANSCRIPT_METRICS,
     TRANSLATION_METRICS,
     FloatArray,
-    TextMetric,
     Tokenization,
+    check_lengths,
     moses_languages,
     read_aligned,
     text_metric,
@@ -101,7 +101,8 @@ def compare(
         ZooError: The numbers of outputs and references differ, or are 0.
     """
     names = [name for name in metrics if name != "paper_bleu" or language is not None]
-    return tuple(_compare_by(name, text_metric(name, language), first, second, references) for name in names)
+    rows = range(len(references))
+    return tuple(_compare_by(name, [(language, rows)], (first, second), references) for name in names)
 
 
 def compare_files(
@@ -159,9 +160,7 @@ def compare_models(
     sets: list[EvaluationSet] = []
     for folder, each in zip((first, second), translators, strict=True):
         try:
-            found = read_split(each.spec, split, report, each.vocabulary)
-            directions = found.directions or [each.spec.default_direction] * len(found.sources)
-            sets.append(found._replace(directions=directions))
+            sets.append(read_split(each.spec, split, report, each.vocabulary))
         except (MissingSetError, MissingFileError) as error:
             missing = error
             if isinstance(error, MissingFileError):  # the set of an imported model is not worth a message
@@ -182,25 +181,42 @@ def compare_models(
         for key, (a, b) in differing
         if key not in (*METADATA_FIELDS, "corpus.folder")
     )
-    language = (texts.directions or [other.default_direction])[0][1]
-    metrics = [name for name in one.scores if name in TEXT_METRICS]
-    compared = compare(outputs[0], outputs[1], texts.references, language, metrics)
-    return ComparedModels(compared, len(texts.references), tuple(settings))
+    compared = []
+    for name in filter(TEXT_METRICS.__contains__, one.scores):
+        parts = [(target, rows) for (_, target), rows in texts.rows_to_score(name).items()]
+        compared.append(_compare_by(name, parts, outputs, texts.references))
+    return ComparedModels(tuple(compared), len(texts.references), tuple(settings))
 
 
 def _compare_by(
-    name: str, metric: TextMetric, first: Sequence[str], second: Sequence[str], references: Sequence[str]
+    name: str,
+    parts: Sequence[tuple[str | None, Sequence[int]]],
+    outputs: Sequence[Sequence[str]],
+    references: Sequence[str],
 ) -> Comparison:
-    statistics = [metric.statistics(outputs, references) for outputs in (first, second)]
-    a, b = (float(metric.scores(each.sum(0, keepdims=True))[0]) for each in statistics)
-    weights = sample_counts(len(references))
-    samples = [metric.scores(weights @ each) for each in statistics]
+    """Compare the outputs of two systems by the mean of their scores in all parts of the set.
+
+    Args:
+        name: Name of the metric.
+        parts: Language and rows of each part. Bootstrap samples are drawn from each part separately.
+        outputs: Outputs of system A, and outputs of system B.
+        references: The references.
+    """
+    for texts in outputs:
+        check_lengths(texts, references)
+    scores = []  # for each part and each system: the score of the part, and the scores of its bootstrap samples
+    for number, (language, rows) in enumerate(parts):
+        metric, counts = text_metric(name, language), sample_counts(len(rows), SEED + number)
+        for texts in outputs:
+            statistics = metric.statistics([texts[row] for row in rows], [references[row] for row in rows])
+            scores.append(metric.scores(np.vstack([statistics.sum(0), counts @ statistics])))
+    a, b = np.reshape(scores, (len(parts), 2, -1)).mean(0)
     return Comparison(
         name,
-        (a, b),
-        (interval_half_width(samples[0]), interval_half_width(samples[1])),
-        p_value(b - a, samples[1] - samples[0]),
-        metric.signature(seed=SEED, bs=len(weights)),
+        (float(a[0]), float(b[0])),
+        (interval_half_width(a[1:]), interval_half_width(b[1:])),
+        p_value(float(b[0] - a[0]), b[1:] - a[1:]),
+        metric.signature(seed=SEED, bs=SAMPLES),
     )
 
 
@@ -268,13 +284,13 @@ SAMPLES = 1_000
 SEED = 12_345
 
 
-def sample_counts(sentences: int) -> FloatArray:
+def sample_counts(sentences: int, seed: int = SEED) -> FloatArray:
     """Draw bootstrap samples. Return how often each sample contains each sentence, [SAMPLES, sentences].
 
-    All calls with the same number of sentences draw the same samples.
+    All calls with the same number of sentences and the same seed draw the same samples.
     """
     counts = np.empty((SAMPLES, sentences))
-    draws = np.random.default_rng(SEED).choice(sentences, counts.shape)
+    draws = np.random.default_rng(seed).choice(sentences, counts.shape)
     for row, indices in zip(counts, draws, strict=True):
         row[:] = np.bincount(indices, minlength=sentences)
     return counts

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from specs import HeldOut, Spec, ZooError
+from specs.sections import OUTPUT
 from zoo.data.corpus import CorpusReader, Split
 from zoo.data.prepare import prepare
 from zoo.evaluation.metrics import MACHINE_KEY, Scores, compute_scores
@@ -98,7 +99,7 @@ def _confidence_scores(outputs: ModelOutputs, model: Translator, split: Split) -
 
 
 def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None) -> EvaluationSet:
-    """Read the texts in the dev or test set and, for multilingual models, the languages of each example.
+    """Read the texts in the dev or test set, and the languages of each example.
 
     If the set is held out from the training text (`held_out` in the spec), the whole corpus is prepared first.
     Otherwise, only the files of the set are read.
@@ -118,10 +119,12 @@ def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary 
         raise MissingSetError(f"the corpus of `{spec.name}` has no {split} set", hint=hint)
     if any(isinstance(part, HeldOut) for part in parts):
         prepared = prepare(spec, report, vocabulary)
-        return EvaluationSet(prepared.texts(split), prepared.directions(split) if spec.languages else None)
-    scored = CorpusReader(spec, report).scored_examples(split)
-    streams = {name: [example[name] for example, _ in scored] for name in spec.task.streams}
-    return EvaluationSet(streams, [direction for _, direction in scored] if spec.languages else None)
+        streams, directions = prepared.texts(split), prepared.directions(split) if spec.languages else []
+    else:
+        scored = CorpusReader(spec, report).scored_examples(split)
+        streams = {name: [example[name] for example, _ in scored] for name in spec.task.streams}
+        directions = [direction for _, direction in scored]
+    return EvaluationSet(streams, directions if spec.languages else [spec.default_direction] * len(streams[OUTPUT]))
 
 
 def _common_set(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from specs import Spec, ZooError
 from zoo.evaluation.evalb import score_brackets
-from zoo.evaluation.text_metrics import TRANSCRIPT_METRICS, text_metric
+from zoo.evaluation.text_metrics import text_metric
 from zoo.generation.confidence import ERROR_KEY
 
 if TYPE_CHECKING:
@@ -113,19 +113,21 @@ def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float 
     """Return the score and signature of a metric in `TEXT_METRICS` as entries of `scores.json`.
 
     If there are several translation directions, the score is the mean over the directions. Each direction then has an
-    additional entry, such as `bleu_de_en`. If a model both transcribes and translates, error rates are computed only
-    for its transcripts, and the other metrics only for its translations.
+    additional entry, such as `bleu de en`.
     """
-    scores, directions = {}, outputs.rows_by_direction
-    if len({source == target for source, target in directions}) > 1:
-        transcripts = name in TRANSCRIPT_METRICS
-        directions = {pair: rows for pair, rows in directions.items() if (pair[0] == pair[1]) is transcripts}
-    for (source, target), rows in directions.items():
+    scores = {}
+    for (source, target), rows in outputs.evaluation_set.rows_to_score(name).items():
         metric = text_metric(name, target)
         texts, references = ([lines[row] for row in rows] for lines in (outputs.texts, outputs.references))
-        scores[f"{name}_{source}_{target}"] = metric.score(texts, references)
-    of_directions = scores if len(outputs.rows_by_direction) > 1 else {}
+        scores[f"{name} {source} {target}"] = metric.score(texts, references)
+    of_directions = scores if len(outputs.evaluation_set.rows_by_direction) > 1 else {}
     return {name: fmean(scores.values()), **of_directions, get_metric(name).signature: metric.signature()}
+
+
+def direction_score(scores: Mapping[str, Any], name: str, *direction: str) -> Any:
+    """Return the entry in `scores.json` for a metric and a source and target language. None if there is no entry."""
+    old_key = "_".join((name, *direction))  # in the files of older versions
+    return scores.get(" ".join((name, *direction)), scores.get(old_key))
 
 
 def _of_text(name: str, title: str, **fields: Any) -> Metric:
@@ -200,10 +202,12 @@ def table_rows(scores: Scores) -> Iterator[tuple[str, str]]:
     for metric in metrics:
         yield metric.title, f"{metric.format_score(scores[metric.name])}{metric.unit and f' per {metric.unit}'}"
         yield from ((title, metric.format_score(scores[name])) for name, title in metric.details.items())
-        start = f"{metric.name}_"
-        for name, score in scores.items():
-            if name.startswith(start) and isinstance(score, float) and name not in metric.details:
-                yield f"{metric.title}, {name.removeprefix(start).replace('_', ' to ')}", metric.format_score(score)
+        for key, score in scores.items():
+            separator = " " if " " in key else "_"  # see `direction_score`
+            start = f"{metric.name}{separator}"
+            if key.startswith(start) and isinstance(score, float) and key not in metric.details:
+                direction = key.removeprefix(start).replace(separator, " to ")
+                yield f"{metric.title}, {direction}", metric.format_score(score)
     if ERROR_KEY in scores:
         yield "calibration error of the confidence", f"{scores[ERROR_KEY]:.3f}"
     yield "sentences", f"{scores['sentences']:,}" + (f" in {scores['seconds']:.1f} s" if "seconds" in scores else "")

@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 from specs import ZooError
 from specs.corpus import Direction
 from specs.sections import OUTPUT
+from zoo.evaluation.text_metrics import TRANSCRIPT_METRICS
 from zoo.files.atomic import atomic_file
 from zoo.files.reading import read_bytes
 from zoo.generation.config import GenerationOptions
@@ -33,8 +34,8 @@ class EvaluationSet(NamedTuple):
     """Texts of a dev or test set, keyed by stream, such as `source`."""
 
     streams: Mapping[str, Sequence[str]]
-    directions: Sequence[Direction] | None = None
-    """Source and target language of each example. None for a model with one translation direction."""
+    directions: Sequence[Direction]
+    """Source and target language of each example."""
 
     @property
     def sources(self) -> Sequence[str]:
@@ -48,9 +49,26 @@ class EvaluationSet(NamedTuple):
 
     def examples(self, direction: Direction) -> list[tuple[str, ...]]:
         """Return the examples in one translation direction. Each example is a tuple with one text per stream."""
-        directions = self.directions or [direction] * len(self.references)
-        rows = zip(zip(*self.streams.values(), strict=True), directions, strict=True)
-        return [example for example, of_row in rows if of_row == direction]
+        return [tuple(lines[row] for lines in self.streams.values()) for row in self.rows_by_direction[direction]]
+
+    @property
+    def rows_by_direction(self) -> dict[Direction, list[int]]:
+        """The indices of the examples in each translation direction, in ascending order."""
+        rows: dict[Direction, list[int]] = {}
+        for row, direction in enumerate(self.directions):
+            rows.setdefault(direction, []).append(row)
+        return rows
+
+    def rows_to_score(self, metric: str) -> dict[Direction, list[int]]:
+        """Return the indices of the examples that a metric in `TEXT_METRICS` scores, by translation direction.
+
+        If a model both transcribes and translates, error rates are computed only for its transcripts, and the other
+        metrics only for its translations.
+        """
+        directions, transcripts = self.rows_by_direction, metric in TRANSCRIPT_METRICS
+        if len({source == target for source, target in directions}) > 1:
+            return {pair: rows for pair, rows in directions.items() if (pair[0] == pair[1]) is transcripts}
+        return directions
 
 
 class ModelOutputs:
@@ -71,18 +89,9 @@ class ModelOutputs:
             report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
         """
-        self.streams, self.references = texts.streams, texts.references
+        self.evaluation_set, self.references = texts, texts.references
         self.sources = texts.streams.get("source", ())
-        self._directions = texts.directions or [translator.spec.default_direction] * len(self.references)
         self._translator, self._report, self._options = translator, report, options
-
-    @cached_property
-    def rows_by_direction(self) -> dict[Direction, list[int]]:
-        """The indices of the texts in each translation direction, in ascending order."""
-        rows: dict[Direction, list[int]] = {}
-        for row, direction in enumerate(self._directions):
-            rows.setdefault(direction, []).append(row)
-        return rows
 
     @property
     def texts(self) -> list[str]:
@@ -110,14 +119,14 @@ class ModelOutputs:
     def reference_scores(self) -> list[TokenScores]:
         """The log-probabilities of the tokens of each reference."""
         score = partial(self._translator.score_tokens, max_batch_tokens=self._options.get("max_batch_tokens"))
-        return self._in_each_direction(score, self.streams.values())
+        return self._in_each_direction(score, self.evaluation_set.streams.values())
 
     def _in_each_direction(
         self, compute: Callable[..., Sequence[Any]], streams: Collection[Sequence[str]]
     ) -> list[Any]:
         """Call `compute` with the texts of each direction, and return all results in the order of the texts."""
         results: dict[int, Any] = {}
-        for (source, target), rows in self.rows_by_direction.items():
+        for (source, target), rows in self.evaluation_set.rows_by_direction.items():
             texts = ([lines[row] for row in rows] for lines in streams)
             results |= zip(rows, compute(*texts, source=source, target=target, report=self._report), strict=True)
         return [results[row] for row in range(len(self.references))]

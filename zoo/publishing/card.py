@@ -9,7 +9,7 @@ from typing import Any
 import compiler
 import specs
 from specs import Archive, Corpus, Digits, Files, Grammar, Parsing, Recognition, Spec, Synthetic, Table, Task, Treebank
-from zoo.evaluation.metrics import metrics_for
+from zoo.evaluation.metrics import direction_score, metrics_for
 from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF
 from zoo.publishing.provenance import Provenance, TrainingProvenance
 from zoo.publishing.reference_results import NAME as REFERENCES
@@ -135,7 +135,7 @@ def _scores(scores: Mapping[str, Any], spec: Spec) -> str:
     ]
     for split, result in scores.items():
         for source, target in _directions(spec):
-            values = [result.get(f"{name}_{source}_{target}") for _, name in keys]
+            values = [direction_score(result, name, source, target) for _, name in keys]
             cells = [metric.format_score(value) for (metric, _), value in zip(keys, values, strict=True)]
             if any(value is not None for value in values):
                 rows.append([f"{split}, {source} to {target}", *cells, "", ""])

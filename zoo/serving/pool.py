@@ -15,6 +15,7 @@ from typing import Any
 from specs import Parsing, Recognition, Spec, Translation, ZooError
 from specs.corpus import Direction
 from specs.notation import quote
+from zoo.evaluation.metrics import direction_score
 from zoo.files.reading import file_exists
 from zoo.generation.translator import Translator
 from zoo.models import find
@@ -93,14 +94,14 @@ class PooledModel:
         with suppress(ZooError):
             known = ModelFolder(self.folder).known_scores
         found = known.get("test") or known.get("dev")
-        several = len(self.directions()) > 1
-        pairs = ["_".join(pair) for pair in self.directions()] if several else [""]
+        directions = self.directions()
+        pairs: Sequence[Sequence[str]] = directions if len(directions) > 1 else [()]
         return {
-            f"{title} {pair.replace('_', '-')}".strip(): float(value)
+            f"{title} {'-'.join(pair)}".strip(): float(value)
             for title, name in (("WER", "wer"), ("BLEU", "bleu"), ("chrF", "chrf"))
             for pair in pairs
             if isinstance(found, dict)
-            and isinstance(value := found.get(f"{name}_{pair}".strip("_")), int | float)
+            and isinstance(value := direction_score(found, name, *pair), int | float)
             and math.isfinite(value)
         }
 

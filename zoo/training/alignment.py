@@ -173,8 +173,8 @@ def _count_agreements(
     program: EmittedProgram, translator: Translator, texts: EvaluationSet
 ) -> Iterator[tuple[AlignmentHead, int]]:
     """For each sentence, yield each attention head with the number of its links that `StatisticalAligner` confirms."""
-    spec, vocabulary = translator.spec, translator.vocabulary
-    for direction in dict.fromkeys(texts.directions or [spec.default_direction]):
+    vocabulary = translator.vocabulary
+    for direction in dict.fromkeys(texts.directions):
         preprocessor = translator.preprocessor(*direction)
         texts_of_pairs = [pair for pair in texts.examples(direction) if all(map(str.strip, pair))]
         pairs, ids = [], []

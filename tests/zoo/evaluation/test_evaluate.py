@@ -30,7 +30,7 @@ from zoo.training.run import Run
 
 def scores_of(translator: Any, references: list[str] | None = None, **options: Any) -> Scores:
     streams = {"source": translator.sources, "target": references or translator.references}
-    outputs = ModelOutputs(translator, EvaluationSet(streams), **options)
+    outputs = ModelOutputs(translator, EvaluationSet(streams, [translator.spec.default_direction] * 2), **options)
     return compute_scores(outputs, translator.spec)
 
 

@@ -37,7 +37,8 @@ def test_the_best_score_does_not_depend_on_the_order(metric: Metric, scores: lis
 def test_a_metric_asks_only_for_what_it_needs(metric: Metric, parrot: Callable[..., Any]) -> None:
     """A score of a dev set must not translate where it need not; the program that forces may not be able to."""
     translator = parrot("parsing" if metric.name == "f1" else "translation")
-    outputs = ModelOutputs(translator, EvaluationSet({"source": translator.sources, "target": translator.references}))
+    streams = {"source": translator.sources, "target": translator.references}
+    outputs = ModelOutputs(translator, EvaluationSet(streams, [translator.spec.default_direction] * 2))
     entries = metric.compute(outputs)
     assert list(entries) == [metric.name, *metric.details, *([metric.signature] * (metric.signature in entries))]
     assert 0 < metric.score(outputs) == entries[metric.name] <= metric.max_value
@@ -50,8 +51,8 @@ def test_a_model_that_transcribes_and_translates_has_the_metrics_of_each(parrot:
     streams = {"source": translator.sources, "target": translator.references}
     rows = len(translator.sources)
     for directions, names in (
-        ([("en", "en"), ("en", "de")], {"wer_en_en", "chrf_en_de"}),
-        ([("en", "de"), ("de", "en")], {"wer_en_de", "wer_de_en", "chrf_en_de", "chrf_de_en"}),
+        ([("en", "en"), ("en", "de")], {"wer en en", "chrf en de"}),
+        ([("en", "de"), ("de", "en")], {"wer en de", "wer de en", "chrf en de", "chrf de en"}),
         ([("en", "en")], set()),
     ):
         outputs = ModelOutputs(translator, EvaluationSet(streams, [*islice(cycle(directions), rows)]))

@@ -123,7 +123,7 @@ def test_a_multilingual_model_has_a_score_for_each_direction_and_a_target_langua
     parts = [{"grammar": 9}, {"grammar": 9, "source_language": "de", "target_language": "en"}]
     corpus = dict.fromkeys(("train", "dev", "test"), parts)
     spec = specs.load("tiny", {"languages": {"codes": ["en", "de"]}, "corpus": corpus})
-    scores = {"test": {"bleu": 40.0, "bleu_en_de": 30.0, "bleu_de_en": 50.0, **RESULT}}
+    scores = {"test": {"bleu": 40.0, "bleu en de": 30.0, "bleu_de_en": 50.0, **RESULT}}
     text = card(spec, tokens, scores, Provenance())
     assert "| test | 40.00 | 9.877 | 1,234 | `a\\|b` |\n| test, en to de | 30.00 | - |  |  |\n" in text
     assert "| test, de to en | 50.00 | - |  |  |\n" in text

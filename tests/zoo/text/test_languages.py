@@ -17,7 +17,7 @@ from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
 from zoo.data.training_set import SubwordSampler, part_weights
 from zoo.evaluation.evaluate import read_split
-from zoo.evaluation.metrics import compute_text_metric
+from zoo.evaluation.metrics import compute_text_metric, table_rows
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.text_metrics import text_metric
 from zoo.generation.translator import Translator
@@ -213,15 +213,17 @@ def test_translations_start_with_the_token_of_their_language_and_do_not_show_it(
 
 def test_scores_of_several_directions_are_means_of_each(parrot):
     translator = parrot("translation")
-    directions = [("en", "de"), ("de", "en")]
+    directions = [("eng_Latn", "deu_Latn"), ("de", "en")]
     streams = {"source": translator.sources, "target": translator.references}
     outputs = ModelOutputs(translator, EvaluationSet(streams, directions))
     entries = compute_text_metric(outputs, name="chrf")
     pairs = zip(translator.known.values(), translator.references, strict=True)
     single = [text_metric("chrf").score([output], [reference]) for output, reference in pairs]
-    assert [entries["chrf_en_de"], entries["chrf_de_en"]] == pytest.approx(single)
+    assert [entries["chrf eng_Latn deu_Latn"], entries["chrf de en"]] == pytest.approx(single)
     assert entries["chrf"] == pytest.approx(sum(single) / 2)
-    assert [choice["target"] for _, choice in translator.asked] == ["de", "en"]
+    assert [choice["target"] for _, choice in translator.asked] == ["deu_Latn", "en"]
+    titles = [title for title, _ in table_rows({**entries, "chrf_en_fr": 9.5, "sentences": 2})]
+    assert titles[1:4] == ["chrF, eng_Latn to deu_Latn", "chrF, de to en", "chrF, en to fr"]
 
 
 def test_codes_with_scripts_and_countries_have_the_rules_of_their_language() -> None:
