@@ -13,7 +13,7 @@ from cli import options
 from cli.options import argument, option
 
 if TYPE_CHECKING:
-    from zoo.planning.plan import GraphSizes, Plan
+    from zoo.planning.plan import GraphSizes, PassEffect, Plan
     from zoo.publishing.inventory import Inventory, PublishedModel, RunSummary
 
 
@@ -263,11 +263,13 @@ def plan(
     if code:
         options.refuse_beside("--code", passes=passes, json=json)
         return print(planning.code(chosen), end="")
+    effects = planning.pass_effects(chosen, length) if json or passes else ()
+    if passes and not json:
+        title = f"{chosen.name}, sentences of {length} tokens, beam {chosen.decoding.beam}"
+        return _show_passes(effects, title)
     costs = planning.plan(chosen, length)
     if json:
-        return show_json(asdict(costs))
-    if passes:
-        return _show_passes(costs)
+        return show_json({**asdict(costs), "passes": [asdict(effect) for effect in effects]})
     _show_layers(costs)
     _warn_about_memory(costs)
     for name, part in chosen.corpus.named_parts:
@@ -289,16 +291,16 @@ def _warn_about_memory(plan: Plan) -> None:
             report().warn(f"{purpose} {size(needed)} of memory, but this machine has {size(available)}")
 
 
-def _show_passes(plan: Plan) -> None:
+def _show_passes(effects: Sequence[PassEffect], title: str) -> None:
     from cli.console import show_table
 
     columns = ("pass", "operations>", "FLOPs per sentence>", "weights>", "traffic per step>", "training keeps>")
-    rows = [("as in the paper", *_format_sizes(each.before), "", "") for each in plan.passes[:1]]
-    for each in plan.passes:
+    rows = [("as in the paper", *_format_sizes(each.before), "", "") for each in effects[:1]]
+    for each in effects:
         sizes = zip(_format_sizes(each.before), _format_sizes(each.after), strict=True)
         changes = ["·" if new == old else f"{old} → {new}" for old, new in sizes]
         rows.append((each.name, *changes, "exact" if each.exact else "approximate", each.summary))
-    show_table((*columns, "", "…"), rows, title=f"{plan.name}, sentences of {plan.length} tokens, beam {plan.beam}")
+    show_table((*columns, "", "…"), rows, title=title)
 
 
 def _format_sizes(sizes: GraphSizes) -> tuple[str, ...]:

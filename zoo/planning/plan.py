@@ -62,7 +62,7 @@ class GraphSizes:
 
 @dataclass(frozen=True)
 class PassEffect:
-    """Compiler pass, and the total cost of all graphs before and after the pass."""
+    """Compiler pass, and the total cost of all graphs before and after the pass, in the spec's precision."""
 
     name: str
     summary: str
@@ -75,8 +75,7 @@ class PassEffect:
 class Plan(MemoryEstimate):
     """Parameters, FLOPs and memory of a spec's model.
 
-    Sizes in bytes are for float32, except in `passes`, where they are for the spec's precision. A multiply-add counts
-    as two FLOPs.
+    Sizes in bytes are for float32. A multiply-add counts as two FLOPs.
     """
 
     name: str
@@ -84,8 +83,6 @@ class Plan(MemoryEstimate):
     """Number of tokens in every sentence, on the source and the target side."""
     beam: int
     layers: tuple[LayerPlan, ...]
-    passes: tuple[PassEffect, ...]
-    """Enabled compiler passes, with the sizes of all graphs before and after each pass."""
     positions: tuple[StackPositions, ...]
     parameters: int
     program_parameters: int
@@ -117,7 +114,6 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
         length=length,
         beam=spec.decoding.beam,
         layers=tuple(_layers(train, sizes)),
-        passes=pass_effects(spec, length),
         positions=tuple(
             _positions(train, stack, length) for stack in ("encoder", "decoder") if getattr(spec.architecture, stack)
         ),

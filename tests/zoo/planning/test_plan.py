@@ -33,11 +33,12 @@ def test_layers_add_up(small: Callable[..., Spec]) -> None:
 
 
 def test_passes_list_the_sizes_before_and_after(small: Callable[..., Spec]) -> None:
-    plan = plans.plan(small(tied_embeddings="none"))
+    spec = small(tied_embeddings="none")
+    plan, effects = plans.plan(spec), plans.pass_effects(spec, 27)
     assert plan.program_parameters - plan.parameters == 3 * 16  # rows of the padded table
-    by_name = {effect.name: effect for effect in plan.passes}
+    by_name = {effect.name: effect for effect in effects}
     assert list(by_name) == [effect.name for effect in compiler.PASSES]
-    for before, after in pairwise(plan.passes):
+    for before, after in pairwise(effects):
         assert before.after == after.before
     padded = by_name["pad_vocabulary"]
     assert padded.after.weight_bytes - padded.before.weight_bytes == 4 * 3 * 16
@@ -54,8 +55,9 @@ def test_passes_list_the_sizes_before_and_after(small: Callable[..., Spec]) -> N
 
 @pytest.mark.parametrize(("precision", "ratio"), [("bfloat16", 2), ("int8", 3.5)])
 def test_lower_precision_reduces_memory_traffic(precision: str, ratio: float) -> None:
-    plan = plans.plan(specs.load("base", {"compilation": {"precision": precision}}))
-    done = next(effect for effect in plan.passes if effect.name == precision)
+    spec = specs.load("base", {"compilation": {"precision": precision}})
+    plan = plans.plan(spec)
+    done = next(effect for effect in plans.pass_effects(spec, 27) if effect.name == precision)
     assert done.before.step_bytes / done.after.step_bytes == pytest.approx(ratio, rel=0.1)
     assert done.after.activation_bytes == done.before.activation_bytes
     assert plan.weight_bytes == 4 * plan.parameters
@@ -75,7 +77,7 @@ def test_flops_of_a_translation_equal_those_that_torch_counts(small: Callable[..
     spec, length = changed(changed(small(), disabled_passes=("plan_cache",)), "decoding", beam=1), 5
     with FlopCounterMode(display=False) as counter:
         translate(spec, length)
-    assert plans.plan(spec, length).passes[-1].after.flops == counter.get_total_flops()
+    assert plans.pass_effects(spec, length)[-1].after.flops == counter.get_total_flops()
 
 
 def test_cache_bytes_equal_the_tensors_of_the_state(small: Callable[..., Spec]) -> None:
