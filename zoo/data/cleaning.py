@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from hashlib import blake2b
@@ -104,7 +104,7 @@ class CleaningCounts:
 
 
 def classify(
-    examples: Iterable[Example], *, deduplicate: bool, dev: int = 0, test: int = 0, filtered: Sequence[int] = ()
+    examples: Iterable[tuple[Example, Status]], *, deduplicate: bool, dev: int = 0, test: int = 0
 ) -> tuple[Statuses, CleaningCounts]:
     """Determine how each training pair is used: kept, dropped, or held out for dev or test.
 
@@ -115,12 +115,10 @@ def classify(
     Each pair needs up to 2 bytes of memory, plus 40 bytes to find duplicates, plus 40 bytes to hold out pairs.
 
     Args:
-        examples: The training text.
+        examples: The training text, and the status of each example from `apply_filters`.
         deduplicate: Whether to drop repeated pairs.
         dev: Number of pairs to hold out for dev.
         test: Number of pairs to hold out for test.
-        filtered: Status of each example from `apply_filters`, or empty if there are no filters. The iterator
-            `examples` may append each status just before it yields the example.
 
     Returns:
         Status of each pair, `[pairs]`, and the counts. Pairs with unsuitable lengths are still counted as kept (see
@@ -132,15 +130,14 @@ def classify(
     statuses, first_hashes, hashes = array("B"), array("Q"), array("Q")
     control = 0
     pair_bytes = _BYTES_PER_PAIR + _BYTES_PER_HASHED_PAIR * (bool(dev or test) + deduplicate)
-    for example in examples:
+    for example, status in examples:
         if len(statuses) % _PAIRS_BETWEEN_MEMORY_CHECKS == 0:
             require_memory(
                 len(statuses) * pair_bytes, machine_memory(), "classifying the pairs of `corpus.train`", _MEMORY_HINT
             )
         cleaned = [clean(raw) for raw in example.values()]
         control += any(raw.strip() != kept for raw, kept in zip(example.values(), cleaned, strict=True))
-        found = filtered[len(statuses)] if filtered else Status.KEPT
-        statuses.append(found if all(cleaned) else Status.EMPTY)
+        statuses.append(status if all(cleaned) else Status.EMPTY)
         if dev or test:
             first_hashes.append(_hash(cleaned[0]))
         if deduplicate:
@@ -170,13 +167,6 @@ def apply_filters(example: Example, filters: Iterable[Filter], languages: Mappin
         "language": lambda: any(is_other_language(text, languages[name]) for name, text in cleaned.items()),
     }
     return next((Status[name.upper()] for name in filters if tests[name]()), Status.KEPT)
-
-
-def examples_with_status(examples: Iterable[Example], statuses: Statuses, status: Status) -> Iterator[Example]:
-    """Yield the examples whose entry in `statuses` is `status`, in cleaned form."""
-    for example, own in zip(examples, statuses, strict=False):
-        if own == status:
-            yield cleaned_example(example)
 
 
 def reasons_to_drop(values: Rows, section: Corpus, *, features: bool = False) -> list[str]:

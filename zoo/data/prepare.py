@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import partial
-from itertools import islice, starmap
+from itertools import compress, islice, starmap
 from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
 from specs import Archive, Corpus, Files, Spec, Table, ZooError
 from specs.corpus import Direction
@@ -27,11 +28,10 @@ from zoo.data.cleaning import (
     Statuses,
     apply_filters,
     classify,
-    examples_with_status,
     other_language,
     reasons_to_drop,
 )
-from zoo.data.corpus import CorpusReader, Example, Split, languages_of
+from zoo.data.corpus import CorpusReader, Example, Split, cleaned_example, languages_of
 from zoo.data.prefetch import prefetch
 from zoo.data.prepared_corpus import COUNTS_FILE, DROPPED_FILE, PreparedCorpus
 from zoo.data.store import Rows, StoreWriter
@@ -195,8 +195,6 @@ class _Preparation:
         self._scored: dict[Split, dict[tuple[str, ...], bool]] = {}
         """The examples of the dev and test sets, except the examples that are held out from the training text. The
         value is whether the training text contains the example."""
-        self._filtered = bytearray()
-        """Result of `apply_filters` for each training example."""
         self._dropped = defaultdict[str, list[str]](list)
         """Some of the examples that are dropped for each reason, as text."""
 
@@ -210,41 +208,46 @@ class _Preparation:
             deduplicate=self.spec.corpus.deduplicate,
             dev=self.corpus.held_out("dev"),
             test=self.corpus.held_out("test"),
-            filtered=self._filtered,
         )
         self._require_examples()
-        for status in map(Status, np.unique(self.statuses)):
-            if (reason := status.name.lower()) in REASONS:
-                found = islice(self._train_examples(status), _EXAMPLES)
-                self._dropped[reason] = [_shortened(example.values()) for example, _ in found]
+        self._sample_dropped()
         self._check_languages()
         self._check_overlap()
         self.vocabulary = self.given or self._learn_vocabulary()
         self.is_rare = self.vocabulary.source.is_rare
         self.vocabulary.save(self.folder)
         for split, status in _SCORED_SPLITS.items():
-            held_out = self._train_examples(status) if self.corpus.held_out(split) else ()
+            held_out = self._train_examples(self.statuses == status) if self.corpus.held_out(split) else ()
             self._write_scored(split, [*scored[split], *held_out])
         self._write_train()
         self._write_description()
 
-    def _read_train(self) -> Iterator[Example]:
-        """Yield the training examples. Record their counts, filter results and overlap with dev and test."""
+    def _read_train(self) -> Iterator[tuple[Example, Status]]:
+        """Yield the training examples with their filter results. Record their counts and overlap with dev and test."""
+        filters = self.spec.corpus.filters
         for number, part in enumerate(self.spec.corpus.train):
             self.part_counts.append(0)
+            languages = languages_of(self.spec.corpus, part)
             for example in self.corpus.part_examples("train", number):
                 self.part_counts[number] += 1
                 for known in self._scored.values():
                     if (values := tuple(example.values())) in known:
                         known[values] = True
-                if filters := self.spec.corpus.filters:
-                    languages = languages_of(self.spec.corpus, part)
-                    self._filtered.append(apply_filters(self._text_of(example), filters, languages))
                 if isinstance(part, (Files, Archive, Table)):
                     first = self._first_examples.setdefault(self.spec.corpus.direction(part), [])
                     if len(first) < _LANGUAGE_EXAMPLES:
                         first.append(self._text_of(example))
-                yield example
+                yield example, apply_filters(self._text_of(example), filters, languages) if filters else Status.KEPT
+
+    def _sample_dropped(self) -> None:
+        """Collect the first examples that are dropped for each reason."""
+        sampled = np.zeros(len(self.statuses), bool)
+        for status in map(Status, np.unique(self.statuses)):
+            if (reason := status.name.lower()) in REASONS:
+                self._dropped[reason] = []
+                sampled[np.flatnonzero(self.statuses == status)[:_EXAMPLES]] = True
+        for status, (example, _) in zip(self.statuses[sampled], self._train_examples(sampled), strict=False):
+            self._dropped[Status(status).name.lower()].append(_shortened(example.values()))
 
     def _text_of(self, example: Mapping[str, Value]) -> dict[str, Value]:
         """Return only the text streams of an example."""
@@ -279,18 +282,18 @@ class _Preparation:
         tokens += filter(None, dict.fromkeys(_tags(self.spec.corpus)))
         return Vocabulary.learn(self._kept_examples, self.spec.vocabulary, kept, self.spec.task, tokens)
 
-    def _train_examples(self, status: Status) -> Iterator[tuple[Example, Direction]]:
-        """Yield the training examples with this status after cleaning, each with its source and target language."""
+    def _train_examples(self, selected: npt.NDArray[np.bool_]) -> Iterator[tuple[Example, Direction]]:
+        """Yield the cleaned training examples for which `selected` is true, with their source and target language."""
         start = 0
         for number, (part, count) in enumerate(zip(self.spec.corpus.train, self.part_counts, strict=True)):
             examples = self.corpus.part_examples("train", number)
-            for example in examples_with_status(examples, self.statuses[start : start + count], status):
-                yield example, self.spec.corpus.direction(part)
+            for example in compress(examples, selected[start : start + count]):
+                yield cleaned_example(example), self.spec.corpus.direction(part)
             start += count
 
     def _kept_examples(self) -> Iterator[Example]:
         """Yield the cleaned training examples with the status KEPT. Spans such as numbers become copy symbols."""
-        return starmap(self._with_copy_symbols, self._train_examples(Status.KEPT))
+        return starmap(self._with_copy_symbols, self._train_examples(self.statuses == Status.KEPT))
 
     def _with_copy_symbols(self, example: Example, direction: Direction) -> Example:
         """Replace spans such as numbers with copy symbols (placeholders), if the vocabulary has such symbols."""
@@ -382,11 +385,14 @@ class _Preparation:
             hint = "check `corpus.train`, `corpus.max_length`, `corpus.max_ratio` and any `held_out`"
             raise ZooError(f"there is nothing to train on: {self.counts}", hint=hint)
 
-    def _with_progress(self, label: str, examples: Iterable[Example], total: int | None = None) -> Iterator[Example]:
+    def _with_progress(self, label: str, pairs: Iterable[Value], total: int | None = None) -> Iterator[Value]:
+        done = 0
         with self.report.progress(label, total, "pairs") as progress:
-            for chunk in _chunks(examples, _CHUNK_EXAMPLES):
-                yield from chunk
-                progress.advance(len(chunk))
+            for done, pair in enumerate(pairs, start=1):
+                yield pair
+                if done % _CHUNK_EXAMPLES == 0:
+                    progress.advance(_CHUNK_EXAMPLES)
+            progress.advance(done % _CHUNK_EXAMPLES)
 
 
 def _shortened(streams: Iterable[str]) -> str:

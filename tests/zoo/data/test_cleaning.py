@@ -1,6 +1,7 @@
 """Selection of the training pairs."""
 
 from collections import Counter
+from itertools import compress
 
 import pytest
 from hypothesis import example, given
@@ -16,7 +17,6 @@ from zoo.data.cleaning import (
     Status,
     apply_filters,
     classify,
-    examples_with_status,
     reasons_to_drop,
 )
 from zoo.text.lines import clean
@@ -27,11 +27,11 @@ PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=40)
 
 
 def sort(pairs, **options):
-    return classify(examples(pairs), **{"deduplicate": False, **options})
+    return classify(((each, Status.KEPT) for each in examples(pairs)), **{"deduplicate": False, **options})
 
 
 def chosen(pairs, statuses, status):
-    return [tuple(each.values()) for each in examples_with_status(examples(pairs), statuses, status)]
+    return [tuple(map(clean, pair)) for pair in compress(pairs, statuses == status)]
 
 
 def kept(pairs, **options):
@@ -125,8 +125,8 @@ def test_filters_recognise_copies_markup_and_other_languages(pair, expected):
 
 def test_filtered_pairs_are_counted_and_neither_kept_nor_held_out():
     pairs = [("a", "a"), ("<b>x</b>", "y"), ("", ""), ("c", "d"), ("e", "f")]
-    filtered = [apply_filters(each, ("copy", "markup"), LANGUAGES) for each in examples(pairs)]
-    statuses, counts = sort(pairs, dev=1, filtered=filtered)
+    filtered = [(each, apply_filters(each, ("copy", "markup"), LANGUAGES)) for each in examples(pairs)]
+    statuses, counts = classify(filtered, deduplicate=False, dev=1)
     assert counts == CleaningCounts(read=5, empty=1, copy=1, markup=1, held_out=1, kept=1)
     assert len(chosen(pairs, statuses, Status.KEPT)) == 1
 
@@ -139,7 +139,7 @@ def test_too_many_pairs_for_the_memory_are_rejected_while_reading(monkeypatch):
     def endless():
         while True:
             read.append(None)
-            yield from examples([("a", "b")])
+            yield from ((each, Status.KEPT) for each in examples([("a", "b")]))
 
     problem = r"`corpus\.train` needs \d+ kB of memory, but this machine has 50 kB"
     refused(problem, classify, endless(), deduplicate=True, dev=5)
