@@ -15,7 +15,7 @@ import torch
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, ZooError
 from specs.sections import OUTPUT
-from zoo.data.store import Store, Values
+from zoo.data.store import Store, Values, is_features
 from zoo.system.memory import machine_memory, require_memory
 
 Indices = npt.NDArray[np.int64]
@@ -145,8 +145,7 @@ class Examples(dict[str, Sequence[Values]]):
     def lengths(self) -> dict[str, Lengths]:
         """Length of each example in each stream, with EOS. Features have no EOS."""
         return {
-            name: np.array([len(row) + (row.dtype.kind != "f") for row in rows], np.int32)
-            for name, rows in self.items()
+            name: np.array([len(row) + (not is_features(row)) for row in rows], np.int32) for name, rows in self.items()
         }
 
     @property
@@ -338,7 +337,7 @@ def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
 
 def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> PaddedBatch:
     """Pad the sequences of one stream. Each row of tokens consists of the IDs in `prefix`, the tokens and EOS."""
-    if rows[0].dtype.kind == "f":
+    if is_features(rows[0]):
         # NumPy pads the frames, because torch would also start OpenMP threads for this thread. If there are more of
         # these threads than cores, they sleep between operations, and an LSTM takes 1.6 times as long.
         lengths = np.array([len(row) for row in rows])

@@ -34,7 +34,7 @@ from zoo.data.cleaning import (
 from zoo.data.corpus import CorpusReader, Example, Split, cleaned_example, languages_of
 from zoo.data.prefetch import prefetch
 from zoo.data.prepared_corpus import COUNTS_FILE, DROPPED_FILE, PreparedCorpus
-from zoo.data.store import Rows, StoreWriter
+from zoo.data.store import Rows, StoreWriter, is_features
 from zoo.features.modality import modality_of
 from zoo.files import manifest, storage
 from zoo.files.atomic import FolderExistsError, atomic_folder, remove_folder, write_json
@@ -410,7 +410,7 @@ def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence
     """
     return {
         name: [
-            ids if isinstance(ids := all_ids[row], np.ndarray) else [*own.tokens_of(name), *ids]
+            ids if is_features(ids := all_ids[row]) else [*own.tokens_of(name), *ids]
             for own, row in zip(languages, rows, strict=True)
         ]
         for name, all_ids in values.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,11 @@ Values = npt.NDArray[np.int32 | np.float32]
 """Token IDs `[length]`, or frames of features `[length, width]`."""
 Rows = Mapping[str, Sequence[Sequence[int] | Values]]
 """Values of several examples, keyed by stream name."""
+
+
+def is_features(values: Sequence[int] | Values) -> TypeGuard[npt.NDArray[np.float32]]:
+    """Return whether values are features, which have no BOS and EOS. Otherwise, they are token IDs."""
+    return isinstance(values, np.ndarray) and values.dtype.kind == "f"
 
 
 class StoreWriter:
@@ -67,7 +72,7 @@ class StoreWriter:
         for name, dtype in self._dtypes.items() if count else ():
             lengths = np.fromiter(map(len, rows[name]), np.int64, count)
             offsets = self._sizes[name] + np.cumsum(lengths)
-            if name in self._widths:
+            if is_features(rows[name][0]):
                 values = np.concatenate(rows[name], dtype=dtype)
             else:
                 values = np.fromiter(chain.from_iterable(rows[name]), dtype, int(lengths.sum()))
@@ -99,11 +104,9 @@ class Store:
         """
         header = read_json(folder / _HEADER_FILE)
         self.parts = header["parts"]
-        self._dtypes: Mapping[str, str] = header["streams"]
+        dtypes: Mapping[str, str] = header["streams"]
         widths: Mapping[str, int] = header.get("widths", {})
-        self._columns = {
-            name: _Column.open(folder, name, dtype, widths.get(name)) for name, dtype in self._dtypes.items()
-        }
+        self._columns = {name: _Column.open(folder, name, dtype, widths.get(name)) for name, dtype in dtypes.items()}
         self.lengths = {name: column.lengths() for name, column in self._columns.items()}
 
     def __len__(self) -> int:
@@ -112,7 +115,7 @@ class Store:
 
     def has_eos(self, stream: str) -> bool:
         """Return whether batches append EOS to each example of a stream: true for token IDs, false for features."""
-        return not self._dtypes[stream].startswith("float")
+        return not is_features(self._columns[stream].values)
 
     def row(self, stream: str, index: int) -> Values:
         """Return one stream of an example: int32 token IDs `[length]`, or float32 features `[length, width]`."""

@@ -17,7 +17,7 @@ from specs.corpus import Direction
 from zoo.data.batches import BatchSize, Examples, Indices, batch_examples, epoch_batches
 from zoo.data.prefetch import prefetch
 from zoo.data.prepared_corpus import PreparedCorpus
-from zoo.data.store import Store, Values
+from zoo.data.store import Store, Values, is_features
 from zoo.features.modality import Frames, modality_of
 from zoo.text.vocabulary import Vocabulary
 
@@ -57,7 +57,7 @@ class SubwordSampler:
         return Examples((name, [self._sample(row, name) for row in rows]) for name, rows in examples.items())
 
     def _sample(self, row: Values, stream: str) -> Values:
-        if row.dtype.kind == "f":  # features
+        if is_features(row):
             return row
         sample = self._vocabulary.stream(stream).sample(row.tolist(), self._alpha)
         return np.array(sample, np.int32) if 0 < len(sample) <= max(self._max_length, len(row)) else row
@@ -167,10 +167,8 @@ class TrainingSet:
         if modality is None:
             return examples
         random = np.random.default_rng(stream(self._spec.training.seed, "augmentation", *position))
-        return Examples(
-            (name, [modality.augment(cast(Frames, row), random) if row.ndim > 1 else row for row in rows])
-            for name, rows in examples.items()
-        )
+        source = [modality.augment(cast(Frames, row), random) for row in examples["source"]]
+        return Examples({**examples, "source": source})
 
     def _sampled_batches(self, epoch: int, batch: int, pool_batch: int) -> _Batches:
         pools = ((*position, self._sample_pool(*position)) for position in self._positions(epoch, batch, POOL_BATCHES))
