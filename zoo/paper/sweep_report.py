@@ -13,7 +13,15 @@ from zoo.evaluation.comparison import SAMPLES
 from zoo.evaluation.metrics import get_metric
 from zoo.paper.claims import ROWS, Row
 from zoo.report import duration
-from zoo.training.sweeps.comparison import METRICS, Difference, RowPair, ScoreSample, SweepComparison, Verdict
+from zoo.training.sweeps.comparison import (
+    LOG_METRICS,
+    METRICS,
+    Difference,
+    RowPair,
+    ScoreSample,
+    SweepComparison,
+    Verdict,
+)
 from zoo.training.sweeps.trials import SweepRow
 
 ORDERED = ("perplexity", "paper_bleu")
@@ -40,9 +48,8 @@ def printed_difference(metric: str, pair: RowPair) -> float | None:
     one, two = printed_row(pair.first), printed_row(pair.second)
     if one is None or two is None or metric not in ORDERED:
         return None
-    if metric == "perplexity":
-        return math.log(float(two["perplexity"]) / float(one["perplexity"]))
-    return float(two["bleu"]) - float(one["bleu"])
+    first, second = (float(row[metric.removeprefix("paper_")]) for row in (one, two))
+    return math.log(second / first) if metric in LOG_METRICS else second - first
 
 
 def row_table(comparison: SweepComparison) -> Lines:
@@ -74,7 +81,7 @@ def pair_table(comparison: SweepComparison) -> Lines:
     with_paper = any(_verdict(pair, name) for pair in comparison.pairs for name in ORDERED)
     columns = ["", "than"]
     for name in ORDERED:
-        ratio = " ×" if name == "perplexity" else ""
+        ratio = " ×" if name in LOG_METRICS else ""
         columns += [f"{get_metric(name).title}{ratio}>", *(["paper>"] if with_paper else []), ""]
     lines = []
     for pair in comparison.pairs:
@@ -153,40 +160,38 @@ def sweep_json(comparison: SweepComparison) -> dict[str, Any]:
 
 
 def _score_json(name: str, sample: ScoreSample) -> dict[str, Any]:
-    seeds = [math.exp(value) if name == "perplexity" else value for value in sample.seeds]
-    mean, half_interval = _mean_and_half_interval(name, sample)
+    seeds = [_without_log(name, value)[0] for value in sample.seeds]
+    mean, half_interval = _without_log(name, sample.mean, sample.half_interval)
     return {"mean": mean, "half_interval": half_interval, "seeds": seeds}
 
 
-def _mean_and_half_interval(name: str, sample: ScoreSample) -> tuple[float, float]:
-    """Return the mean score over the seeds, and half of its 95 % confidence interval.
+def _without_log(name: str, value: float, half_interval: float = 0.0) -> tuple[float, float]:
+    """Convert a mean score or a difference, and half of its 95 % confidence interval, for display.
 
-    For perplexity, the mean is geometric.
+    If the metric is in `LOG_METRICS`, the mean becomes a geometric mean, and the difference becomes a ratio.
     """
-    if name != "perplexity":
-        return sample.mean, sample.half_interval
-    mean = math.exp(sample.mean)
-    return mean, mean * sample.half_interval
+    if name not in LOG_METRICS:
+        return value, half_interval
+    return math.exp(value), math.exp(value) * half_interval
 
 
 def _format_score(name: str, sample: ScoreSample) -> str:
-    mean, half_interval = _mean_and_half_interval(name, sample)
+    mean, half_interval = _without_log(name, sample.mean, sample.half_interval)
     return f"{get_metric(name).format_score(mean)} ± {get_metric(name).format_score(half_interval)}"
 
 
 def _format_difference(name: str, difference: Difference | None) -> str:
     if difference is None:
         return "-"
-    if name == "perplexity":
-        ratio = math.exp(difference.value)
-        return f"{ratio:.3f} ± {ratio * difference.half_interval:.3f}"
-    return f"{difference.value:+.2f} ± {difference.half_interval:.2f}"
+    value, half_interval = _without_log(name, difference.value, difference.half_interval)
+    return f"{value:.3f} ± {half_interval:.3f}" if name in LOG_METRICS else f"{value:+.2f} ± {half_interval:.2f}"
 
 
 def _format_printed(name: str, difference: float | None) -> str:
     if difference is None:
         return "-"
-    return f"{math.exp(difference):.3f}" if name == "perplexity" else f"{difference:+.1f}"
+    value, _ = _without_log(name, difference)
+    return f"{value:.3f}" if name in LOG_METRICS else f"{value:+.1f}"
 
 
 def _verdict(pair: RowPair, name: str) -> Verdict | None:

@@ -29,7 +29,9 @@ from zoo.training.checkpoints import list_checkpoints
 from zoo.training.sweeps.trials import SweepRow, Trial
 
 METRICS = ("perplexity", "bleu", "paper_bleu")
-"""Metrics that are compared. Perplexity is per token, and its natural logarithm is used for all calculations."""
+"""Metrics that are compared. Perplexity is per token."""
+LOG_METRICS = frozenset({"perplexity"})
+"""Metrics whose natural logarithm is used for all calculations."""
 _INFINITE_PERPLEXITY = 1e300  # replaces a perplexity that is not finite, which is stored as None
 _T = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
