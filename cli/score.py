@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _MAX_SCORED_LINES, _MAX_ALIGNED_LINES = 4096, 1024
 """Maximum number of pairs that are sorted by length and scored together."""
 
+Pair = tuple[str, ...]
 Result = TypeVar("Result")
 
 
@@ -64,11 +65,8 @@ def score(
     task = translator.spec.task
     pairs = _open_pairs(source, target, reads=task.reads, lists_files="source" not in task.token_streams)
     with pairs as (read, paused), open_output(output, inputs) as write:
-        first = 1
-        for chunk, _ in available_chunks(read, _MAX_SCORED_LINES, paused):
-            for forced in _compute_pairs(score_tokens, chunk, first, inputs):
-                write(_format_score(forced, json))
-            first += len(chunk)
+        for _, forced in _compute_pairs(score_tokens, available_chunks(read, _MAX_SCORED_LINES, paused), inputs):
+            write(_format_score(forced, json))
 
 
 def align(
@@ -112,38 +110,38 @@ def align(
     align_pairs([], [])  # an error that does not depend on the texts has no line number
     inputs = [source, target] if source else [None]
     with _open_pairs(source, target) as (read, paused), open_output(output, inputs) as write:
-        first = 1
-        for chunk, _ in available_chunks(read, _MAX_ALIGNED_LINES, paused):
-            aligned = _compute_pairs(align_pairs, chunk, first, inputs)
-            for (text, translation), tokens in zip(chunk, aligned, strict=True):
-                fields = [token._asdict() for token in tokens]
-                links = () if json else word_links(text, translation, tokens)
-                write(dumps(fields) if json else " ".join(f"{one}-{other}" for one, other in links))
-            first += len(chunk)
+        chunks = available_chunks(read, _MAX_ALIGNED_LINES, paused)
+        for (text, translation), tokens in _compute_pairs(align_pairs, chunks, inputs):
+            fields = [token._asdict() for token in tokens]
+            links = () if json else word_links(text, translation, tokens)
+            write(dumps(fields) if json else " ".join(f"{one}-{other}" for one, other in links))
 
 
 def _compute_pairs(
-    compute: Callable[..., list[Result]], pairs: Sequence[tuple[str, ...]], first: int, files: Sequence[Path | None]
-) -> Iterator[Result]:
-    """Yield the result of each pair. If a pair is invalid, yield the results of earlier pairs, and raise ZooError.
+    compute: Callable[..., list[Result]], chunks: Iterable[tuple[list[Pair], bool]], files: Sequence[Path | None]
+) -> Iterator[tuple[Pair, Result]]:
+    """Yield each pair with its result. If a pair is invalid, yield the earlier pairs, and raise ZooError.
 
     Args:
         compute: `Translator.score_tokens` or `Translator.align` with its options.
-        pairs: Sources and targets or, for a language model, texts.
-        first: Line number of the first pair.
+        chunks: Result of `available_chunks`. A pair is a source and a target or, for a language model, only a text.
         files: Input files, for error messages. None means stdin.
     """
-    try:
-        results = compute(*zip(*pairs, strict=True), first=first)
-    except ZooError as error:
-        if len(pairs) == 1:
-            where = error.where or ", ".join(f"{file or '<stdin>'}:{first}" for file in files)
-            raise ZooError(error.problem, where=where, hint=error.hint, exit_code=error.exit_code) from error
-        middle = len(pairs) // 2
-        yield from _compute_pairs(compute, pairs[:middle], first, files)
-        yield from _compute_pairs(compute, pairs[middle:], first + middle, files)
-        return
-    yield from results
+    first = 1
+    for chunk, _ in chunks:
+        parts = [chunk]
+        while parts:
+            pairs = parts.pop()
+            try:
+                results = compute(*zip(*pairs, strict=True), first=first)
+            except ZooError as error:
+                if len(pairs) == 1:
+                    where = error.where or ", ".join(f"{file or '<stdin>'}:{first}" for file in files)
+                    raise ZooError(error.problem, where=where, hint=error.hint, exit_code=error.exit_code) from error
+                parts += pairs[len(pairs) // 2 :], pairs[: len(pairs) // 2]
+                continue
+            yield from zip(pairs, results, strict=True)
+            first += len(pairs)
 
 
 def _format_score(forced: TokenScores, json: bool) -> str:
@@ -165,7 +163,7 @@ def _check_options(source: Path | None, target: Path | None, name: str | None, m
 @contextmanager
 def _open_pairs(
     source: Path | None, target: Path | None, *, reads: bool = True, lists_files: bool = False
-) -> Iterator[tuple[Iterator[tuple[str, ...]], Callable[[], bool]]]:
+) -> Iterator[tuple[Iterator[Pair], Callable[[], bool]]]:
     """Yield an iterator over (source, target) pairs, and a function that returns whether the input has paused.
 
     The input has paused if no further line is available at the moment. If `reads` is false, the model takes no

@@ -265,8 +265,7 @@ def plan(
         return print(planning.code(chosen), end="")
     effects = planning.pass_effects(chosen, length) if json or passes else ()
     if passes and not json:
-        title = f"{chosen.name}, sentences of {length} tokens, beam {chosen.decoding.beam}"
-        return _show_passes(effects, title)
+        return _show_passes(effects, f"{chosen.name}, sentences of {length} tokens, beam {chosen.decoding.beam}")
     costs = planning.plan(chosen, length)
     if json:
         return show_json({**asdict(costs), "passes": [asdict(effect) for effect in effects]})

@@ -268,6 +268,7 @@ class Parrot:
     def __init__(self, spec):
         self.spec, self.sources, self.references, self.asked = spec, SOURCES, WANTED[spec.task.kind], []
         self.known = dict(zip(SOURCES, KNOWN[spec.task.kind], strict=True))
+        self.streams = {"source": SOURCES, "target": self.references}
 
     def hypotheses(self, texts, *, report, **choice):
         self.asked.append(("outputs", choice))

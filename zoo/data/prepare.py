@@ -386,13 +386,11 @@ class _Preparation:
             raise ZooError(f"there is nothing to train on: {self.counts}", hint=hint)
 
     def _with_progress(self, label: str, pairs: Iterable[Value], total: int | None = None) -> Iterator[Value]:
-        done = 0
+        unread = iter(pairs)
         with self.report.progress(label, total, "pairs") as progress:
-            for done, pair in enumerate(pairs, start=1):
-                yield pair
-                if done % _CHUNK_EXAMPLES == 0:
-                    progress.advance(_CHUNK_EXAMPLES)
-            progress.advance(done % _CHUNK_EXAMPLES)
+            while chunk := list(islice(unread, 256)):
+                yield from chunk
+                progress.advance(len(chunk))
 
 
 def _shortened(streams: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from specs import METADATA_FIELDS, ZooError, difference
 from specs.corpus_paths import language_suffix
 from specs.notation import quote_in_full
+from specs.sections import OUTPUT
 from zoo.data.corpus import MissingFileError, Split
 from zoo.evaluation.evaluate import MissingSetError, read_split
 from zoo.evaluation.metrics import Scores, get_metric
@@ -101,8 +102,8 @@ def compare(
         ZooError: The numbers of outputs and references differ, or are 0.
     """
     names = [name for name in metrics if name != "paper_bleu" or language is not None]
-    rows = range(len(references))
-    return tuple(_compare_by(name, [(language, rows)], (first, second), references) for name in names)
+    texts = EvaluationSet({OUTPUT: references}, [("", language or "")] * len(references))
+    return tuple(_compare_by(name, texts, (first, second)) for name in names)
 
 
 def compare_files(
@@ -181,43 +182,41 @@ def compare_models(
         for key, (a, b) in differing
         if key not in (*METADATA_FIELDS, "corpus.folder")
     )
-    compared = []
-    for name in filter(TEXT_METRICS.__contains__, one.scores):
-        parts = [(target, rows) for (_, target), rows in texts.rows_to_score(name).items()]
-        compared.append(_compare_by(name, parts, outputs, texts.references))
-    return ComparedModels(tuple(compared), len(texts.references), tuple(settings))
+    compared = tuple(_compare_by(name, texts, outputs) for name in one.scores if name in TEXT_METRICS)
+    return ComparedModels(compared, len(texts.references), tuple(settings))
 
 
-def _compare_by(
-    name: str,
-    parts: Sequence[tuple[str | None, Sequence[int]]],
-    outputs: Sequence[Sequence[str]],
-    references: Sequence[str],
-) -> Comparison:
-    """Compare the outputs of two systems by the mean of their scores in all parts of the set.
+def _compare_by(name: str, texts: EvaluationSet, outputs: Sequence[Sequence[str]]) -> Comparison:
+    (a, signature), (b, _) = (bootstrap(name, texts, each) for each in outputs)
+    half_widths = interval_half_width(a[1:]), interval_half_width(b[1:])
+    p = p_value(float(b[0] - a[0]), b[1:] - a[1:])
+    return Comparison(name, (float(a[0]), float(b[0])), half_widths, p, signature)
+
+
+def bootstrap(name: str, texts: EvaluationSet, outputs: Sequence[str]) -> tuple[FloatArray, str]:
+    """Score a system on a dev or test set, and on bootstrap samples of the set.
+
+    If there are several translation directions, each score is the mean over the directions, and samples are drawn from
+    each direction separately.
 
     Args:
-        name: Name of the metric.
-        parts: Language and rows of each part. Bootstrap samples are drawn from each part separately.
-        outputs: Outputs of system A, and outputs of system B.
-        references: The references.
+        name: Name of the metric, from `TEXT_METRICS`.
+        texts: The set.
+        outputs: Outputs of the system.
+
+    Returns:
+        The score followed by the scores on the samples, [1 + SAMPLES], and the metric's signature.
+
+    Raises:
+        ZooError: The numbers of outputs and references differ, or are 0.
     """
-    for texts in outputs:
-        check_lengths(texts, references)
-    scores = []  # for each part and each system: the score of the part, and the scores of its bootstrap samples
-    for number, (language, rows) in enumerate(parts):
-        metric, counts = text_metric(name, language), sample_counts(len(rows), SEED + number)
-        for texts in outputs:
-            statistics = metric.statistics([texts[row] for row in rows], [references[row] for row in rows])
-            scores.append(metric.scores(np.vstack([statistics.sum(0), counts @ statistics])))
-    a, b = np.reshape(scores, (len(parts), 2, -1)).mean(0)
-    return Comparison(
-        name,
-        (float(a[0]), float(b[0])),
-        (interval_half_width(a[1:]), interval_half_width(b[1:])),
-        p_value(float(b[0] - a[0]), b[1:] - a[1:]),
-        metric.signature(seed=SEED, bs=SAMPLES),
-    )
+    check_lengths(outputs, texts.references)
+    scores = []
+    for number, ((_, target), rows) in enumerate(texts.rows_to_score(name).items()):
+        metric, counts = text_metric(name, target), sample_counts(len(rows), SEED + number)
+        statistics = metric.statistics(*([lines[row] for row in rows] for lines in (outputs, texts.references)))
+        scores.append(metric.scores(np.vstack([statistics.sum(0), counts @ statistics])))
+    return np.mean(scores, axis=0), metric.signature(seed=SEED, bs=SAMPLES)
 
 
 def evaluate_files(

@@ -126,8 +126,8 @@ def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float 
 
 def direction_score(scores: Mapping[str, Any], name: str, *direction: str) -> Any:
     """Return the entry in `scores.json` for a metric and a source and target language. None if there is no entry."""
-    old_key = "_".join((name, *direction))  # in the files of older versions
-    return scores.get(" ".join((name, *direction)), scores.get(old_key))
+    # Older versions of zoo wrote keys such as `bleu_en_de`.
+    return scores.get(" ".join((name, *direction)), scores.get("_".join((name, *direction))))
 
 
 def _of_text(name: str, title: str, **fields: Any) -> Metric:

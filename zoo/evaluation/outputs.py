@@ -47,10 +47,6 @@ class EvaluationSet(NamedTuple):
         """The reference outputs."""
         return self.streams[OUTPUT]
 
-    def examples(self, direction: Direction) -> list[tuple[str, ...]]:
-        """Return the examples in one translation direction. Each example is a tuple with one text per stream."""
-        return [tuple(lines[row] for lines in self.streams.values()) for row in self.rows_by_direction[direction]]
-
     @property
     def rows_by_direction(self) -> dict[Direction, list[int]]:
         """The indices of the examples in each translation direction, in ascending order."""

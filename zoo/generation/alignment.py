@@ -73,7 +73,7 @@ class SentencePair(NamedTuple):
     """Sentence and its translation, as the model reads them."""
 
     number: int
-    """Index of the text that contains the sentence."""
+    """Number of the text that contains the sentence, for error messages."""
     source: Replaced
     target: Replaced
     source_start: int
@@ -105,21 +105,22 @@ def align(
     results: list[list[AlignedToken]] = [[] for _ in sources]
     pairs = [
         pair
-        for index, texts in enumerate(zip(sources, targets, strict=True))
-        for pair in _split_pair(index, *texts, preprocessor)
+        for number, texts in enumerate(zip(sources, targets, strict=True), first)
+        for pair in _split_pair(number, *texts, preprocessor)
         if max_tokens is None
         or max(len(tokenizers[0].encode(pair.source.text)), len(tokenizers[1].encode(pair.target.text))) < max_tokens
     ]
     rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
     program = build_program()
     with report.progress("align", len(pairs), "sentences") as progress:
-        for group, layers in attention_batches(program, preprocessor, pairs, translator.max_batch_tokens, first):
+        for group, layers in attention_batches(program, preprocessor, pairs, translator.max_batch_tokens):
             weights = _weights_of(layers, translator.alignment_head)
             for pair, row in zip(group, weights, strict=True):
                 source_spans = _spans(tokenizers[0], pair.source, pair.source_start)
                 target_spans = _spans(tokenizers[1], pair.target, pair.target_start)
                 for token in _aligned_tokens(row[rows:, columns:], source_spans, target_spans):
-                    results[pair.number] += separate_words(token, sources[pair.number], targets[pair.number])
+                    index = pair.number - first
+                    results[index] += separate_words(token, sources[index], targets[index])
             progress.advance(len(group))
     return [sorted(tokens) for tokens in results]
 
@@ -149,7 +150,7 @@ def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list
     return sorted((max(of_word, key=of_word.__getitem__), to_word) for to_word, of_word in sums.items())
 
 
-def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor) -> Iterator[SentencePair]:
+def _split_pair(number: int, source: str, target: str, preprocessor: Preprocessor) -> Iterator[SentencePair]:
     """Yield each sentence of a text with its translation. If the numbers of sentences differ, yield the whole text."""
     parts = [[source], split_sentences(target, base_language(preprocessor.languages.target))]
     if preprocessor.splits_sentences:
@@ -159,23 +160,18 @@ def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor
     starts = [0, 0]
     for one, other in zip(*parts, strict=True):
         if one.strip() and other.strip():
-            yield SentencePair(index, *preprocessor.replaced_pair(one, other), *starts)
+            yield SentencePair(number, *preprocessor.replaced_pair(one, other), *starts)
         starts = [starts[0] + len(one), starts[1] + len(other)]
 
 
 def attention_batches(
-    program: EmittedProgram,
-    preprocessor: Preprocessor,
-    pairs: Sequence[SentencePair],
-    max_batch_tokens: int,
-    first: int = 1,
+    program: EmittedProgram, preprocessor: Preprocessor, pairs: Sequence[SentencePair], max_batch_tokens: int
 ) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
     """Yield batches of sentence pairs, with the cross-attention of each layer, keyed by layer index.
 
-    The last columns of each attention matrix are for EOS and padding. In error messages, the first text has the number
-    `first`.
+    The last columns of each attention matrix are for EOS and padding.
     """
-    numbers = [first + pair.number for pair in pairs]
+    numbers = [pair.number for pair in pairs]
     sources = preprocessor.encode_pairs_side([pair.source.text for pair in pairs], "source", numbers=numbers)
     targets = preprocessor.encode_pairs_side([pair.target.text for pair in pairs], "target", numbers=numbers)
     lengths = [max(map(len, each)) for each in zip(sources, targets, strict=True)]

@@ -174,9 +174,10 @@ def _count_agreements(
 ) -> Iterator[tuple[AlignmentHead, int]]:
     """For each sentence, yield each attention head with the number of its links that `StatisticalAligner` confirms."""
     vocabulary = translator.vocabulary
-    for direction in dict.fromkeys(texts.directions):
+    for direction, rows_of_direction in texts.rows_by_direction.items():
         preprocessor = translator.preprocessor(*direction)
-        texts_of_pairs = [pair for pair in texts.examples(direction) if all(map(str.strip, pair))]
+        examples = ((texts.sources[row], texts.references[row]) for row in rows_of_direction)
+        texts_of_pairs = [pair for pair in examples if all(map(str.strip, pair))]
         pairs, ids = [], []
         for source, target in starmap(preprocessor.replaced_pair, texts_of_pairs[:MAX_STATISTICS_PAIRS]):
             tokens = vocabulary.encode(source.text), vocabulary.encode(target.text, "target")
@@ -185,7 +186,7 @@ def _count_agreements(
                 ids.append(tokens)
         aligner = StatisticalAligner(ids)
         links = [aligner.links(*pair) for pair in ids[:MAX_ATTENTION_PAIRS]]
-        sentences = [SentencePair(index, *pair, 0, 0) for index, pair in enumerate(pairs[: len(links)])]
+        sentences = [SentencePair(number, *pair, 0, 0) for number, pair in enumerate(pairs[: len(links)])]
         rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
         batches = attention_batches(program, preprocessor, sentences, translator.max_batch_tokens)
         for group, layers in batches:

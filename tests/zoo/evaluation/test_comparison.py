@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -15,7 +14,6 @@ from zoo.evaluation.comparison import compare, compare_files, compare_models
 from zoo.evaluation.metrics import get_metric
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.text_metrics import TEXT_METRICS, text_metric
-from zoo.report import SILENT
 
 WORDS = ["der", "die", "das", "Hund", "Haus", "Katze", "sieht", "kennt", "alte", "kleine", "nicht", "heute"]
 
@@ -82,10 +80,10 @@ def test_each_direction_is_resampled_and_scored_as_in_an_evaluation(parrot, monk
     models = parrot("translation"), parrot("translation")
     models[0].vocabulary = models[1].vocabulary = None
     models[1].known = dict.fromkeys(models[1].known, "der Hund sieht ein Haus")
-    texts = EvaluationSet({"source": models[0].sources, "target": models[0].references}, [("en", "de"), second])
+    texts = EvaluationSet(models[0].streams, [("en", "de"), second])
     monkeypatch.setattr(comparison, "open_model", Mock(side_effect=models))
     monkeypatch.setattr(comparison, "read_split", lambda *_: texts)
-    for each in compare_models(Path("a"), Path("b"), "test", report=SILENT).comparisons:
-        metric = get_metric(each.metric)
-        assert each.scores == pytest.approx([metric.score(ModelOutputs(model, texts)) for model in models])
+    for each in compare_models("a", "b", "test", report=None).comparisons:
+        expected = [get_metric(each.metric).score(ModelOutputs(model, texts)) for model in models]
+        assert each.scores == pytest.approx(expected)
         assert each.confidence == pytest.approx((0, 0)), "each sample has the same sentence of each direction"

@@ -37,8 +37,7 @@ def test_the_best_score_does_not_depend_on_the_order(metric: Metric, scores: lis
 def test_a_metric_asks_only_for_what_it_needs(metric: Metric, parrot: Callable[..., Any]) -> None:
     """A score of a dev set must not translate where it need not; the program that forces may not be able to."""
     translator = parrot("parsing" if metric.name == "f1" else "translation")
-    streams = {"source": translator.sources, "target": translator.references}
-    outputs = ModelOutputs(translator, EvaluationSet(streams, [translator.spec.default_direction] * 2))
+    outputs = ModelOutputs(translator, EvaluationSet(translator.streams, [translator.spec.default_direction] * 2))
     entries = metric.compute(outputs)
     assert list(entries) == [metric.name, *metric.details, *([metric.signature] * (metric.signature in entries))]
     assert 0 < metric.score(outputs) == entries[metric.name] <= metric.max_value
@@ -48,14 +47,13 @@ def test_a_metric_asks_only_for_what_it_needs(metric: Metric, parrot: Callable[.
 
 def test_a_model_that_transcribes_and_translates_has_the_metrics_of_each(parrot: Callable[..., Any]) -> None:
     translator = parrot("translation")
-    streams = {"source": translator.sources, "target": translator.references}
     rows = len(translator.sources)
     for directions, names in (
         ([("en", "en"), ("en", "de")], {"wer en en", "chrf en de"}),
         ([("en", "de"), ("de", "en")], {"wer en de", "wer de en", "chrf en de", "chrf de en"}),
         ([("en", "en")], set()),
     ):
-        outputs = ModelOutputs(translator, EvaluationSet(streams, [*islice(cycle(directions), rows)]))
+        outputs = ModelOutputs(translator, EvaluationSet(translator.streams, [*islice(cycle(directions), rows)]))
         entries = [{**get_metric(name).compute(outputs)} for name in ("wer", "chrf")]
         assert {*entries[0], *entries[1]} == {"wer", "wer_signature", "chrf", "chrf_signature"} | names
 

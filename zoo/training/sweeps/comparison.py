@@ -20,10 +20,10 @@ import numpy as np
 
 import compiler
 from specs import Spec
-from zoo.evaluation.comparison import interval_half_width, log_perplexity_by_sample, sample_counts
+from zoo.evaluation.comparison import bootstrap, interval_half_width, log_perplexity_by_sample, sample_counts
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.outputs import load_outputs
-from zoo.evaluation.text_metrics import FloatArray, text_metric
+from zoo.evaluation.text_metrics import FloatArray
 from zoo.report import Report
 from zoo.training.checkpoints import list_checkpoints
 from zoo.training.sweeps.trials import SweepRow, Trial
@@ -151,8 +151,8 @@ def compare(rows: Sequence[SweepRow], trials: Sequence[Trial], report: Report) -
 
 
 def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
-    references = read_split(spec, "dev", Report()).references
-    draws = sample_counts(len(references))
+    texts = read_split(spec, "dev", Report())
+    draws = sample_counts(len(texts.references))
     resampled: dict[str, list[FloatArray]] = {name: [] for name in METRICS}
     by_seed: dict[str, list[float]] = {name: [] for name in METRICS}
     for trial in trials:
@@ -160,8 +160,7 @@ def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
         outputs = [answer.output for answer in answers]
         scores = trial.run.known_scores["dev"]
         for name in ("bleu", "paper_bleu"):
-            metric = text_metric(name, spec.corpus.target)
-            resampled[name].append(metric.scores(draws @ metric.statistics(outputs, references)))
+            resampled[name].append(bootstrap(name, texts, outputs)[0][1:])
             by_seed[name].append(float(scores[name]))
         logs, tokens = [answer.log_probability for answer in answers], [answer.tokens for answer in answers]
         resampled["perplexity"].append(log_perplexity_by_sample(draws, logs, tokens))
