@@ -35,13 +35,13 @@ class State:
 
     They may have more positions than the next step reads (see `StepState`).
     """
-    position: Int[Tensor, "sentences beams"]
-    """The number of tokens that each hypothesis has read."""
     read: tuple[int, ...]
-    """For each sentence, an upper bound on the number of tokens that its hypotheses have read.
+    """For each sentence, the number of tokens that each of its hypotheses has read.
 
     The numbers are on the CPU, so that reading them does not wait for a GPU.
     """
+    beams: int = 1
+    """The number of hypotheses per sentence."""
 
 
 class DecoderStates:
@@ -70,22 +70,19 @@ class DecoderStates:
         dtype = next((value.dtype for value in memory.values() if value.is_floating_point()), dtype)
         shapes = {name: [size(**sizes) for size in step.inputs[name].shape] for name in step.states}
         carried = {name: torch.zeros(shape, dtype=dtype, device=device) for name, shape in shapes.items()}
-        position = torch.zeros(sentences, 1, dtype=torch.long, device=device)
-        return State(memory, carried, position, (0,) * sentences)
+        return State(memory, carried, (0,) * sentences)
 
     def _step_inputs(self, state: State, tokens: Int[Tensor, "rows k"]) -> dict[str, Tensor]:
         """Return the inputs of the decoder step that reads `tokens`, keyed by name."""
-        (rows, new), position, memory = tokens.shape, state.position, state.memory
-        sentences, beams = position.shape
+        (rows, new), memory = tokens.shape, state.memory
         end = max(state.read) + new
         carried = {name: self._input_positions(name, value, end) for name, value in state.carried.items()}
-        if not self._has_beams and beams > 1:
-            memory = {name: value.repeat_interleave(beams, 0) for name, value in memory.items()}
-        position = position.unsqueeze(2)
-        if new > 1:
-            position = position + torch.arange(new, device=position.device)
-        shape = (sentences, beams, new) if self._has_beams else (rows, new)
-        return {"token": tokens.reshape(shape), "position": position.reshape(shape), **memory, **carried}
+        if not self._has_beams and state.beams > 1:
+            memory = {name: value.repeat_interleave(state.beams, 0) for name, value in memory.items()}
+        position = torch.tensor(state.read).repeat_interleave(state.beams)[:, None] + torch.arange(new)
+        position = position.to(tokens.device, non_blocking=True)
+        shape = (len(state.read), state.beams, new) if self._has_beams else (rows, new)
+        return {"token": tokens.reshape(shape), "position": position.view(shape), **memory, **carried}
 
     def _after(self, state: State, results: Mapping[str, Tensor], new: int) -> State:
         """Return the decoder state after a step.
@@ -96,7 +93,7 @@ class DecoderStates:
             new: The number of tokens that the step read.
         """
         carried, read = {name: results[name] for name in state.carried}, tuple(count + new for count in state.read)
-        return replace(state, carried=carried, position=state.position + new, read=read)
+        return replace(state, carried=carried, read=read)
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
         """Return the state with only the given sentences. `parents` selects and reorders their hypotheses.
@@ -109,15 +106,14 @@ class DecoderStates:
             parents: For each kept sentence and new beam, the index of the beam that the new beam continues.
         """
         kept, states = sentences.to(parents.device, non_blocking=True), self._graph.states
-        rows = (kept[:, None] * state.position.shape[1] + parents).flatten()
-        position = state.position.flatten().index_select(0, rows).view(parents.shape)
+        rows = (kept[:, None] * state.beams + parents).flatten()
         memory, carried, read = state.memory, state.carried, state.read
-        if sentences.shape[0] != state.position.shape[0]:
-            read = tuple(state.read[sentence] for sentence in sentences.tolist())
+        if sentences.shape[0] != len(read):
+            read = tuple(read[sentence] for sentence in sentences.tolist())
             memory = {name: value.index_select(0, kept) for name, value in memory.items()}
             carried = {name: self._shrink_cache(name, value, max(read)) for name, value in carried.items()}
         carried = {name: value.index_select(states[name].row_axis, rows) for name, value in carried.items()}
-        return State(memory, carried, position, read)
+        return State(memory, carried, read, parents.shape[1])
 
     def join(self, first: State, second: State) -> State:
         """Return one state with the sentences of two states. Both states must have the same number of beams."""
@@ -132,7 +128,7 @@ class DecoderStates:
             carried[name] = _concatenate(
                 value, second.carried[name], entry.row_axis, entry.length_axis, pad_at_end=is_planned
             )
-        return State(memory, carried, torch.cat([first.position, second.position]), first.read + second.read)
+        return replace(first, memory=memory, carried=carried, read=first.read + second.read)
 
     @cached_property
     def _has_beams(self) -> bool:

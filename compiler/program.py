@@ -46,7 +46,7 @@ class StepwiseDecoder(Protocol[State]):
         """Read k tokens per row. Return the log-probabilities of the next token after each token, and the next state.
 
         Args:
-            state: The state before the tokens. Its rows may have read different numbers of tokens.
+            state: The state before the tokens. Its sentences may have read different numbers of tokens.
             tokens: The tokens to read. The first token that a row reads is BOS.
         """
 

@@ -26,7 +26,7 @@ INDUCTOR_CONFIG = {"aot_inductor.package_constants_in_so": False}
 
 def _build(request: BuildRequest) -> EmittedProgram:
     key = {
-        **artefact_key(request, __file__),
+        **artefact_key(request),
         "processor": processor() + torch.backends.cpu.get_cpu_capability(),
     }
     folder = Artefact(request.folder, "aot", key).make(lambda empty: _compile(request, empty))

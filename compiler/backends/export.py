@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from compiler import runtime, sublayers, windows
 from compiler.backends.backend import BuildRequest
 from compiler.backends.eager import functions, program
 from compiler.emission import emit
@@ -151,19 +150,18 @@ def _one_by_one(graph: Graph, step: Function) -> Function:
     return function
 
 
-def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
+def artefact_key(request: BuildRequest) -> dict[str, str]:
     """Return the entries of the cache key for an exported program. Each backend adds its own entries.
 
-    The entries contain the version of torch, the emitted code, the inputs, and the text of our source files, such as
-    `backend_file`.
+    The entries contain the version of torch, the emitted code, the inputs, and the text of all Python files in
+    `compiler`, because the emitted code calls functions and reads constants from many of these files.
     """
-    modules = (runtime, windows, sublayers)
-    files = (*(module.__file__ for module in modules), __file__, backend_file)
+    files = sorted(Path(__file__).parents[1].rglob("*.py"))
     return {
         "torch": torch.__version__,
         "code": str(emit(request.graphs.values())),
         "inputs": str([(p, g.inputs, g.parameters) for p, g in request.graphs.items()]),
-        "sources": "".join(Path(str(file)).read_text(encoding="utf-8") for file in files),
+        "sources": "".join(file.read_text(encoding="utf-8") for file in files),
     }
 
 

@@ -74,7 +74,7 @@ def _build(request: BuildRequest) -> EmittedProgram:
     import onnxscript
 
     key = {
-        **artefact_key(request, __file__),
+        **artefact_key(request),
         "weights": weights_digest(request.weights),
         "onnxscript": onnxscript.__version__,
         "onnxruntime": onnxruntime.__version__,

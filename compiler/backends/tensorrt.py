@@ -74,7 +74,7 @@ def compile_settings(version: str, device: str) -> dict[str, Any]:
 def engine_key(request: BuildRequest, versions: Mapping[str, str]) -> dict[str, str]:
     """Return the cache key of the engines: everything that the engines depend on, except for the weights."""
     profiles = [input_profiles(request.graphs[purpose], request.spec) for purpose in TRANSLATING]
-    return {**artefact_key(request, __file__), "profiles": str(profiles), **versions}
+    return {**artefact_key(request), "profiles": str(profiles), **versions}
 
 
 def _build(request: BuildRequest) -> EmittedProgram:  # pragma: no cover  (needs TensorRT's libraries)

@@ -140,19 +140,18 @@ inline float dot(const float* x, const float* y) {
 
 // Arguments for the hypotheses of a sentence, all heads. The key and the value of hypothesis r at position t are in
 // stored row ancestry[r * max_positions + t]. Most hypotheses share most stored rows. Each hypothesis has k queries, at
-// the positions from positions[r] on, which see the keys up to their own position.
+// the last k of `length` positions, which see the keys up to their own position.
 struct CachedAttention {
     const float *queries, *keys, *values;
     float* out;
     const int32_t* ancestry;
-    const int64_t* positions;
     int64_t query_stride, key_stride, value_stride, out_stride;
     int64_t rows, k, max_positions, length, heads, groups, key_width, value_width;  // groups: query heads per key head
     float scale;
     const Bias* bias;
 
     // Returns the number of keys that a query sees. The queries of a hypothesis are consecutive.
-    int64_t visible(int64_t query) const { return positions[query / k] + query % k + 1; }
+    int64_t visible(int64_t query) const { return length - k + query % k + 1; }
 
     // Prefetches the stored rows of position t, which are too scattered for the hardware prefetcher. Forced inline,
     // because GCC removes a call that only prefetches as a call without effect.
@@ -186,7 +185,6 @@ inline void attend(const CachedAttention& p, float* scores) {
     for (int64_t t = 0; t < p.length; t++) {
         p.prefetch(t + AHEAD);
         for (int64_t row = 0; row < p.rows; row++) {
-            if (t >= p.positions[row] + p.k) continue;
             const float* first_key = p.keys + p.ancestry[row * p.max_positions + t] * p.key_stride;
             for (int64_t i = row * p.k; i < (row + 1) * p.k; i++) {
                 const float *key = first_key, *query = p.queries + i * p.query_stride;

@@ -61,13 +61,13 @@ class Execution {
         top_k = wanted;
         for (Sentence& s : state.sentences) {
             s.add_positions(program.cache);
-            for (const int64_t position : s.positions)
-                for (int64_t i = 0; i < s.k; i++) positions.push_back(position + i);
+            for (int64_t row = 0; row < s.rows; row++)
+                for (int64_t i = 0; i < s.k; i++) positions.push_back(s.position + i);
         }
         execute(program.step);
         for (Sentence& s : state.sentences) {
             s.used += s.rows * s.k;
-            for (int64_t& position : s.positions) position += s.k;
+            s.position += s.k;
         }
     }
 
@@ -228,8 +228,7 @@ class Execution {
             float *stored = s.cache_slot(program.cache, i.c), *to = stored + s.used * width;
             for (int64_t r = 0; r < s.rows; r++) {
                 const float* previous = nullptr;
-                const int64_t position = s.positions[size_t(r)];
-                if (position) previous = stored + s.ancestry[size_t(r * s.max_positions + position - 1)] * width;
+                if (s.position) previous = stored + s.ancestry[size_t(r * s.max_positions + s.position - 1)] * width;
                 for (int64_t j = 0; j < s.k; j++, row++, previous = to, to += width) {
                     ssru_state(at(i.a, i.a_column, row), at(i.b, i.b_column, row), previous, to, i.width);
                     std::memcpy(at(i.out, i.out_column, row), to, size_t(i.width) * sizeof(float));
@@ -312,13 +311,13 @@ class Execution {
         const Bias bias = bias_of(i);
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
-            const int64_t length = s.position() + s.k, shared = i.heads / i.groups;
+            const int64_t length = s.position + s.k, shared = i.heads / i.groups;
             float* scores = work.scores.grow(s.rows * s.k * i.heads * (round_up(length, LANES) + 1));
             attend(CachedAttention{at(i.a, i.a_column, row), s.cache_slot(program.cache, i.b),
                         s.cache_slot(program.cache, i.c), at(i.out, i.out_column, row), s.ancestry.data(),
-                        s.positions.data(), stride(i.a), round_up(shared * i.key_width, LANES),
-                        round_up(shared * i.value_width, LANES), stride(i.out), s.rows, s.k, s.max_positions, length,
-                        i.heads, i.groups, i.key_width, i.value_width, i.scale, i.constants ? &bias : nullptr},
+                        stride(i.a), round_up(shared * i.key_width, LANES), round_up(shared * i.value_width, LANES),
+                        stride(i.out), s.rows, s.k, s.max_positions, length, i.heads, i.groups, i.key_width,
+                        i.value_width, i.scale, i.constants ? &bias : nullptr},
                    scores);
             row += s.rows * s.k;
         }

@@ -62,8 +62,8 @@ void run_steps(NGrams& n_grams, bool learn, Sentence& s, const std::vector<int64
         if (learn) n_grams.add(beam.context, token);
         beam.context.push(token);
     } while (steps < s.k && beam.token(0) == read[size_t(first + steps)]);
-    for (int64_t& position : s.positions) position -= s.k - steps;
-    s.replace_rows(s.rows_after(beam.rows_before().data(), beam.rows()));
+    s.position -= s.k - steps;
+    s.replace_rows(s.ancestry_after(beam.rows_before().data(), beam.rows()), beam.rows());
 }
 
 // Searches until a quarter of the sentences are done, but starts no step after `time_limit`. Removes the sentences that

@@ -62,7 +62,7 @@ thread_local BlockPool block_pool;
 struct Sentence {
     int64_t length = 0, padded = 0, rows = 1;
     int64_t k = 1;                  // number of tokens that each hypothesis reads in a step
-    std::vector<int64_t> positions = {0};  // number of positions of each hypothesis
+    int64_t position = 0;           // number of positions of each hypothesis
     Block<float> memory;            // key slots as [width, padded], others as [head, length, width of a head]
     Block<float> cache;             // [slot, capacity, width]
     int64_t capacity = 0, used = 0; // number of stored rows
@@ -78,50 +78,41 @@ struct Sentence {
     float* cache_slot(const Slots& slots, int64_t slot) const {
         return cache.data + slots.offset[size_t(slot)] * capacity; }
 
-    int64_t position() const { return *std::max_element(positions.begin(), positions.end()); }
-
-    // Ancestry and positions of hypotheses, of which the i-th one continues row parents[i].
-    struct SelectedRows {
-        std::vector<int32_t> ancestry;
-        std::vector<int64_t> positions;
-    };
-    SelectedRows rows_after(const int64_t* parents, int64_t count) const {
-        SelectedRows selected{std::vector<int32_t>(size_t(count * max_positions)), std::vector<int64_t>(size_t(count))};
+    // Ancestry of hypotheses, of which the i-th one continues row parents[i].
+    std::vector<int32_t> ancestry_after(const int64_t* parents, int64_t count) const {
+        std::vector<int32_t> selected(size_t(count * max_positions));
         for (int64_t row = 0; row < count; row++) {
             const int64_t parent = parents[row];
             if (parent < 0 || parent >= rows) throw std::out_of_range("row");
-            selected.positions[size_t(row)] = positions[size_t(parent)];
-            std::copy_n(ancestry.begin() + parent * max_positions, positions[size_t(parent)],
-                selected.ancestry.begin() + row * max_positions);
+            std::copy_n(ancestry.begin() + parent * max_positions, position, selected.begin() + row * max_positions);
         }
         return selected;
     }
-    void replace_rows(SelectedRows&& selected) noexcept {
-        ancestry.swap(selected.ancestry), positions.swap(selected.positions), rows = int64_t(positions.size());
+    void replace_rows(std::vector<int32_t>&& selected, int64_t count) noexcept {
+        ancestry.swap(selected), rows = count;
     }
 
     // Reserves stored rows for k more positions of each hypothesis, and enters them into the ancestry. The stored rows
     // of a hypothesis are consecutive.
     void add_positions(const Slots& slots) {
         if (used + rows * k > capacity) compact(slots);
-        if (position() + k > max_positions) {
-            const int64_t grown = std::max<int64_t>(round_up(position() + k, 32), 2 * max_positions);
+        if (position + k > max_positions) {
+            const int64_t grown = std::max<int64_t>(round_up(position + k, 32), 2 * max_positions);
             std::vector<int32_t> copied(size_t(rows * grown));
             for (int64_t row = 0; row < rows; row++)
-                std::copy_n(ancestry.begin() + row * max_positions, positions[size_t(row)],
-                    copied.begin() + row * grown);
+                std::copy_n(ancestry.begin() + row * max_positions, position, copied.begin() + row * grown);
             ancestry.swap(copied), max_positions = grown;
         }
         for (int64_t row = 0; row < rows; row++)
             for (int64_t i = 0; i < k; i++)
-                ancestry[size_t(row * max_positions + positions[size_t(row)] + i)] = int32_t(used + row * k + i);
+                ancestry[size_t(row * max_positions + position + i)] = int32_t(used + row * k + i);
     }
 
     // Removes stored rows that no hypothesis uses. Doubles the capacity if they and k more positions are more than half.
     void compact(const Slots& slots) {
         std::vector<int32_t> new_row(size_t(used), -1);
         for (int64_t row = 0; row < rows; row++)
-            for (int64_t t = 0; t < positions[size_t(row)]; t++)
+            for (int64_t t = 0; t < position; t++)
                 new_row[size_t(ancestry[size_t(row * max_positions + t)])] = 0;
         int32_t alive = 0;
         for (int32_t& to : new_row)
@@ -141,7 +132,7 @@ struct Sentence {
         if (grow) cache.swap(larger), block_pool.give(std::move(larger));
         capacity = grown, used = alive;
         for (int64_t row = 0; row < rows; row++)
-            for (int64_t t = 0; t < positions[size_t(row)]; t++) {
+            for (int64_t t = 0; t < position; t++) {
                 int32_t& row_index = ancestry[size_t(row * max_positions + t)];
                 row_index = new_row[size_t(row_index)];
             }
@@ -162,13 +153,13 @@ struct State {
 
     // Keeps some sentences. Row j of the i-th one continues from row parents[i, j] of the same sentence.
     void select(const int64_t* kept_sentences, int64_t kept, const int64_t* parents, int64_t beams) {
-        std::vector<Sentence::SelectedRows> selected;
+        std::vector<std::vector<int32_t>> selected;
         for (int64_t i = 0; i < kept; i++) {
             check_sentence(kept_sentences, i);
-            selected.push_back(sentences[size_t(kept_sentences[i])].rows_after(parents + i * beams, beams));
+            selected.push_back(sentences[size_t(kept_sentences[i])].ancestry_after(parents + i * beams, beams));
         }
         keep(kept_sentences, kept);
-        for (int64_t i = 0; i < kept; i++) sentences[size_t(i)].replace_rows(std::move(selected[size_t(i)]));
+        for (int64_t i = 0; i < kept; i++) sentences[size_t(i)].replace_rows(std::move(selected[size_t(i)]), beams);
     }
 
     // Keeps some sentences.

@@ -16,7 +16,7 @@ import torch
 from compiler import TRANSLATE, Purpose, build, graphs
 from compiler.backends import BACKENDS, choose_backend
 from compiler.backends.conformance import disagreement
-from compiler.backends.export import TRANSLATING, export_programs
+from compiler.backends.export import TRANSLATING, artefact_key, export_programs
 from compiler.backends.inductor import _allow_variants
 from compiler.backends.tensorrt import check_shapes, engine_key, input_profiles
 from compiler.decoder import CACHE_BLOCK
@@ -150,6 +150,12 @@ def test_every_weight_of_a_tensorrt_engine_can_be_replaced(exported: Any) -> Non
 def test_the_key_of_tensorrt_engines_depends_on_the_topology() -> None:
     variants = (small(), small(N=1), small(h=1), small(norm={"placement": "pre"}))
     assert len({str(engine_key(requested(spec), {"torch": "2"})) for spec in variants}) == 4
+
+
+def test_the_key_of_artefacts_contains_the_constants_that_emitted_code_reads() -> None:
+    sources = artefact_key(requested(small(N=1)))["sources"]
+    for name in ("ROUNDING", "MIN_BLOCK_LENGTH", "SMALLEST_ATTENTION", "SUPPRESSED_LOGIT"):
+        assert f"\n{name} = " in sources
 
 
 @pytest.mark.skipif(BACKENDS["tensorrt"].unavailable_reason() is not None, reason="the backend is not available")

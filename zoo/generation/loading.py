@@ -65,7 +65,7 @@ class LanguageModel(Translator):
     prompt is empty, the model generates a complete text.
     """
 
-    verb = "generate"
+    verb, translates = "generate", False
     preprocessor_class = PromptPreprocessor
 
     def generate(
@@ -156,7 +156,7 @@ def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int |
         device="cpu" if stored is not None else compiler.find_device(options["device"]),
         max_batch_tokens=max_batch_tokens,
     )
-    translator.backend, translator.shortlist = program.backend, light.shortlist
+    translator.shortlist = light.shortlist
     translator.calibration = Calibration.read(ModelFolder(folder))
     translator.alignment_head = AlignmentHead.parse(light.weights.metadata.get("alignment_head"))
     translator.attention_program = cache(build_attention)

@@ -70,7 +70,7 @@ class Parser(Translator):
     `-LRB-` and `-RRB-` in the tree, as in treebanks.
     """
 
-    verb = "parse"
+    verb, translates = "parse", False
     preprocessor_class = ParserPreprocessor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -85,7 +85,7 @@ class Recognizer(Translator):
         modality: Modality of the files, such as audio.
     """
 
-    verb = "recognise"
+    verb, translates = "recognise", False
     preprocessor_class = FilePreprocessor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

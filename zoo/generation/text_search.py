@@ -48,7 +48,7 @@ class TextSearch:
         longest_source: Number of tokens in the longest source in training. Longer sentences cause a warning.
         max_batch_tokens: Maximum number of source tokens in a batch, unless a call specifies another maximum.
         positions: Number of learned position embeddings, which limits the length of texts. None: no limit.
-        backend: Name of the backend that compiled the model. Empty if the translator was created from a compiled model.
+        backend: Name of the backend that compiled the model. Empty for an ensemble.
         constraint: Constraint on all outputs, if any.
         shortlist: Shortlist of the tokens that a translation may contain, if the model has one.
         calibration: Calibration of the confidence in translations, if the model has one.
@@ -56,8 +56,9 @@ class TextSearch:
 
     verb = "translate"
     """The verb that progress bars show."""
+    translates = True
+    """Whether the texts are translated. Other texts are neither split into sentences nor protected."""
     preprocessor_class: type[Preprocessor] = Preprocessor
-    """The class of the preprocessor. Subclasses of `Preprocessor` do not split or protect texts."""
     _engine: Engine | None = None
     """The engine that calls share if they use the default batch size and workers. The first such call creates it."""
 
@@ -90,7 +91,7 @@ class TextSearch:
         self.max_batch_tokens = DEFAULT_MAX_BATCH_TOKENS
         self.max_batch_tokens = self.batch_tokens(max_batch_tokens)
         self.positions = spec.architecture.max_positions
-        self.backend = ""
+        self.backend: str = getattr(program, "backend", "")
         self.constraint: Constraint | None = None
         self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
         """Constraints for repairing translations, keyed by target language tokens."""
@@ -310,8 +311,7 @@ class TextSearch:
         direction = choose_direction(self.spec, source, target, self.report)
         languages = LanguagePair.of(self.spec, self.vocabulary, direction)
         arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
-        translates = self.preprocessor_class is Preprocessor
-        return self.preprocessor_class(*arguments, split=split and translates, protect=protect and translates)
+        return self.preprocessor_class(*arguments, split=split and self.translates, protect=protect and self.translates)
 
     def span_constraint(self, target_tokens: tuple[int, ...]) -> SpanConstraint:
         """Return the constraint that makes translations contain required spans, such as amounts (see `SpanConstraint`).

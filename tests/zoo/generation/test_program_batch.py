@@ -259,7 +259,7 @@ def test_invalid_calls_are_refused(program: NativeProgram) -> None:
     rejected(ValueError, "shape", start, sources, none, options, [[1.0] * 41] * 2)
     for few in ((none[:1], options, penalties), (none, [one], penalties), (none, options, penalties[:1])):
         rejected(ValueError, "zip|argument|prefix|one for each", start, sources, *few)
-    rejected(ValueError, "got 1 lists", start, sources, none, options, penalties, [np.array([EOS, 5])])
+    rejected(ValueError, "got 1 shortlists", start, sources, none, options, penalties, [np.array([EOS, 5])])
     kinds = np.array([0] * 4 + [2] * 5 + [3] * 5 + [1] * (SIZE - 14), np.int32)
     limits = TreeLimits(2, 3, (), ())
     for tree in (limits._replace(word_tokens=(14,)), limits._replace(prefix=(9,)), limits._replace(prefix=(SIZE,))):

@@ -213,7 +213,9 @@ def test_texts_without_a_letter_stay_as_they_are(copyist):
 
 def test_only_translation_between_two_languages_is_protected(copyist):
     translator = copyist(nines)
-    assert translator.translate("we read 12") == "we read 12"
+    for preprocessor_class in (Preprocessor, type("Other", (Preprocessor,), {})):
+        translator.preprocessor_class = preprocessor_class
+        assert translator.translate("we read 12") == "we read 12"
     for source, target in (("en", "en"), ("src", "tgt"), ("en", "sql")):
         translator.spec = changed(translator.spec, "corpus", source=source, target=target)
         assert translator.translate(["we read 12", "12"]) == ["we read 99", "99"]

@@ -147,7 +147,9 @@ WITHOUT_SHORTLIST = [
 
 @pytest.mark.parametrize(("options", "problem", "hint"), WITHOUT_SHORTLIST)
 def test_a_model_or_backend_without_shortlist_is_named(model: Any, options: Any, problem: str, hint: str) -> None:
-    refused(rf"(?s){problem}.*hint: .*{hint}", model(**options).translate, TEXTS, shortlist=True)
+    opened = model(**options)
+    for translator in (opened, Translator(opened.program, opened.vocabulary, opened.spec)):
+        refused(rf"(?s){problem}.*hint: .*{hint}", translator.translate, TEXTS, shortlist=True)
 
 
 def test_an_ensemble_refuses(model: Callable[..., Translator]) -> None:
