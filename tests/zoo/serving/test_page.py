@@ -23,6 +23,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian's package chromium)")
 pytestmark = [pytest.mark.integration, needs_chromium]
 
+DROPPED = "const all = new DataTransfer(); all.items.add(new File(['we read'], 'dropped.txt')); all"
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[sync_api.Browser]:
@@ -250,6 +252,11 @@ def test_documents_are_translated(page, tmp_path):
     (tmp_path / "b.txt").write_bytes(b"\xff")
     page.set_input_files("#file", tmp_path / "b.txt")
     page.wait_for_selector("#file-error:has-text('UTF-8')")
+    (tmp_path / "b.txt").unlink()
+    page.dispatch_event("#file", "change")
+    page.wait_for_selector("#file-error:has-text('cannot be read')")
+    page.locator("h1").dispatch_event("drop", {"dataTransfer": page.evaluate_handle(DROPPED)})
+    page.wait_for_selector("#file-status:has-text('dropped.txt: Download')")
 
 
 def test_texts_never_become_markup(page):
@@ -397,7 +404,7 @@ def test_errors_say_what_to_do(open_page, service_of):
         page.wait_for_selector("#error:has-text('key is required')")
         page.fill("#key", "wrong")
         page.wait_for_selector("#error:has-text('wrong')")
-        page.fill("#key", "secret")
+        page.fill("#key", " secret\u200b")  # pasted with invisible characters
         page.wait_for_selector("#facts:not(:empty)")
         assert page.inner_text("#error") == ""
     page.fill("#text", "we read")
