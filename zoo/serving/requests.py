@@ -61,8 +61,9 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        if "//" in scope["path"]:  # some clients append the path to an address that ends with a slash
-            scope = {**scope, "path": re.sub("//+", "/", scope["path"])}
+        # Some clients append the path to an address that ends with a slash. The connection omits the body for HEAD.
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        scope = {**scope, "path": re.sub("//+", "/", scope["path"]), "method": method}
         status, started, metrics = 0, time.perf_counter(), self.service.metrics
 
         async def send_counted(message: Message) -> None:

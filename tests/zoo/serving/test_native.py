@@ -197,7 +197,7 @@ def test_models_are_listed_with_their_state(client):
 
 def test_health_and_metrics(client):
     assert client.get("/health").json() == {"status": "ok", "ready": True}
-    assert client.get("/health/ready").status_code == 200
+    assert [client.request(each, "/health/ready").status_code for each in ("GET", "HEAD")] == [200, 200]
     post(client, TEXTS)
     post(client, TEXTS * 50)
     client.get("/nowhere/private")
