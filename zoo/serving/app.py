@@ -48,6 +48,7 @@ SEND_BUFFER_BYTES = 128 * 1024
 """Size of the system's buffer for a response. With a larger buffer, a slow client would seem to have stalled."""
 _STALLED_SECONDS_AT_END, _BODY_SECONDS_AT_END = 3.0, 5.0
 _MAX_CONNECTIONS, _MAX_DESCRIPTORS = 2_000, 65_536
+_NO_OBJECT = "the body is not a JSON object in UTF-8, sent with `Content-Type: application/json`"
 _OTHER_DESCRIPTORS = 200  # for models, documents and worker processes
 _FOLDER = Path(__file__).parent / "page"
 _HEADERS = {
@@ -103,12 +104,13 @@ async def _raise_serving_error(_: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         if first["type"] == "json_invalid" or (first["loc"] == ("body",) and first["type"] != "value_error"):
-            raise ServingError(400, "the body is not a JSON object sent with `Content-Type: application/json`")
+            raise ServingError(400, _NO_OBJECT)
         place = ".".join(str(part) for part in first["loc"] if part not in ("body", "str"))
         problem = str(first["msg"]).removeprefix("Value error, ")
         raise ServingError(400, f"`{place}`: {problem}" if place else problem)
     assert isinstance(error, HTTPException)
-    raise ServingError(error.status_code, str(error.detail))
+    # The error has a cause if FastAPI could not decode the body. Its own message does not say what to do.
+    raise ServingError(error.status_code, _NO_OBJECT if error.__cause__ else str(error.detail))
 
 
 def max_connections() -> int:

@@ -312,7 +312,7 @@ def _parse_object(body: bytes) -> Parameters:
     try:
         value = parse_json(body)
     except (ValueError, RecursionError):
-        raise ServingError(400, "the body is not valid JSON") from None
+        raise ServingError(400, "the body is not valid JSON in UTF-8") from None
     if not isinstance(value, dict):
         raise ServingError(400, "the body should be a JSON object")
     return value
