@@ -130,6 +130,8 @@ class Connection(H11Protocol):
         """Accept a connection. If there are too many connections, close the one that has been idle the longest."""
         self._idle_since = self._accepted = time.monotonic()
         self._unsent_bytes = 0
+        # All chunks that are read at once are parsed before the event loop continues with other clients.
+        transport.max_size = 16_384  # type: ignore[attr-defined]
         super().connection_made(transport)
         limit = self.config.limit_concurrency
         if limit is not None and len(self.connections) >= limit:
