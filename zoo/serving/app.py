@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import resource
 import signal
@@ -286,7 +285,6 @@ def run_server(service: Service, listener: socket.socket, preloaded: Sequence[st
     Raises:
         ZooError: A preloaded model or the language detector cannot be loaded.
     """
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients could fill the disk with its warnings
     detector()  # the first call takes about a second, and can fail
     server = Server(service, preloaded)
 
