@@ -34,12 +34,14 @@ async function send(path, body, signal) {
   const headers = { "Content-Type": "application/json" };
   if (apiKey()) headers.Authorization = `Bearer ${apiKey()}`;
   const options = body ? { method: "POST", headers, body: JSON.stringify(body), signal } : { signal };
-  const response = await fetch(path, options);
-  if (!response.ok) {
-    const failure = await response.json().catch(() => ({}));
-    throw new Error(failure.error || `The server returned status ${response.status}.`);
-  }
-  return response;
+  return checked(await fetch(path, options));
+}
+
+// Returns a response, or throws its error. Errors of a reverse proxy may not be JSON.
+async function checked(response) {
+  if (response.ok) return response;
+  const { error } = await response.json().catch(() => ({}));
+  throw new Error(error?.message || error || `The server returned status ${response.status}.`);
 }
 
 const json = async (path, body, signal) => (await send(path, body, signal)).json();
@@ -377,9 +379,8 @@ async function translateFile(file) {
   form.append("api_key", apiKey());
   try {
     await checkReadable(file);
-    const response = await fetch("translate_file", { method: "POST", body: form });
+    const response = await checked(await fetch("translate_file", { method: "POST", body: form }));
     const answer = await response.json();
-    if (!response.ok) throw new Error(answer.error);
     const link = element("a", { href: new URL(answer.translatedFileUrl).pathname.slice(1) }, "Download the translation");
     status.replaceChildren(`${file.name}: `, link, " (available for ten minutes).");
   } catch (error) {
@@ -400,9 +401,9 @@ async function transcribe(file) {
   try {
     await checkReadable(file);
     const path = source === target ? "audio/transcriptions" : "audio/translations";
-    const response = await fetch(`v1/${reads === "audio" ? path : "recognize"}`, { method: "POST", body: form, headers });
+    const address = `v1/${reads === "audio" ? path : "recognize"}`;
+    const response = await checked(await fetch(address, { method: "POST", body: form, headers }));
     const answer = await response.json();
-    if (!response.ok) throw new Error(answer.error.message || answer.error);
     byId("heard").lang = target;
     byId("heard").textContent = answer.text || "No text was found.";
   } catch (error) {
