@@ -140,7 +140,8 @@ def serve(
         ),
         report=messages,
     )
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    # Clients could fill the disk with the warnings of uvicorn and python-multipart.
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.ERROR)
     logging.getLogger("zoo.serving").setLevel(logging.INFO)
     listener = open_socket(host, port)
     if host not in _LOOPBACK and not settings.keys.needed:

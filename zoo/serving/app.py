@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import resource
 import signal
@@ -48,6 +47,7 @@ SEND_BUFFER_BYTES = 128 * 1024
 """Size of the system's buffer for a response. With a larger buffer, a slow client would seem to have stalled."""
 _STALLED_SECONDS_AT_END, _BODY_SECONDS_AT_END = 3.0, 5.0
 _MAX_CONNECTIONS, _MAX_DESCRIPTORS = 2_000, 65_536
+_NO_OBJECT = "the body is not a JSON object in UTF-8, sent with `Content-Type: application/json`"
 _OTHER_DESCRIPTORS = 200  # for models, documents and worker processes
 _FOLDER = Path(__file__).parent / "page"
 _HEADERS = {
@@ -103,12 +103,13 @@ async def _raise_serving_error(_: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         if first["type"] == "json_invalid" or (first["loc"] == ("body",) and first["type"] != "value_error"):
-            raise ServingError(400, "the body is not a JSON object sent with `Content-Type: application/json`")
+            raise ServingError(400, _NO_OBJECT)
         place = ".".join(str(part) for part in first["loc"] if part not in ("body", "str"))
         problem = str(first["msg"]).removeprefix("Value error, ")
         raise ServingError(400, f"`{place}`: {problem}" if place else problem)
     assert isinstance(error, HTTPException)
-    raise ServingError(error.status_code, str(error.detail))
+    # The error has a cause if FastAPI could not decode the body. Its own message does not say what to do.
+    raise ServingError(error.status_code, _NO_OBJECT if error.__cause__ else str(error.detail))
 
 
 def max_connections() -> int:
@@ -128,6 +129,8 @@ class Connection(H11Protocol):
         """Accept a connection. If there are too many connections, close the one that has been idle the longest."""
         self._idle_since = self._accepted = time.monotonic()
         self._unsent_bytes = 0
+        # All chunks that are read at once are parsed before the event loop continues with other clients.
+        transport.max_size = 16_384  # type: ignore[attr-defined]
         super().connection_made(transport)
         limit = self.config.limit_concurrency
         if limit is not None and len(self.connections) >= limit:
@@ -282,7 +285,6 @@ def run_server(service: Service, listener: socket.socket, preloaded: Sequence[st
     Raises:
         ZooError: A preloaded model or the language detector cannot be loaded.
     """
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients could fill the disk with its warnings
     detector()  # the first call takes about a second, and can fail
     server = Server(service, preloaded)
 

@@ -30,7 +30,7 @@ _UNLIMITED = 1_000_000_000_000
 """The limit that DeepL reports for accounts without a limit."""
 _TARGET_REGIONS = {"en": ("en-gb", "en-us"), "pt": ("pt-br", "pt-pt")}
 """Target languages that DeepL lists only with a region. Its clients reject the codes without a region."""
-_UNSUPPORTED = ("glossary_id", "style_id", "custom_instructions", "translation_memory_id")
+_UNSUPPORTED = ("glossary_id", "glossary_ids", "style_id", "custom_instructions", "translation_memory_id")
 _CHOICES = {
     "formality": ("default", "more", "less", "prefer_more", "prefer_less"),
     "model_type": ("quality_optimized", "latency_optimized", "prefer_quality_optimized"),

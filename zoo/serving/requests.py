@@ -61,8 +61,9 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        if "//" in scope["path"]:  # some clients append the path to an address that ends with a slash
-            scope = {**scope, "path": re.sub("//+", "/", scope["path"])}
+        # Some clients append the path to an address that ends with a slash. The connection omits the body for HEAD.
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        scope = {**scope, "path": re.sub("//+", "/", scope["path"]), "method": method}
         status, started, metrics = 0, time.perf_counter(), self.service.metrics
 
         async def send_counted(message: Message) -> None:
@@ -311,7 +312,7 @@ def _parse_object(body: bytes) -> Parameters:
     try:
         value = parse_json(body)
     except (ValueError, RecursionError):
-        raise ServingError(400, "the body is not valid JSON") from None
+        raise ServingError(400, "the body is not valid JSON in UTF-8") from None
     if not isinstance(value, dict):
         raise ServingError(400, "the body should be a JSON object")
     return value

@@ -57,6 +57,13 @@ def test_a_head_that_arrives_bit_by_bit_has_a_maximum_time(url_of, impatient):
                 client.sendall(b"x")
 
 
+def test_a_large_body_is_read_in_small_parts(url_of, monkeypatch):
+    receive, parts = app.Connection.data_received, []
+    monkeypatch.setattr(app.Connection, "data_received", lambda self, data: [parts.append(data), receive(self, data)])
+    httpx2.post(url_of(), content=bytes(500_000))
+    assert max(map(len, parts)) <= 16_384, "the server parses each part before it reads from other clients"
+
+
 def request_document(url: str, size: int, buffer: int = 4_096) -> socket.socket:
     """Request a large document from a server. The buffer for what arrives has the given size."""
     url = upload_to(url).json()["translatedFileUrl"]

@@ -28,16 +28,20 @@ function showError(error, id = "error") {
   byId(id).textContent = message[0].toUpperCase() + message.slice(1);
 }
 
+const apiKey = () => byId("key").value.replace(/[^!-~]/g, ""); // a pasted key may contain spaces or invisible characters
+
 async function send(path, body, signal) {
   const headers = { "Content-Type": "application/json" };
-  if (byId("key").value) headers.Authorization = `Bearer ${byId("key").value}`;
+  if (apiKey()) headers.Authorization = `Bearer ${apiKey()}`;
   const options = body ? { method: "POST", headers, body: JSON.stringify(body), signal } : { signal };
-  const response = await fetch(path, options);
-  if (!response.ok) {
-    const failure = await response.json().catch(() => ({}));
-    throw new Error(failure.error || `The server returned status ${response.status}.`);
-  }
-  return response;
+  return checked(await fetch(path, options));
+}
+
+// Returns a response, or throws its error. Errors of a reverse proxy may not be JSON.
+async function checked(response) {
+  if (response.ok) return response;
+  const { error } = await response.json().catch(() => ({}));
+  throw new Error(error?.message || error || `The server returned status ${response.status}.`);
 }
 
 const json = async (path, body, signal) => (await send(path, body, signal)).json();
@@ -110,7 +114,7 @@ async function translate() {
 
 // Detects the language of the text. If the user has not chosen a target language, selects one for it.
 async function detect(text, signal) {
-  const body = { q: [...text].slice(0, DETECTED).join(""), api_key: byId("key").value || undefined };
+  const body = { q: [...text].slice(0, DETECTED).join(""), api_key: apiKey() || undefined };
   const codes = (await json("detect", body, signal)).map(({ language }) => language);
   const known = codes.map((code) => state.languages.find((each) => each.code.split("-")[0] === code)).find(Boolean);
   const targets = known?.targets || [];
@@ -357,6 +361,13 @@ function swap() {
   translate();
 }
 
+// Throws an error if a file cannot be read. For such a file, fetch throws the same error as for a lost server.
+async function checkReadable(file) {
+  await file.slice(0, 1).arrayBuffer().catch(() => {
+    throw new Error(`${file.name} cannot be read. Choose a file, not a folder.`);
+  });
+}
+
 async function translateFile(file) {
   if (!file) return;
   const status = byId("file-status");
@@ -365,11 +376,11 @@ async function translateFile(file) {
   const form = new FormData();
   form.append("file", file);
   for (const id of ["source", "target", "model"]) if (byId(id).value) form.append(id, byId(id).value);
-  form.append("api_key", byId("key").value);
+  form.append("api_key", apiKey());
   try {
-    const response = await fetch("translate_file", { method: "POST", body: form });
+    await checkReadable(file);
+    const response = await checked(await fetch("translate_file", { method: "POST", body: form }));
     const answer = await response.json();
-    if (!response.ok) throw new Error(answer.error);
     const link = element("a", { href: new URL(answer.translatedFileUrl).pathname.slice(1) }, "Download the translation");
     status.replaceChildren(`${file.name}: `, link, " (available for ten minutes).");
   } catch (error) {
@@ -386,12 +397,13 @@ async function transcribe(file) {
   const { name, reads, source, target } = state.recognizers[byId("sound-model").value];
   const form = new FormData();
   for (const [field, value] of Object.entries({ file, model: name, target })) form.append(field, value);
-  const headers = byId("key").value ? { Authorization: `Bearer ${byId("key").value}` } : {};
+  const headers = apiKey() ? { Authorization: `Bearer ${apiKey()}` } : {};
   try {
+    await checkReadable(file);
     const path = source === target ? "audio/transcriptions" : "audio/translations";
-    const response = await fetch(`v1/${reads === "audio" ? path : "recognize"}`, { method: "POST", body: form, headers });
+    const address = `v1/${reads === "audio" ? path : "recognize"}`;
+    const response = await checked(await fetch(address, { method: "POST", body: form, headers }));
     const answer = await response.json();
-    if (!response.ok) throw new Error(answer.error.message || answer.error);
     byId("heard").lang = target;
     byId("heard").textContent = answer.text || "No text was found.";
   } catch (error) {
@@ -534,12 +546,17 @@ on("file", "change", () => translateFile(byId("file").files[0]));
 on("sound-model", "change", showInput);
 on("sound-file", "change", () => transcribe(byId("sound-file").files[0]));
 on("record", "click", () => record().catch((error) => showError(error, "sound-error")));
-for (const [id, use] of [["documents", translateFile], ["sound", transcribe]])
+for (const id of ["file", "sound-file"]) on(id, "click", () => (byId(id).value = "")); // the same file can be chosen again
+// The whole page accepts documents, because the browser would open a file that is dropped next to the section.
+for (const [area, id, use] of [[byId("sound"), "sound", transcribe], [document, "documents", translateFile]])
   for (const name of ["dragover", "dragleave", "drop"])
-    on(id, name, (event) => {
+    area.addEventListener(name, (event) => {
+      if (event.defaultPrevented || !event.dataTransfer.types.includes("Files")) return;
       event.preventDefault();
       byId(id).classList.toggle("over", name === "dragover");
-      if (name === "drop") use(event.dataTransfer.files[0]);
+      if (name !== "drop") return;
+      byId(id).scrollIntoView({ block: "nearest" });
+      use(event.dataTransfer.files[0]);
     });
 setTheme(localStorage.getItem("theme") || "");
 start().catch(showError);
