@@ -242,8 +242,9 @@ class Translator(TextSearch):
         sources: Iterable[str],
         targets: Iterable[str],
         *,
+        source: str | None = None,
+        target: str | None = None,
         report: Report | None = None,
-        **languages: Unpack[LanguageOptions],
     ) -> list[list[AlignedToken]]:
         """Align each token of given translations to a source token.
 
@@ -255,8 +256,9 @@ class Translator(TextSearch):
         Args:
             sources: The texts.
             targets: The translation of each text.
+            source: Language code of the texts (see `LanguageOptions`).
+            target: Language code of the translations.
             report: Receives the progress.
-            **languages: Language codes, for a multilingual model (see `LanguageOptions`).
 
         Returns:
             The aligned tokens of each translation, in order. Positions are character offsets in the given strings.
@@ -264,12 +266,12 @@ class Translator(TextSearch):
         Raises:
             ZooError: The same errors as `score`, or the model is a parser or an ensemble, or its decoder has no
                 cross-attention.
+            TypeError: An argument is a single string instead of a list.
         """
         self.spec.require_text("word alignment")
         self.spec.require_source("word alignment")
         source_texts, target_texts = self.check_examples(sources, targets)
-        codes = languages.get("source"), languages.get("target")
-        return align(self, source_texts, target_texts, *codes, report or Report())
+        return align(self, source_texts, target_texts, source, target, report or Report())
 
     @no_grad()
     def attention(

@@ -105,5 +105,5 @@ def test_a_head_is_the_same_after_writing_and_reading():
 
 
 def test_models_without_alignments_are_refused(translator):
-    refused("ensemble", Translator.ensemble([translator, translator]).align, ["he"], ["er"])
+    refused("only available for a single model", Translator.ensemble([translator, translator]).align, ["he"], ["er"])
     refused("2 sources", translator.align, ["he", "she"], ["er"])
