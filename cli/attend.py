@@ -122,12 +122,10 @@ def curves(
     from zoo.training.run_status import learning_curves
     from zoo.visualization.curves_page import curves_page, curves_svg
 
-    draws_svg = output.suffix.lower() == ".svg"
-    if not draws_svg:
-        require_extension(output, "html")
+    require_extension(output, "html", "svg")
     messages = report()
     metrics, runs = learning_curves([find.run(each) for each in run], messages)
-    draw = curves_svg if draws_svg else curves_page
+    draw = curves_svg if output.suffix.lower() == ".svg" else curves_page
     with open_output(output) as file:
         file.write(draw(metrics, runs))
     messages.info(f"{', '.join(metric.title for metric in metrics)}: written to {output}")

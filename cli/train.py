@@ -202,7 +202,8 @@ def sweep(
         specs SPEC|KEY=VALUE: Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.
         seeds N: Train each spec with the seeds 1 to N.
         jobs N: Number of training runs in parallel.
-        folder DIR: Folder for the runs of the sweep. [default: runs/sweep-FOLDER]
+        folder DIR: Folder for the runs of the sweep. [default: runs/sweep-FOLDER for shipped specs in one folder,
+            otherwise runs/sweep]
         list: Only print the command of each training run, for use with a job scheduler.
         table: Compare the finished runs without further training.
 

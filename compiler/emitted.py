@@ -111,6 +111,8 @@ class EmittedProgram(DecoderStates, nn.Module):
                 `training.guided_alignment`. For a token without alignment links, all values are 0. None: no token has
                 links.
         """
+        if not (isinstance(source, PaddedBatch | None) and isinstance(target, torch.Tensor)):
+            raise TypeError("`source` must be a `zoo.PaddedBatch`, and `target` a tensor (`batch.target.values`)")
         if source is not None and len(source.values) != len(target):
             raise ValueError(f"the batch has {len(source.values)} sources, but {len(target)} targets")
         inputs = {**self._inputs(source), "target": target}

@@ -51,12 +51,13 @@ def describe_head_sizes(spec: Spec, reference: str | os.PathLike[str]) -> str | 
     if not _has_equal_sizes(shipped_origin(reference)) or _has_equal_sizes(spec):
         return None
     sizes = spec.architecture
-    keys, values = sizes.h * sizes.d_k, sizes.h * sizes.d_v
-    products = f"h * d_k = {keys} and h * d_v = {values} differ from d_model = {sizes.d_model}"
+    products = {"h * d_k": sizes.h * sizes.d_k, "h * d_v": sizes.h * sizes.d_v}
+    unequal = " and ".join(f"{name} = {product}" for name, product in products.items() if product != sizes.d_model)
+    problem = f"{unequal}, but d_model = {sizes.d_model}"
     size, rest = divmod(sizes.d_model, sizes.h)
     if rest:
-        return f"{products}; to make them equal, choose an `architecture.h` that divides d_model"
-    return f"{products}; to make them equal, add `architecture.d_k={size} architecture.d_v={size}`"
+        return f"{problem}; to make them equal, choose an `architecture.h` that divides d_model"
+    return f"{problem}; to make them equal, add `architecture.d_k={size} architecture.d_v={size}`"
 
 
 def _has_equal_sizes(spec: Spec) -> bool:

@@ -60,7 +60,8 @@ def where_written(reference: str | os.PathLike[str], overrides: Overrides, path:
         File and line ("mine.yaml:4") or override. None if no field of the corpus has this value.
     """
     merged = _merge(_chain(find(os.fspath(reference))), _located_overrides(overrides))
-    return next((each.where for each in _scalars(merged.at(["corpus"])) if each.value == path), None)
+    parts = [each for split in ("train", "dev", "test") for each in _scalars(merged.at(["corpus", split]))]
+    return next((each.where for each in parts if each.value == path), None)
 
 
 def _scalars(located: LocatedValue) -> Iterator[LocatedValue]:
@@ -172,7 +173,7 @@ def _located_overrides(overrides: Overrides) -> list[LocatedValue]:
 
 
 def _parse_override(text: str) -> LocatedValue:
-    key, equals, value = text.partition("=")
+    key, equals, value = str(text).partition("=")
     if not equals or not key.strip():
         hint = "write KEY=VALUE, for example `training.steps=500`"
         raise ZooError(f"{quote(text)} does not set a field", where="command line", hint=hint)

@@ -1,5 +1,6 @@
 """Parse YAML text into values that contain their file and line, for error messages."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -77,12 +78,12 @@ def _kind_of(mapping: LocatedValue) -> object:
 
 
 def locate(value: object, file: str, line: int | None = None) -> LocatedValue:
-    """Convert a plain Python value to a `LocatedValue`. All values in it get the same file and line."""
+    """Convert a plain Python value, or a path, to a `LocatedValue`. All values in it get the same file and line."""
     if isinstance(value, Mapping):
         return LocatedValue({str(key): locate(inner, file, line) for key, inner in value.items()}, file, line)
     if isinstance(value, (list, tuple)):
         return LocatedValue([locate(inner, file, line) for inner in value], file, line)
-    return LocatedValue(value, file, line)
+    return LocatedValue(os.fspath(value) if isinstance(value, os.PathLike) else value, file, line)
 
 
 @lru_cache(maxsize=64)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from zoo.entry_point import require_own_packages
 from zoo.version import __version__ as __version__
@@ -217,7 +217,7 @@ def register_sublayer(sublayer: type[Sublayer], lower: Callable[[Any, Any, Any],
 
 
 def _load_spec(reference: Spec | str | PathLike[str]) -> Spec:
-    return spec(reference) if isinstance(reference, str | PathLike) else reference
+    return reference if isinstance(reference, _import("specs").Spec) else spec(cast("str", reference))
 
 
 def _import(module: str) -> Any:

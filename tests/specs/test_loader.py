@@ -34,8 +34,8 @@ class TestOverrides:
     def test_the_last_override_wins_and_python_values_may_be_nested_or_dotted(self) -> None:
         assert load("tiny", "training.steps=5") == load("tiny", ["training.steps=5"])
         assert load("base", ["training.steps=1", "training={steps: 2}", "training.steps=3"]).training.steps == 3
-        nested = load("base", {"architecture": {"h": 4, "d_k": 32}, "training.steps": 7})
-        assert nested == load("base", ["architecture.h=4", "architecture.d_k=32", "training.steps=7"])
+        nested = load("base", {"architecture": {"h": 4, "d_k": 32}, "training.steps": 7, "corpus.folder": Path("x")})
+        assert nested == load("base", ["architecture={h: 4, d_k: 32}", "training.steps=7", "corpus.folder=x"])
 
 
 class TestFiles:

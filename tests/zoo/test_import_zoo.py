@@ -82,8 +82,12 @@ def test_own_training_loop_gives_a_run_that_translates_and_is_published() -> Non
         optimiser.step()
         optimiser.zero_grad()
     assert sum(losses[-5:]) < sum(losses[:5]), "the model learns"
+    with pytest.raises(TypeError, match=r"`source` must be a `zoo\.PaddedBatch`"):
+        model(batch.source.values, batch.target.values)
     run = zoo.save(model, "runs/own", steps=30)
-    longest = zoo.load("runs/own", device="cpu", backend="eager").longest_source
+    with pytest.raises(ZooError, match="has trained weights, but no checkpoint"):
+        zoo.train("mine.yaml", run=run.folder)
+    longest = zoo.load("runs/own/spec.yaml", device="cpu", backend="eager").longest_source
     assert longest == int(prepared.store("train").lengths["source"].max())
     written = read_model(run.folder).weights.tensors
     assert all(torch.equal(tensor, model.weights()[name]) for name, tensor in written.items())

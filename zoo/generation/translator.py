@@ -243,9 +243,10 @@ class Translator(TextSearch):
         sources: Iterable[str],
         targets: Iterable[str],
         *,
+        source: str | None = None,
+        target: str | None = None,
         report: Report | None = None,
         first: int = 1,
-        **languages: Unpack[LanguageOptions],
     ) -> list[list[AlignedToken]]:
         """Align each token of given translations to a source token.
 
@@ -257,9 +258,10 @@ class Translator(TextSearch):
         Args:
             sources: The texts.
             targets: The translation of each text.
+            source: Language code of the texts (see `LanguageOptions`).
+            target: Language code of the translations.
             report: Receives the progress.
             first: Position of the first pair, counted from 1, for error messages.
-            **languages: Language codes, for a multilingual model (see `LanguageOptions`).
 
         Returns:
             The aligned tokens of each translation, in order. Positions are character offsets in the given strings.
@@ -267,12 +269,12 @@ class Translator(TextSearch):
         Raises:
             ZooError: The same errors as `score`, or the model is a parser or an ensemble, or its decoder has no
                 cross-attention.
+            TypeError: An argument is a single string instead of a list.
         """
         self.spec.require_text("word alignment")
         self.spec.require_source("word alignment")
         source_texts, target_texts = self.check_examples(sources, targets, first=first)
-        codes = languages.get("source"), languages.get("target")
-        return align(self, source_texts, target_texts, *codes, report or Report(), first=first)
+        return align(self, source_texts, target_texts, source, target, report or Report(), first=first)
 
     @no_grad()
     def attention(

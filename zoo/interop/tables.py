@@ -239,7 +239,7 @@ def head_sizes(settings: Settings, key: str, fields: Mapping[str, Any]) -> dict[
     """
     d_model, h = fields["d_model"], fields["h"]
     if d_model % h or d_model % 2 or d_model < 4:
-        raise settings.error(key, f"is odd, or cannot be divided among {h} heads")
+        raise settings.error(key, f"is odd, less than 4, or cannot be divided among {h} heads")
     return {"d_k": d_model // h, "d_v": d_model // h}
 
 

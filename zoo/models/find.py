@@ -12,6 +12,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
 
 import specs
 from specs import Spec, ZooError, nearest, suggest
@@ -167,7 +168,7 @@ def models(reference: str | os.PathLike[str], report: Report = WARNINGS) -> list
         ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled or downloaded.
     """
     name = os.fspath(reference)
-    searched = [Path(name)]
+    searched = [run_of_spec_file(name) or Path(name)]
     if ModelFolder(searched[0]).exists:
         return [_require_trained(ModelFolder(searched[0]), report)]
     parsed = parse_reference(name)
@@ -207,7 +208,7 @@ def _require_trained(run: ModelFolder, report: Report) -> Path:
             step = int(run.newest_weights.parent.name)
             report.warn(f"`{run.folder}` has no averaged weights yet: its newest checkpoint is used (step {step:,})")
         return run.folder
-    hint = f"continue the training run with `zoo train {run.spec_file}`"
+    hint = f"continue the training run with `zoo train {quote(str(run.spec_file))}`"
     raise ZooError(f"`{run.folder}` has no weights yet", hint=hint)
 
 
@@ -343,7 +344,7 @@ def run(reference: str | os.PathLike[str]) -> Path:
         ZooError: There is no such run.
     """
     name = os.fspath(reference)
-    candidates = [ModelFolder(Path(name))]
+    candidates = [ModelFolder(run_of_spec_file(name) or Path(name))]
     if (named_run := _run_of_name(name)) is not None:
         candidates.append(named_run)
     for candidate in candidates:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from specs import ZooError
@@ -70,8 +71,9 @@ def publish(
         _require_own_name(source)
     else:
         spec = spec.model_copy(update={"name": name})
+    folder = quote(str(source.folder))
     if not source.trained:
-        hint = f"`zoo train {source.spec_file}` continues training; `zoo average {source.folder}` averages checkpoints"
+        hint = f"`zoo train {folder}/spec.yaml` continues training; `zoo average {folder}` averages checkpoints"
         raise ZooError(f"`{source.folder}` has no weights yet", hint=hint)
 
     def fill(bundle: ModelFolder) -> Provenance:
@@ -79,7 +81,7 @@ def publish(
         require_space(model_path(spec.name), 2 * source.weights.stat().st_size, "the bundle")
         dataclasses.replace(model, spec=spec).write(bundle)
         if spec.corpus.test and "test" not in source.known_scores:
-            report.info(f"the card has no test scores: `zoo evaluate --model {source.folder}` computes them")
+            report.info(f"the card has no test scores: `zoo evaluate --model {folder}` computes them")
         return provenance_of_run(spec, source, model.weights)
 
     return publish_bundle(spec.name, fill, replace=replace, report=report, scores=source.known_scores, notes=notes)

@@ -105,12 +105,16 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
 
     Raises:
         ZooError: A language is missing or unknown.
+        TypeError: A language is not a string.
     """
+    for code in (source, target):
+        if not isinstance(code, str | None):
+            raise TypeError(f"a language is a string such as `de`, not {code!r}")
     languages, source = spec.languages, None if source == UNKNOWN else source
     if languages is None:
         own = spec.corpus.source, spec.corpus.target
         for name, given, code in (("from", source, own[0]), ("to", target, own[1])):
-            if given is None or known_code(given, (code,)) == code:
+            if given is None or code == UNKNOWN or known_code(given, (code,)) == code:
                 continue
             if not spec.reads_text:
                 verb = "reads" if name == "from" else "writes"

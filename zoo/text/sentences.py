@@ -32,9 +32,11 @@ def checked_texts(texts: Iterable[str], *, first: int = 1, label: str = "text") 
         label: Word for a text in error messages, such as "source".
 
     Raises:
-        TypeError: An item is not a string.
+        TypeError: `texts` is a single string, or an item is not a string.
         ZooError: A text has a line break, is too long, or is not valid Unicode.
     """
+    if isinstance(texts, str):
+        raise TypeError(f"`{label}s` is a single string: pass a list of strings")
     checked = list(texts)
     for number, text in enumerate(checked, start=first):
         check_text(text, number, label)

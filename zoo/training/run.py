@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 from compiler.host import matrix_libraries
@@ -124,8 +125,9 @@ class Run(ModelFolder):
             ZooError: The folder contains other files, or a run with a different spec.
         """
         require_utf8(self.folder)
-        if self.folder.exists() and not self.folder.is_dir():
-            raise ZooError(f"`{self.folder}` is a file, but a run is a folder", hint="choose a folder with `--run DIR`")
+        for folder in (self.folder, *self.folder.parents):
+            if folder.exists() and not folder.is_dir():
+                raise ZooError(f"`{folder}` is a file, not a folder", hint="choose another folder with `--run DIR`")
         if not self.exists:
             self.require_own_files()
             if any(self.checkpoints.glob("*")):
@@ -139,7 +141,7 @@ class Run(ModelFolder):
         if changed:
             fields = format_differences(changed, "in the run", "now")
             problem = f"`{self.folder}` was started with a different spec:{fields}"
-            hint = f"`zoo train {self.spec_file}` resumes with the run's own values; {_OTHER_SPEC_HINT}"
+            hint = f"`zoo train {quote(str(self.spec_file))}` resumes with the run's own values; {_OTHER_SPEC_HINT}"
             raise ZooError(problem, hint=hint)
 
     def start(self, spec: Spec, identity: RunIdentity, report: Report) -> RunIdentity:

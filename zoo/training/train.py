@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from types import FrameType
 from typing import NamedTuple
 
@@ -111,7 +112,7 @@ def run_training(
             if processes.first:
                 lock.enter_context(chosen.locked())
             if not fresh:
-                _require_steps_left(chosen, spec)
+                _require_resumable(chosen, spec)
                 limits = {"training.steps", "training.max_tokens"}
                 is_same = chosen.exists and specs.difference(chosen.spec, spec).keys() <= limits
                 if is_same and (reason := end_of_training(chosen, spec)):
@@ -124,9 +125,13 @@ def run_training(
     return TrainingResult(chosen, ended, processes.first)
 
 
-def _require_steps_left(run: Run, spec: Spec) -> None:
-    """Raise ZooError if a run has already done more than `training.steps` steps."""
+def _require_resumable(run: Run, spec: Spec) -> None:
+    """Raise ZooError if a run has done more than `training.steps` steps, or has only weights, as after `zoo.save`."""
     step = max((checkpoint.step for checkpoint in list_checkpoints(run)), default=0)
+    if run.trained and not step:
+        problem = f"`{run.folder}` has trained weights, but no checkpoint from which training could resume"
+        hint = f"set `training.start_from={run.folder}` and train in another folder with `--run DIR`, or use `--fresh`"
+        raise ZooError(problem, hint=hint)
     if step > spec.training.steps:
         problem = f"`training.steps` is {spec.training.steps:,}, but `{run.folder}` is already at step {step:,}"
         hint = "set a larger `training.steps`, start over with `--fresh`, or train in another folder with `--run DIR`"
@@ -188,7 +193,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
             data.verify(wait=False)  # if the corpus is damaged, that is the cause to report
             raise
     if not ended:
-        report.info(f"stopped at step {trainer.progress.step:,}; `zoo train {run.spec_file}` resumes")
+        report.info(f"stopped at step {trainer.progress.step:,}; `zoo train {quote(str(run.spec_file))}` resumes")
     return ended
 
 
@@ -273,7 +278,7 @@ def _average(run: Run, device: str, report: Report) -> None:
             report.warn(
                 f"the average of the last {len(averaged)} checkpoints has a worse dev {title} ({scores[0]}) than the "
                 f"last checkpoint ({scores[1]}), which is used instead; "
-                f"`zoo average {run.folder} --last {len(averaged)}` writes the average"
+                f"`zoo average {quote(str(run.folder))} --last {len(averaged)}` writes the average"
             )
 
 

@@ -204,7 +204,7 @@ class Trainer:
         if new:
             self.progress = replace(self.progress, skipped=self.progress.skipped + new)
             cause = "loss or gradients were not finite"
-            self.report.warn(f"{new:,} steps before step {self.progress.step:,} were skipped, because {cause}")
+            self.report.warn(f"skipped {new:,} of the steps before step {self.progress.step:,}, because {cause}")
             self._skipped.zero_()
         if in_a_row >= MAX_SKIPPED:
             steps = f"{in_a_row} consecutive steps up to step {self.progress.step:,}"

@@ -170,6 +170,8 @@ WRONG_CALLS = [
     (lambda one: one.translate(["a", "a\nb"]), r"text 2 \('a\\nb'\) contains a line break\n\nhint: .*one line"),
     (lambda one: one.translate([b"ab"]), "text 1 is a bytes"),
     (lambda one: one.hypotheses("ab"), "`texts` is a single string: pass a list"),
+    (lambda one: one.align("ab", "ab"), "`sources` is a single string: pass a list"),
+    (lambda one: one.translate("ab", target=5), "a language is a string such as `de`, not 5"),
     (lambda one: one.translate("ab\udcff"), "half of a surrogate pair"),
     (lambda one: one.score(["a", "b"], ["a"]), "2 sources and 1 targets"),
     (lambda one: one.score("ab", ["ab"]), "a list of"),

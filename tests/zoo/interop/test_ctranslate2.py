@@ -253,7 +253,10 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
     "sigmoid approximation of GELU": {"activation": "GELUSigmoid"},
     "soft-capped": {"change": lambda model: setattr(model.decoder, "final_logit_softcapping", 2.0)},
     "ALiBi": {"change": lambda model: setattr(model.decoder, "alibi", True)},
-    "relative_attention_bias` differs": {"parts": ("relative_attention_bias",), "change": _of_other_layer},
+    "bias` is not a matrix, or differs": {
+        "parts": ("relative_attention_bias",),
+        "change": _of_other_layer,
+    },
     "scale_outputs": {"change": lambda model: setattr(model.decoder, "scale_outputs", 2.0)},
     "encoder/layer_norm": {"change": lambda model: delattr(model.encoder, "layer_norm")},
 }

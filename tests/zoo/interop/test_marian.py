@@ -145,7 +145,7 @@ def test_unsupported_options_are_rejected_by_name(model: Model) -> None:
     for options, message in (
         *tiny.rejections(**named),
         ({"transformer-decoder-autoreg": "rnn", "dec-cell": "gru"}, "`dec-cell: gru`"),
-        ({"transformer-heads": 3}, "`dim-emb: 8` is odd, or cannot be divided among 3 heads"),
+        ({"transformer-heads": 3}, "`dim-emb: 8` is odd, less than 4, or cannot be divided among 3 heads"),
         ({"transformer-preprocess": "n"}, "neither post-norm"),
         ({"transformer-tied-layers": [2]}, "`transformer-tied-layers"),
         ({"transformer-new-thing": 1}, "`transformer-new-thing: 1` is an unknown setting"),

@@ -102,6 +102,8 @@ def test_a_model_of_one_direction_takes_its_own_languages_only(report):
     spec = specs.load("tiny")
     for given in ((None, None), ("en", None), (None, "de"), ("en", "de")):
         assert choose_direction(spec, *given, report) == ("en", "de")
+    unknown = specs.load("tiny", ["corpus={source: und, target: und, train: [], dev: [], test: []}"])
+    assert choose_direction(unknown, "en", "de", report) == ("und", "und")
     error = refused("from `en` to `de` only, not to `fr`", choose_direction, spec, "en", "fr", report)
     assert "`zoo list --available en-fr` lists public models" in error.hint
 

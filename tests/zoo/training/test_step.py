@@ -103,7 +103,7 @@ def test_ten_skipped_steps_in_a_row_end_the_training(trainer: Make, words: Any, 
     monkeypatch.setattr(TrainStep, "_part", spoilt)
     error = refused("10 consecutive steps up to step 30", one.train, lambda: False)
     assert (error.exit_code, one.progress.skipped) == (1, 12)
-    assert any("1 steps before step 4 were skipped" in line for line in words.said)
+    assert any("skipped 1 of the steps before step 4, because" in line for line in words.said)
     assert '"skipped": 2' in one.run.log.read_text()
 
 

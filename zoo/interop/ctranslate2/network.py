@@ -256,7 +256,7 @@ class Network(ForeignTensors):
             names = [f"{side}/layer_{number}/self_attention/relative_attention_bias" for number in range(depth)]
             table, *others = (self.take(name) for name in names)
             if table.dim() != 2 or not all(torch.equal(table, other) for other in others):
-                problem = f"`{names[0]}` differs from the bias in other layers"
+                problem = f"`{names[0]}` is not a matrix, or differs from the bias in other layers"
                 raise ZooError(f"{problem}, but zoo requires the same bias in all layers")
             tables[side] = table
         max_distance = int(self._of_layers("self_attention", "relative_attention_max_distance", 0, SIDES))
