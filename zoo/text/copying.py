@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
-from unicodedata import normalize
 
 from zoo.text.language_codes import base_language
 from zoo.text.notation import notation_of
@@ -21,16 +20,16 @@ from zoo.text.spans import Span, find_names, find_spans, match_spans, never
 
 MAX_SYMBOLS = 64
 _FIRST = 0xF0000
-_SYMBOL = re.compile(rf"([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr|\.)?")
-"""A symbol, with the ending of a German time or ordinal number that the model may write after it."""
+_SYMBOL = re.compile(rf"([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr| h\b|\.)?")
+"""A symbol, with the ending of a time or a German ordinal number that the model may write after it."""
+_NUMBER = re.compile(r"\d+(?:\.º?|er?)?")
+"""A number that a translation may write as a word. Models often write English ordinals, such as "2nd", wrongly."""
 _DASHES = str.maketrans("—―", "––")
 """Replacements for long dashes, which many vocabularies lack."""
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"[^\W\d_]+(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*")
 _CONTINUES = re.compile(r"\s[a-zäöü]")
 _DETERMINER = re.compile(r"\b(?:a|the|this|every|each)\s$", re.IGNORECASE)
-_ELISION = re.compile(rf"\b(d|qu)(?:e\s|['’])(?=[{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])", re.IGNORECASE)
-"""The French words "de" and "que" before a symbol."""
 _SHORT_WORD = 5
 """A single word in capitals with fewer letters than this is an abbreviation."""
 _FEW_WORDS = 4
@@ -91,6 +90,7 @@ def replace_spans(
     # In a text in capitals, only the first word of a sentence has a capital now, so names cannot be found.
     chosen = _copied("" if capitals else text, found, source, target, is_rare)[: len(symbols)]
     copied = sorted(chosen, key=lambda span: span.start)
+    copied = [replace(span, ends_sentence=text[span.end :].removeprefix(" h").strip() == ".") for span in copied]
     return _replace(text, dict(zip(symbols, copied, strict=False)), capitals)
 
 
@@ -180,36 +180,33 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
     Args:
         translation: The translation.
         spans: The span that each symbol stands for.
-        language: Language code of the translation. In French, "de" and "que" before names are corrected ("d'Annika").
+        language: Language code of the translation. Its contractions are corrected, such as "de Annika".
         capitals: Whether the source was in capitals. If true, the text around the symbols is also put in capitals.
     """
-
-    def elide(match: re.Match[str]) -> str:
-        span = spans.get(match.string[match.end()])
-        first = normalize("NFD", span.text)[0] if span and not span.numeric else ""
-        return match[0] if first in "HY" or not first.isalpha() else match[1] + ("'" if first in "AEIOU" else "e ")
 
     def spell(match: re.Match[str]) -> str:
         span, ending = spans.get(match[1]), match[2] or ""
         if span is None:
             return ending
         spelling = span.spellings[0]
+        is_last = not match.string[match.end() :].strip()
+        # A model may omit the full stop, because English times may end with "p.m.".
+        ending = ending or "." * (is_last and span.ends_sentence)
         if ending == "." and _CONTINUES.match(match.string, match.end()) and "date" in "".join(span.readings):
             ending = ""  # a German translation has the dot of a day, as in "am 13. um 9 Uhr"
         if span.minutes and not re.search(r"\d", spelling):  # a time in words
-            is_last = not match.string[match.end() :].strip()
-            # A model may omit the full stop, because English times may end with "p.m.".
-            ending = "." if ending == "." or (is_last and span.ends_sentence) else ""
+            ending = "." if ending == "." else ""
             before = match.string[: match.start()]
             if _DETERMINER.search(before):
                 spelling = spelling.removeprefix("a ")  # "the quarter past nine train"
             if not re.search(r"\w", before) and (span.start or span.text[0].isupper()):
                 spelling = spelling[0].upper() + spelling[1:]
-        return spelling if spelling.endswith(ending) else spelling + ending
+        return spelling if spelling.endswith(ending) or ending.strip() in spelling.split() else spelling + ending
 
-    if base_language(language) == "fr":
-        translation = _ELISION.sub(elide, translation)
-    return _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
+    text = _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
+    for pattern, contraction in notation_of(base_language(language)).contractions.items():
+        text = re.sub(pattern, contraction, text)
+    return text
 
 
 def has_symbol(text: str) -> bool:
@@ -224,7 +221,8 @@ def _copied(
 
     Months, weekdays, and small numbers are left out, because the translation may need them as words.
     """
-    copied = [span for span in spans if not span.is_name and (span.small < 0 or span.unit or span.minutes)]
+    copied = [each for each in spans if each.small < 0 or each.minutes or not _NUMBER.fullmatch(each.spellings[-1])]
+    copied = [each for each in copied if not each.is_name]
     return _joined(copied, find_names(text, source, target, is_rare))
 
 

@@ -40,10 +40,13 @@ class Notation:
         unit_after_hyphen: Format of the unit after a number if a hyphen joins them in the source, as in "100-meter".
         plural_from: Smallest number that takes the plural. If 0, all numbers except 1 take the plural.
         phone: Pattern of phone numbers in formats that other countries do not use.
+        address: Pattern of street addresses with a house number.
         months: Names and abbreviations of each month, separated by `|`. The best spelling comes first.
         weekdays: Names of each weekday, separated by `|`. A translation may contain any of the names.
+        contractions: Replacements for words before names and decades, such as "d'" for "de". The keys are patterns.
         date_mark: Separator in dates such as 31.12.2024. Empty if dates may begin with the month, as in English, or if
             there is no file for the language. Dates are never rewritten into such a language.
+        after_day: Pattern of the text after an ordinal that is a day, such as " at" in "on the 14th at 9 a.m.".
         day_endings: Endings of a day number before the name of a month, such as "th of" in "4th of July".
         minus: Pattern of the word before a negative number, such as "minus".
         numero: Abbreviation of "number" before a number that identifies something, such as an order.
@@ -51,10 +54,13 @@ class Notation:
         ordinal: Pattern of the endings of ordinals.
         ordinals: Endings of ordinals, keyed by a pattern of the number.
         days: Endings of the day in a date, keyed by a pattern of the number. If empty, `ordinals` also applies to days.
-        decade: Ending of a decade, such as the "s" in "1990s".
+        century: Pattern of centuries in Roman numerals.
+        decade: Format of a decade, such as "{}s" for "1990s".
+        decade_pattern: Pattern of the ending of a decade, such as "s". It may match an empty string.
         units: Words for each unit, from the singular to the plural.
         unclear_units: Ambiguous words, such as "livres" (pounds or books). They count as units only if the source
             contains the unit.
+        per: Words after the slash in amounts such as "€5/hour", in the same order in all languages.
         scales: Words for "million", "billion" and "trillion", from the singular to the plural.
         of: Pattern of the preposition between a scale and a unit, such as "de" in "un million de dollars".
         scaled_units: Names of currencies after a scale, each with its preposition, such as " d'euros". Empty if the
@@ -62,6 +68,7 @@ class Notation:
         clock: Patterns of the words after times, keyed by `am`, `pm`, `either` (a.m. or p.m.) and `day` (24 hours).
         before_hours: Strings that must precede a full hour, if the words for `either` and `day` may also mean a
             duration.
+        between_hours: Pattern of the text between two times if only the second has a word after it, as in "3-5 p.m.".
         hour_mark: Pattern of the separator between hours and minutes, other than a colon, such as "h" in "9 h 30".
         reads_24_hours: Whether times without words are in 24-hour notation.
         times: Formats of full hours, and of hours with minutes.
@@ -98,9 +105,12 @@ class Notation:
     unit_after_hyphen: str = ""
     plural_from: int = 0
     phone: str = "(?!)"
+    address: str = "(?!)"
     months: list[str] = field(default_factory=list)
     weekdays: list[str] = field(default_factory=list)
+    contractions: dict[str, str] = field(default_factory=dict)
     date_mark: str = ""
+    after_day: str = "(?!)"
     day_endings: list[str] = field(default_factory=list)
     minus: str = "minus"
     numero: str = ""
@@ -108,14 +118,18 @@ class Notation:
     ordinal: str = "(?!)"
     ordinals: dict[str, str] = field(default_factory=dict)
     days: dict[str, str] = field(default_factory=dict)
-    decade: str = ""
+    century: str = "(?!)"
+    decade: str = "{}"
+    decade_pattern: str = "(?!)"
     units: dict[str, list[str]]
     unclear_units: dict[str, list[str]] = field(default_factory=dict)
+    per: list[str] = field(default_factory=list)
     scales: dict[str, list[str]] = field(default_factory=dict)
     of: str = "(?!)"
     scaled_units: dict[str, str] = field(default_factory=dict)
     clock: dict[str, str]
     before_hours: list[str] = field(default_factory=list)
+    between_hours: str = "(?!)"
     hour_mark: str = "(?!)"
     reads_24_hours: bool = False
     times: list[str] = field(default_factory=list)
@@ -235,7 +249,7 @@ def _common(decimal_marks: str) -> Notation:
         decimal_marks=decimal_marks,
         group="," if decimal_marks == "." else ".",
         ordinal=english.ordinal,
-        decade=english.decade,
+        decade_pattern=english.decade_pattern,
         units={unit: [*words, *german.units[unit]] for unit, words in english.units.items()},
         clock=english.clock | german.clock | {"either": f"{english.clock['either']}|{german.clock['either']}"},
         large=[*english.large, *german.large],

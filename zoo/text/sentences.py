@@ -123,16 +123,17 @@ def split_sentences(text: str, language: str) -> list[str]:
     Returns:
         The sentences, including the white space around them, so joining them restores the line. A sentence without
         letters and digits is merged with a neighbouring sentence. A dot directly before a capital letter or an ordinal
-        indicator (º, ª), or after a title such as "Ms.", does not end a sentence.
+        indicator (º, ª), or after a title such as "Ms.", does not end a sentence. Nor does the dot of a German ordinal.
     """
     sentences: list[str] = []
-    ends_with_title = patterns_of(language).ends_with_title
+    patterns = patterns_of(language)
     for sentence in segment(language, text):
         last = sentences[-1] if sentences else ""
         # The dot in `Math.Round` or `n.º` does not end a sentence.
         is_inside_word = last.endswith(".") and (sentence[0].isupper() or sentence[0] in "ºª")
-        has_title = ends_with_title.search(last[-_LONGEST_TITLE:])
-        if last and (is_inside_word or has_title or not (_has_word(last) and _has_word(sentence))):
+        has_title = patterns.ends_with_title.search(last[-_LONGEST_TITLE:])
+        has_ordinal = patterns.ordinal.match(last[-len("1. ") :] + sentence)
+        if last and (is_inside_word or has_title or has_ordinal or not (_has_word(last) and _has_word(sentence))):
             sentences[-1] += sentence
         else:
             sentences.append(sentence)

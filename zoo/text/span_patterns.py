@@ -35,7 +35,7 @@ _LITERAL = rf"""(?x:
   | %%\w+%% | <<(?-i:[A-Z][A-Z\d_.-]+|\w+[_.]\w+)>> | (?<!\w)__(?-i:[A-Z][A-Z\d_]*|\w+_\w+)__(?!\w)
   | \*\|[^|*\s]{{1,80}}\|\*
   | %\(\w+\)[a-z] | %\d+\$[a-z@] | (?<![\w%])%(?:\.\d+)?l?[sdifuxg@](?!\w)
-  | (?:(?<!\w)[A-Za-z]:\\|(?<![\w/.~<-])(?:~|\.\.?)?/)\w[\w.~+\\/-]*\w   # paths and file names
+  | (?:(?<!\w)[A-Za-z]:\\|(?<![\w/.~<€$£¥-])(?:~|\.\.?)?/)\w[\w.~+\\/-]*\w   # paths and file names
   | (?<![\w./\\-])(?:[\w-]+[/\\])*[\w-]+(?:\.[\w-]+)*\.(?:{_SUFFIXES})(?!\w)
   | (?<!\w)(?:[@#][^\W\d]\w*|\#\d\w{{2,}})                               # mentions, hashtags, order numbers
   | (?<![\w-])-[a-zA-Z](?![\w-])                                        # command options
@@ -43,10 +43,11 @@ _LITERAL = rf"""(?x:
   | (?<![\w.,])\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?![\w.]*\d)                # IP addresses and versions
   | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!0\d\d|\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
   | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?-i:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
-  | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Zab])(?!\w)  # such as COVID-19, 3D, 12b
+  | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Zabx])(?!\w)  # such as COVID-19, 3D, 12b, 2x
+  | (?<!\w)(?-i:[A-Z]{{1,2}}\d[A-Z\d]?\s\d[A-Z]{{2}}|(?=[IVX]{{3}})X{{0,3}}(?:IX|IV|V?I{{0,3}}))(?!\w) # W1D 2LG, XIV
   | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]{{0,40}}\.\d)(?!\w)     # codes such as A4 or H2O
-  | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # variable names, fractions
-  | (?<!\w)_{{3,}}(?!\w) | \[[ xX]\]                                    # blanks and check boxes in forms
+  | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | (?:(?<![\w.,])\d{{1,4}})?[¼-¾⅐-⅞] # variable names, fractions
+  | (?<!\w)_{{3,}}(?!\w) | \[[ xX]\] | (?<=\broom\s)\d\.\d\d(?!\d|\s?[€$£%]) # blanks, check boxes, room numbers
   | [©®™§¶†‡¦±×÷•‰′″₠-₫₭-⃀∀-∑∓-⋿■-▱◆-◿]+ | (?<![^\W\d])[kM]?[ΩΩ](?!\w) | (?<![^\W\d])[µμ][A-Za-z]{{1,2}}(?!\w)
   | (?<!\w)(?:[A-Za-z]{{1,3}}[²³¹⁰⁴-⁹⁺⁻₀-₉]+){{1,6}}[A-Z]?(?!\w)           # such as x², CO₂ and C₆H₁₂O₆
   | (?<![^\W_])(?-i:CHF|CAD|AUD|SEK|NOK|DKK|PLN|CZK|HUF|CNY|INR|BRL|MXN)(?=\s\d)
@@ -98,7 +99,8 @@ class Patterns:
             "date": _DATE,
             "short": _SHORT_DATE if notation.code == "de" else "(?!)",
             "foreign": _FOREIGN_WORDS if notation.code else "(?!)",
-            "literal": _LITERAL,
+            "century": rf"(?-i:{notation.century})",
+            "literal": "|".join([*(rf"(?-i:{notation_of(code).address})" for code in ("de", "es", "fr")), _LITERAL]),
             "phone": rf"(?<![\w.,)+/-])(?:{_PHONE}|{notation.phone})(?![\w-]|[.,]\d)",
             "spoken": spoken,
             "time": _time_pattern(notation),
@@ -106,7 +108,7 @@ class Patterns:
         }
         units = _any_of([*notation.unit_forms, *notation.unclear_forms])
         self.span = _ignoring_case("|".join(f"(?P<{name}>{part})" for name, part in parts.items()))
-        self.in_plain = _ignoring_case(rf"\bBIC\b|(?<!\w){any_weekday}|{spoken}")
+        self.in_plain = _ignoring_case(rf"\bBIC\b|(?<!\w){any_weekday}|{spoken}|(?-i:[IVX]{{3}})|siglo\s|si.cle")
         """Pattern to search in a plain text (see `PLAIN`). If there is no match, the text has no spans."""
         self.unit = _ignoring_case(rf"(?<![^\W\d])(?:{units})(?![^\W\d])")
         self.names = [
@@ -114,7 +116,7 @@ class Patterns:
             *map(_ignoring_case, weekdays),  # these also match parts of words, such as "Montagabend"
         ]
         """Pattern of each month, then of each weekday."""
-        self.after_day = re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}")
+        self.after_day = re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}|{notation.after_day}")
         self.before_day = re.compile(rf"(?<!\w){any_month}\.?\s$")
         self.clock = {kind: _ignoring_case(pattern) for kind, pattern in notation.clock.items()}
         end = r"(?![\w/@]|[.:\\][\w\\])"  # a file name or an address is not a name
@@ -129,6 +131,7 @@ class Patterns:
         self.capitalised = re.compile(rf"(?:(?<=[^\W\d_]\s)|(?<=[,;]\s)){word}")
         """Pattern of a capitalised word that does not begin a sentence."""
         self.ends_with_title = re.compile(rf"(?<!\w)(?:{notation.titles})(?<=\.)\s*$")
+        self.ordinal = re.compile(rf"\d(?:{notation.ordinal})")
         self.hours = _ignoring_case(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)")
         self.small = [_ignoring_case(rf"\b(?:{stems})(?!{notation.compounds})") for stems in notation.small]
         self.large = _ignoring_case("|".join([*notation.large, rf"\b[ivx]{{2,}}(?:{notation.roman_ending or ''})\b"]))
@@ -154,12 +157,13 @@ def patterns_of(code: str) -> Patterns:
 def _time_pattern(notation: Notation) -> str:
     clock = notation.clock
     halves, hours = f"{clock['am']}|{clock['pm']}", notation.hours
+    until = rf"(?=(?:{notation.between_hours})(?:1?\d|2[0-4])(?:[.:][0-5]\d)?\s?(?:{halves}|{hours}))"
     before = "|".join(rf"(?<={_escape(each)}\d)|(?<={_escape(each)}\d\d)" for each in notation.before_hours)
     return (
         rf"(?<![\d:.,])(?P<hour>[01]?\d|2[0-4])(?:(?:(?P<colon>:)|{notation.hour_mark})(?P<minute>[0-5]\d)"
         rf"(?(colon)(?::[0-5]\d)?|(?!\s?min))(?:\s?(?P<clock>{halves}|{hours}))?(?![\d:]|[.,]\d)"
         rf"|(?:{before or '(?!)'})(?P<point>\.[0-5]\d)(?![.,]?\d|\s?[€$£%])"
-        rf"|(?P<dotted>\.[0-5]\d)?(?:\s?(?P<half>{halves})|(?:{before})\s?(?P<marked>{hours})))"
+        rf"|(?P<dotted>\.[0-5]\d)?(?:\s?(?P<half>{halves})|(?:{before})\s?(?P<marked>{hours})|{until}))(?P<until>{until})?"
     )
 
 
@@ -172,11 +176,12 @@ def _number_pattern(notation: Notation) -> str:
         rf"(?P<debt>(?<![\w.,)])[-−](?=[€$£¥]))?(?P<before>[€$£¥]\s?|\b(?-i:EUR|USD|GBP|JPY)\s)?"
         rf"(?P<sign>(?<![\w.,)])[-−]|\b{notation.minus} )?"
         rf"(?P<value>(?<![\w.,:/–-])\d+[-–/:]\d+(?![\w:/–-]|[.,]\d|\s?(?:{clock}))"
-        rf"|{_GROUPED}|\d+(?:[.,]\d+)*)"
-        rf"(?:(?P<ordinal>{notation.ordinal})(?!\w)|(?P<decade>{notation.decade or '(?!)'})(?!\w))?"
+        rf"|{_GROUPED}|\d+(?:[.,]\d+)*)(?:[.,][-–—]{{1,2}}(?=\s?(?:{currencies})))?"
+        rf"(?:(?P<ordinal>{notation.ordinal})(?!\w)|(?P<decade>{notation.decade_pattern})(?!\w))?"
         rf"(?P<scale>\s?(?:{_any_of(notation.scale_forms)})(?![^\W\d])"
         rf"(?(before)|(?=(?:{notation.of})?\s?(?:{currencies})(?![^\W\d]))))?"
         rf"(?P<unit>(?(scale)(?:{notation.of})?)(?(before)(?![\s-]?[€$£¥]))[\s-]?(?P<form>{units})(?![^\W\d]|['’]\w))?"
+        rf"(?:(?(before)|(?(unit)|(?!)))/(?P<per>(?-i:{'|'.join(notation.per) or '(?!)'})(?!\w)))?"
     )
 
 

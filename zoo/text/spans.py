@@ -34,7 +34,7 @@ class Span:
         unit: The unit of an amount, such as `km`, or an empty string.
         numeric: Whether the span is an amount, a date, a month, a weekday, a time or a phone number. Other spans are
             copied literally.
-        ends_sentence: Whether the span is a time in words, and only a full stop follows it.
+        ends_sentence: Whether only a full stop follows the span.
         small: The value of a number that may be written as a word, such as "three". Otherwise -1.
         spellings: How the span may be written in a translation, with the best spelling first.
     """
@@ -61,7 +61,7 @@ class Span:
     @property
     def is_name(self) -> bool:
         """Whether the span is the name of a month or weekday."""
-        return self.numeric and self.text.isalpha()
+        return any(reading.startswith("name ") for reading in self.readings)
 
     @property
     def minutes(self) -> list[int]:
@@ -235,8 +235,12 @@ def _has_roman(span: Span, text: str, notation: Notation) -> bool:
     numbers = [int(each) for each in span.readings if re.fullmatch("[1-3]?[0-9]", each)]
     if notation.roman_ending is None or not numbers:
         return False
-    units = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")[numbers[0] % 10]
-    return re.search(rf"\b{'X' * (numbers[0] // 10)}{units}{notation.roman_ending}\b", text) is not None
+    return re.search(rf"\b{_roman(numbers[0])}{notation.roman_ending}\b", text) is not None
+
+
+def _roman(number: int) -> str:
+    """Write a number below 40 as a Roman numeral."""
+    return "X" * (number // 10) + ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")[number % 10]
 
 
 def _has_word(span: Span, text: str, notation: Notation) -> bool:
@@ -254,7 +258,12 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
     month_first = _month_first((match for match in matches if match["dmy"]), source)
     for match in matches:
         start, whole = match.start(), match[0].rstrip()
-        if match["literal"] or (match["foreign"] and keeps_foreign):
+        if match["century"]:  # in Roman numerals
+            value = next(str(each) for each in range(1, 40) if _roman(each) == whole.rstrip("erèm"))
+            small = int(value) if int(value) <= LARGEST_WORD else -1
+            spelling = _roman(int(value)) if target.roman_ending == "" else value + target.ending(value, True, False)
+            yield Span(start, whole, frozenset([value]), small=small, spellings=(spelling, whole))
+        elif match["literal"] or (match["foreign"] and keeps_foreign):
             yield Span.literal(start, whole)
         elif match["foreign"]:
             continue  # the model may know the script
@@ -272,8 +281,7 @@ def _find(text: str, source: Notation, target: Notation) -> Iterator[Span]:
             if patterns.not_before_spoken.search(text, max(start - 20, 0), start):
                 continue
             if spellings := [words for words, each in target.spoken_minutes.items() if each == minutes]:
-                readings, ends = _spoken_readings(whole, source), text[match.end() :].strip() == "."
-                yield Span(start, whole, readings, ends_sentence=ends, spellings=(spellings[-1],))
+                yield Span(start, whole, _spoken_readings(whole, source), spellings=(spellings[-1],))
         elif match["phone"]:
             yield Span(start, whole, frozenset([re.sub(r"[^\d+]", "", whole)]), spellings=(whole,))
         else:
@@ -329,6 +337,11 @@ def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
         clock = patterns_of(source.code).clock
         kind = next(kind for kind, each in clock.items() if each.fullmatch(match.string, *match.span(marker)))
     base = hour % 24 * 60 + minute
+    end = None if marker or match["until"] is None else patterns_of(source.code).span.search(match.string, match.end())
+    if end and end["time"]:  # in "3 to 5 p.m.", this match is "3"
+        halves = [base] if source.reads_24_hours else [base % HALF_DAY, base % HALF_DAY + HALF_DAY]
+        halves = [each for each in halves if each < _time(end, source, target).minutes[0]] or halves
+        kind, base = "day", halves[-1]
     if kind in ("am", "pm"):
         minutes = [base % HALF_DAY + (kind == "pm") * HALF_DAY]
     elif (kind == "day" if kind else source.reads_24_hours) or hour > LARGEST_WORD or hour == 0:
@@ -394,14 +407,16 @@ def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: No
     kind = source.unit_forms.get(symbol.casefold(), "")
     is_day = reading.isdecimal() and len(reading) <= 2 and _is_day(match, source)
     number = f"{_write(reading, value, target)}{target.ending(reading, bool(match['ordinal']), is_day)}"
-    if match["decade"]:
-        number += target.decade
+    is_decade = match["decade"] != "s" or len(reading) > 2 or match.string.endswith("the ", 0, match.start())
+    if is_decade and (match["decade"] or (match["decade"] == "" and target.decade.startswith("{"))):
+        number = target.decade.format(number)
     forms = target.scales.get(source.scale_forms.get(scale.strip().casefold(), ""))
     if forms:
         scale = f" {target.in_number(forms, reading)}"
+    per = f"/{(target.per or source.per)[source.per.index(match['per'])]}" if match["per"] else ""
     is_currency = kind in CURRENCIES and (symbol == kind or bool(match["before"]))
     if is_currency and target.currency_first:
-        return f"{sign}{kind}{number}{scale}"
+        return f"{sign}{kind}{number}{scale}{per}"
     if scale and kind in target.scaled_units:
         unit = target.scaled_units[kind]
     elif match["before"] or (is_currency and target.code):
@@ -414,7 +429,7 @@ def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: No
             unit = target.unit_after_hyphen.format(singular=forms[0], plural=forms[-1])
         else:
             unit = f" {target.in_number(forms, reading)}"
-    return f"{sign}{number}{scale}{unit}"
+    return f"{sign}{number}{scale}{unit}{per}"
 
 
 def _is_day(match: re.Match[str], notation: Notation) -> bool:

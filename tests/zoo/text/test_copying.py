@@ -127,6 +127,8 @@ def test_times_in_words_are_spelled_in_the_target_language(source: str, target: 
     ("en-de", "Open at %s o'clock.", f"Um {A} Uhr geöffnet.", "Um %s Uhr geöffnet."),
     ("en-de", "Call at {{time}} o'clock.", f"Rufen Sie um {A} Uhr an.", "Rufen Sie um {{time}} Uhr an."),
     ("en-de", "a Rolex watch", f"eine {A} Uhr", "eine Rolex Uhr"),
+    ("en-fr", "from 9 am to 5:30 pm", f"de {A} h à {B} h", "de 9 h à 17 h 30"),
+    ("en-fr", "from the 1950s", f"du {A}", "des années 1950"), ("en-es", "in the 1950s", f"En {A}", "En los años 1950"),
     # Text in capitals has a translation in capitals, but its placeholders stay.
     ("en-de", "HALF PAST NINE IS TOO LATE", f"{A} ist zu spät", "HALB ZEHN IST ZU SPÄT"),
     ("en-de", "ROOM NO. 5 OPENS AT 9 A.M. FOR %S", f"Raum {A} öffnet um {B} für {C}",
@@ -135,7 +137,7 @@ def test_times_in_words_are_spelled_in_the_target_language(source: str, target: 
 def test_spans_are_restored_as_the_translation_requires(languages: str, text: str, translation: str, expected: str):
     read = replace_spans(text, SYMBOLS, *languages.split("-"))
     assert read.capitals == text.isupper()
-    assert restore(translation, read.spans, capitals=read.capitals) == expected
+    assert restore(translation, read.spans, languages[3:], capitals=read.capitals) == expected
 
 
 @pytest.mark.parametrize(("translation", "expected"), [
