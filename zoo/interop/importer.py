@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -35,10 +36,11 @@ from zoo.interop.text_rules import refuse_options
 from zoo.models import catalogue
 from zoo.models.folder import ModelFolder
 from zoo.models.loading import Model
+from zoo.models.local_store import model_path
 from zoo.models.registries.revision import is_name
 from zoo.models.weights import Weights
 from zoo.publishing.provenance import Provenance
-from zoo.publishing.publish import publish_bundle
+from zoo.publishing.publish import complete, new_bundle
 from zoo.report import Report, size
 from zoo.system.memory import is_out_of_memory, memory_limit
 
@@ -77,8 +79,6 @@ class ImportOptions(ImportRequest):
     description: str | None = None
     licence: str | None = None
     """Licence of the model, used if its files contain no model card that specifies the licence."""
-    require: Callable[[Path], None] | None = None
-    """Function that checks the imported model's folder before it is stored. Raises ZooError to reject the model."""
 
 
 def import_model(source: str, options: ImportOptions, report: Report) -> Path:
@@ -96,6 +96,17 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
         ZooError: The format is unknown, the model is damaged or has a property that zoo does not support, or the
             name is invalid or in use. In all these cases, nothing is written.
     """
+    with stage_import(source, options, report) as bundle:
+        name = bundle.spec.name
+    return model_path(name)
+
+
+@contextmanager
+def stage_import(source: str, options: ImportOptions, report: Report) -> Iterator[ModelFolder]:
+    """Import a model into a temporary folder, and move it into the local model store at the end of the `with` block.
+
+    The arguments and errors are those of `import_model`. If the block raises an exception, nothing is written.
+    """
     if options.languages and not are_language_codes(options.languages):
         problem = f"`--languages {' '.join(options.languages)}` must be two language codes"
         raise ZooError(problem, hint="use language codes, such as in `--languages en de`")
@@ -112,7 +123,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
     if format in FAMILIES:
         refuse_options(options.text, "transformers' models come with their tokenizers")
 
-    def fill(bundle: ModelFolder) -> Provenance:
+    with new_bundle(name, replace=options.replace) as bundle:
         model = read_foreign(format, path, replace(options, name=name, origin_name=origin_name))
         for note in (*model.notes, *_notes_for_user(model)):
             report.info(f"note: {note}")
@@ -123,11 +134,8 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
         require_space(bundle.folder, sum(tensor.nbytes for tensor in model.tensors.values()), "the bundle")
         spec = model.spec.model_copy(update=updated)
         Model(spec, model.vocabulary, Weights(model.tensors), model.shortlist).write(bundle)
-        if options.require:
-            options.require(bundle.folder)
-        return Provenance(imported={**origin, **options.facts}, notes=tuple(model.notes))
-
-    return publish_bundle(name, fill, replace=options.replace, report=report)
+        complete(bundle, Provenance(imported={**origin, **options.facts}, notes=model.notes), report)
+        yield bundle
 
 
 def find_format(path: Path, name: str | None = None) -> ImportFormat:

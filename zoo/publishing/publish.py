@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,53 +74,37 @@ def publish(
         hint = f"`zoo train {source.spec_file}` continues training; `zoo average {source.folder}` averages checkpoints"
         raise ZooError(f"`{source.folder}` has no weights yet", hint=hint)
 
-    def fill(bundle: ModelFolder) -> Provenance:
+    scores = source.known_scores
+    with new_bundle(spec.name, replace=replace) as bundle:
         model = read_model(source.folder)
         require_space(model_path(spec.name), 2 * source.weights.stat().st_size, "the bundle")
         dataclasses.replace(model, spec=spec).write(bundle)
-        if spec.corpus.test and "test" not in source.known_scores:
+        if spec.corpus.test and "test" not in scores:
             report.info(f"the card has no test scores: `zoo evaluate --model {source.folder}` computes them")
-        return provenance_of_run(spec, source, model.weights)
+        complete(bundle, provenance_of_run(spec, source, model.weights), report, scores, notes)
+    return model_path(spec.name)
 
-    return publish_bundle(spec.name, fill, replace=replace, report=report, scores=source.known_scores, notes=notes)
 
+@contextmanager
+def new_bundle(name: str, *, replace: bool) -> Iterator[ModelFolder]:
+    """Yield an empty folder for a bundle, and move it into the local model store at the end of the `with` block.
 
-def publish_bundle(
-    name: str,
-    fill: Callable[[ModelFolder], Provenance],
-    *,
-    replace: bool,
-    report: Report,
-    scores: dict[str, Any] | None = None,
-    notes: str = "",
-) -> Path:
-    """Publish a trained or imported model in the local model store.
+    If the block raises an exception, the folder is removed, and the store does not change.
 
     Args:
         name: Name of the published model.
-        fill: Function that writes the spec, vocabulary and weights into an empty folder, and returns the model's
-            provenance.
         replace: Whether to replace an existing model with this name.
-        report: Receives progress and warnings.
-        scores: Content of the model's `scores.json`.
-        notes: Markdown text for the model card.
-
-    Returns:
-        The folder of the bundle.
 
     Raises:
-        ZooError: Another model has this name, or the model is not valid.
+        ZooError: Another model has this name.
     """
     folder = model_path(name)
     if not replace:
         _require_unused_name(name, folder)
     with atomic_folder(folder) as partial:
-        bundle = ModelFolder(partial)
-        _complete(bundle, fill(bundle), report, scores or {}, notes)
-        verify_folder(partial, report)
+        yield ModelFolder(partial)
         if not replace:  # another process may have published in the meantime
             _require_unused_name(name, folder)
-    return folder
 
 
 def _require_unused_name(name: str, folder: Path) -> None:
@@ -129,8 +113,22 @@ def _require_unused_name(name: str, folder: Path) -> None:
         raise ZooError(f"a published model `{name}` already exists: `{folder}`", hint=hint)
 
 
-def _complete(bundle: ModelFolder, provenance: Provenance, report: Report, scores: dict[str, Any], notes: str) -> None:
-    """Add the missing files to a bundle that has a spec, a vocabulary and weights. Write the manifest last."""
+def complete(
+    bundle: ModelFolder, provenance: Provenance, report: Report, scores: dict[str, Any] | None = None, notes: str = ""
+) -> None:
+    """Add the missing files to a bundle that has a spec, a vocabulary and weights, then verify the bundle.
+
+    Args:
+        bundle: The folder of the bundle.
+        provenance: Origin and training of the model.
+        report: Receives progress and warnings.
+        scores: Content of the model's `scores.json`.
+        notes: Markdown text for the model card.
+
+    Raises:
+        ZooError: The model or its scores are not valid.
+    """
+    scores = scores or {}
     # An imported model may not know some characters of zoo's own sample sentences, so discard warnings about them.
     translator = open_model(bundle.folder, **EXACT, report=Report() if provenance.imported else report)
     references = reference_results.compute(translator, reference_results.translated_examples(translator))
@@ -144,6 +142,7 @@ def _complete(bundle: ModelFolder, provenance: Provenance, report: Report, score
         raise ZooError(f"the run's `{SCORES}` is damaged: some values are missing", hint=hint, exit_code=1) from None
     (bundle.folder / CARD).write_text(text, encoding="utf-8")
     manifest.write(bundle.folder)
+    verify_folder(bundle.folder, report)
 
 
 def _require_own_name(run: Run) -> None:
