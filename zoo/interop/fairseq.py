@@ -30,6 +30,8 @@ from zoo.interop.tables import FIRST_POSITION, Settings, head_sizes, read_settin
 from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, TokenList, load_torch_file
 from zoo.interop.text_rules import ModelText, find_rules
 from zoo.interop.vocabulary import convert_vocabulary, find_models
+from zoo.models.loading import Model
+from zoo.models.weights import Weights
 from zoo.text.codes import SEPARATOR
 
 _REPLACED_MODULES = ("fairseq.", "omegaconf.", "numpy.")
@@ -94,8 +96,8 @@ class FairseqImport(ImportFormat):
         spec = imported_spec(request, description, {**architecture, **embedding_fields}, vocabulary, _DECODING)
         layers = read_tensors(tensors, tensor_layout("fairseq").rows(spec), optional_biases=True)
         tensors.require_all_taken()
-        origin = {"engine": "fairseq"}
-        return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, vocabulary.notes)
+        model = Model(spec, vocabulary.vocabulary, Weights({**layers, **embeddings}))
+        return ImportedModel(model, {"engine": "fairseq"}, vocabulary.notes)
 
 
 def _find_checkpoint(path: Path) -> Path | None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import specs
-from specs import ZooError
+from specs import Spec, ZooError
 from zoo.files.reading import is_present, open_file
 from zoo.files.storage import require_space
 from zoo.files.transfer import is_offline
@@ -35,10 +35,8 @@ from zoo.interop.marian.importer import MarianImport
 from zoo.interop.text_rules import refuse_options
 from zoo.models import catalogue
 from zoo.models.folder import ModelFolder
-from zoo.models.loading import Model
 from zoo.models.local_store import model_path
 from zoo.models.registries.revision import is_name
-from zoo.models.weights import Weights
 from zoo.publishing.provenance import Provenance
 from zoo.publishing.publish import complete, new_bundle
 from zoo.report import Report, size
@@ -124,17 +122,17 @@ def stage_import(source: str, options: ImportOptions, report: Report) -> Iterato
         refuse_options(options.text, "transformers' models come with their tokenizers")
 
     with new_bundle(name, replace=options.replace) as bundle:
-        model = read_foreign(format, path, replace(options, name=name, origin_name=origin_name))
-        for note in (*model.notes, *_notes_for_user(model)):
+        imported = read_foreign(format, path, replace(options, name=name, origin_name=origin_name))
+        model = imported.model
+        for note in (*imported.notes, *_notes_for_user(model.spec)):
             report.info(f"note: {note}")
-        origin = {"format": format.name, "source": source if is_on_hub(source) else origin_name, **model.origin}
+        origin = {"format": format.name, "source": source if is_on_hub(source) else origin_name, **imported.origin}
         updated = {"licence": licence_of_card(path) or options.licence}
         if options.description:
             updated["description"] = options.description
-        require_space(bundle.folder, sum(tensor.nbytes for tensor in model.tensors.values()), "the bundle")
-        spec = model.spec.model_copy(update=updated)
-        Model(spec, model.vocabulary, Weights(model.tensors), model.shortlist).write(bundle)
-        complete(bundle, Provenance(imported={**origin, **options.facts}, notes=model.notes), report)
+        require_space(bundle.folder, sum(tensor.nbytes for tensor in model.weights.tensors.values()), "the bundle")
+        replace(model, spec=model.spec.model_copy(update=updated)).write(bundle)
+        complete(bundle, Provenance(imported={**origin, **options.facts}, notes=imported.notes), report)
         yield bundle
 
 
@@ -205,9 +203,8 @@ def _local_path(source: str, report: Report) -> Path:
     return download_from_hub(source, report) if is_on_hub(source) else Path(source)
 
 
-def _notes_for_user(model: ImportedModel) -> Iterator[str]:
+def _notes_for_user(spec: Spec) -> Iterator[str]:
     """Yield notes that are only for the user who imports the model, and not for the model card."""
-    spec = model.spec
     if spec.languages is None and (spec.corpus.source, spec.corpus.target) == UNKNOWN_LANGUAGES:
         yield "the languages of the model are unknown: set them with `--languages`, such as `--languages en de`"
     if spec.name in specs.names():
