@@ -135,11 +135,7 @@ def complete(
     references.write(bundle.folder / reference_results.NAME)
     write_json(bundle.scores, scores)
     provenance.write(bundle.folder)
-    try:
-        text = card(bundle.spec, translator.vocabulary, scores, provenance, translator.longest_source, notes)
-    except (KeyError, TypeError, ValueError):
-        hint = "remove the file; `zoo evaluate --model RUN` writes it again"
-        raise ZooError(f"the run's `{SCORES}` is damaged: some values are missing", hint=hint, exit_code=1) from None
+    text = card(bundle.spec, translator.vocabulary, scores, provenance, translator.longest_source, notes)
     (bundle.folder / CARD).write_text(text, encoding="utf-8")
     manifest.write(bundle.folder)
     verify_folder(bundle.folder, report)

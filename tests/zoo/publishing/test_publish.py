@@ -95,6 +95,9 @@ def test_a_model_that_fails_its_verification_is_not_published(trained: Trained, 
     for scores in ({"dev": {}}, {"dev": 3}, {"dev": {"bleu": "much"}}):
         publish.write_json(run.scores, scores)
         refused(r"scores.json` is damaged", publish.publish, run.folder)
+    run.scores.unlink()
+    with mock.patch("zoo.publishing.card._data", side_effect=KeyError("a bug")), pytest.raises(KeyError, match="a bug"):
+        publish.publish(run.folder)
     assert list((home / "models").iterdir()) == []
 
 
