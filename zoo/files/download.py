@@ -25,7 +25,7 @@ from specs import ZooError
 from zoo.files import storage
 from zoo.files.atomic import convert_disk_errors, flush_to_disk, write_json
 from zoo.files.locks import exclusive
-from zoo.files.manifest import ManifestEntry, sha256
+from zoo.files.manifest import ENTRY, ManifestEntry, sha256
 from zoo.files.reading import read_json
 from zoo.files.transfer import NotFoundError, UnreachableError, discard, is_offline, transfer
 from zoo.report import Report
@@ -129,9 +129,8 @@ def _records() -> dict[str, ManifestEntry]:
     if not path.exists():
         return {}
     try:
-        records = read_json(path).items()
-        return {url: ManifestEntry(str(record["sha256"]), int(record["bytes"])) for url, record in records}
-    except (KeyError, TypeError, ValueError):
+        return {url: ENTRY.validate_python(record) for url, record in read_json(path).items()}
+    except ValueError:
         hint = "remove it: the next download of each archive records its SHA-256 again"
         raise ZooError(f"`{path}` is damaged", hint=hint, exit_code=1) from None
 

@@ -145,7 +145,7 @@ def test_a_file_address_is_used_without_copying(tmp_path, monkeypatch):
 
 def test_a_damaged_lock_file_is_an_error():
     storage.archives().mkdir(parents=True)
-    for record in ("{}", "1", '{"sha256": "x", "bytes": "y"}'):
+    for record in ("{}", "1", '{"sha256": "x", "bytes": 1}', f'{{"sha256": "{HASH}", "bytes": "1"}}'):
         lock_file().write_text(f'{{"http://a": {record}}}')
         refused(r"corpus\.lock` is damaged", recorded_sha256, "http://a")
 
