@@ -111,18 +111,18 @@ def _obtain_from_hub(card: ModelCard, again: str, report: Report) -> Path:
     otherwise = f"save the files of {hub_page(card.source)} in `{by_hand}` and run {again} again"
     folder = by_hand if by_hand.is_dir() else download_from_hub(card.source, report, otherwise)
     if "@" not in card.source:
-        _hold(card, folder, report)
+        _record_or_compare(card, folder, report)
     return folder
 
 
-def _hold(card: ModelCard, folder: Path, report: Report) -> None:
+def _record_or_compare(card: ModelCard, folder: Path, report: Report) -> None:
     """Record the SHA-256 of a repository's files at the first download. Later, compare it with the recorded value."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".lock"))
     digest = hashlib.sha256("".join(f"{sha256(file)} {file.name}\n" for file in files).encode()).hexdigest()
-    if download.hold(card.source, digest, sum(file.stat().st_size for file in files)):
+    if download.record_or_compare(card.source, digest, sum(file.stat().st_size for file in files)):
         report.warn(
             f"no revision is specified for `{card.source}`, so this first download could not be verified; the SHA-256 "
-            f"of its files was recorded in `{download.lock_file()}`, and later downloads are checked against it"
+            f"of its files was recorded in `{download.records_file()}`, and later downloads are checked against it"
         )
 
 

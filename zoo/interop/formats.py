@@ -14,7 +14,7 @@ import specs
 from specs import Architecture, Languages, Spec, ZooError, suggest
 from specs.notation import quote_in_full
 from specs.sections import suggest_language
-from zoo.interop.tensors import SIDES
+from zoo.interop.tensors import STACKS
 from zoo.interop.text_rules import TextOptions
 from zoo.interop.vocabulary import ImportedVocabulary
 from zoo.models.loading import Model
@@ -265,11 +265,11 @@ def _fields(a: Architecture) -> Iterator[tuple[str, str, Any]]:
 
     If a sub-layer's option is null, yield the name and value of the architecture's field that applies instead.
     """
-    options = {name for side in SIDES for sublayer in getattr(a, side) for name in type(sublayer).model_fields}
+    options = {name for side in STACKS for sublayer in getattr(a, side) for name in type(sublayer).model_fields}
     for name in type(a).model_fields:
-        if name not in (*SIDES, *options - {"norm"}):
+        if name not in (*STACKS, *options - {"norm"}):
             yield from _flat(name, name, getattr(a, name))
-    for side in SIDES:
+    for side in STACKS:
         for index, sublayer in enumerate(getattr(a, side)):
             for name in type(sublayer).model_fields:
                 own, key = getattr(sublayer, name), f"{side}[{index}].{name}"

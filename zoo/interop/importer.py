@@ -168,7 +168,7 @@ def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> Im
         ZooError: The model has a property that zoo does not support, its files are damaged, or reading them would
             need far more memory than their size justifies.
     """
-    files = _model_files(path)
+    files = _total_bytes(path)
     allowed = _SPARE_MEMORY + _MEMORY_PER_BYTE * files
     try:
         with memory_limit(allowed):
@@ -189,7 +189,7 @@ def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> Im
         raise ZooError(problem, hint=hint, exit_code=1) from error
 
 
-def _model_files(path: Path) -> int:
+def _total_bytes(path: Path) -> int:
     """Return the total size of a model's files, in bytes. For a `decoder.yml`, count all files in its folder."""
     folder = path if path.is_dir() else path.parent if path.suffix == ".yml" else None
     return sum(file.stat().st_size for file in (folder.iterdir() if folder else [path]) if file.is_file())

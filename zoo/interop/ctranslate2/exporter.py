@@ -26,7 +26,7 @@ from zoo.interop.formats import (
     require_standard_layers,
 )
 from zoo.interop.tables import PROJECTIONS
-from zoo.interop.tensors import SIDES
+from zoo.interop.tensors import STACKS
 from zoo.models.loading import Model
 from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.languages import LanguagePair
@@ -141,7 +141,7 @@ def transformer(spec: Spec, weights: Mapping[str, Tensor]) -> Any:
     for name, tensor in written_layers(spec, _padded_heads(a, tensors)).items():
         part, _, last = name.rpartition("/")
         setattr(_part(model, part), last, tensor)
-    for name in SIDES:
+    for name in STACKS:
         _set_scalars_and_positions(a, name, getattr(model, name), tensors)
     return model
 
@@ -156,7 +156,7 @@ def require_supported(a: Architecture) -> None:
         if (kind := getattr(value, "kind", value)) not in supported:
             raise cannot_export("CTranslate2", f"it does not implement `{field}: {kind}`")
     require_standard_layers(a, "CTranslate2")
-    for side in SIDES:
+    for side in STACKS:
         if len({a.option(sublayer, "h") for sublayer in getattr(a, side)[:-1]}) > 1:
             reason = f"it requires the same number of heads in all attention layers of the {side}"
             raise cannot_export("CTranslate2", reason)
@@ -188,7 +188,7 @@ def _options(a: Architecture, side: str) -> dict[str, Any]:
 def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Pad all attention heads with zeros so that d_k equals d_v, as CTranslate2 requires."""
     padded = dict(tensors)
-    for side in SIDES:
+    for side in STACKS:
         for sublayer in getattr(a, side)[:-1]:
             sizes = {name: a.option(sublayer, "d_v" if name in ("value", "output") else "d_k") for name in PROJECTIONS}
             for name, size in sizes.items():

@@ -45,7 +45,7 @@ from zoo.interop.huggingface.weights import (
 )
 from zoo.interop.sentencepiece_model import SentencePieceModel, foreign_name, is_language_token
 from zoo.interop.tables import NamedTensors, Settings, head_sizes, read_settings, tensor_layout, written_settings
-from zoo.interop.tensors import SIDES, TIES, TokenList
+from zoo.interop.tensors import STACKS, TIES, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.models.loading import Model
 from zoo.models.weights import Weights
@@ -174,7 +174,7 @@ class HuggingFaceMarian(Family):
         The embeddings include the position embeddings.
         """
         a = spec.architecture
-        for side in SIDES:
+        for side in STACKS:
             yield f"model.{side}.embed_positions.weight", _positions(spec, tensors, side)
         common, _ = TIES[a.tied_embeddings]
         yield from written_bart_tables(a, tensors, ids.select, common=common, biased=True)

@@ -38,7 +38,7 @@ from zoo.interop.tables import (
     tensor_layout,
     written_settings,
 )
-from zoo.interop.tensors import SIDES
+from zoo.interop.tensors import STACKS
 from zoo.models.loading import Model
 
 _SINUSOIDS = "model.{}.embed_positions.weights"
@@ -71,7 +71,7 @@ class Multilingual(Family):
         d_model, positions = fields["d_model"], config.integer("max_position_embeddings", 1024, minimum=4)
         tied = config.boolean("tie_word_embeddings", True)
         weights = files.weights
-        for side in SIDES:
+        for side in STACKS:
             weights.left.pop(_SINUSOIDS.format(side), None)
         bias = weights.take(BIAS, 1, rows) if BIAS in weights.left else torch.zeros(1).expand(rows)
         scale, equal = d_model**0.5 if fields["scale_embeddings"] else 1.0, BART_TABLES if tied else ()
