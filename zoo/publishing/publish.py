@@ -20,7 +20,7 @@ from zoo.models import find
 from zoo.models.folder import CARD, SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.models.loading import read_model
 from zoo.models.local_store import bundle_digest, model_path, read_origin, write_origin
-from zoo.models.registries.registry import Registry, open_registry
+from zoo.models.registries.registry import open_registry
 from zoo.models.registries.revision import Revision, is_file_name
 from zoo.models.weights import RESTORE_HINT
 from zoo.publishing import reference_results
@@ -229,7 +229,7 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -
     registry = open_registry(to)
     if "://" not in to and not os.path.exists(to):
         report.info(f"creating a new registry in the folder `{os.path.abspath(to)}`")
-    registry.require_writable()
+    store = registry.writable_store  # raises errors before the verification, which takes longer
     folder = find.local_model(model)
     if folder is None:
         raise find.not_published_error(model)
@@ -237,21 +237,21 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -
         name = ModelFolder(bundle).spec.name
         verify(bundle, report=report)
         revision = registry.publish(name, bundle, summarize(bundle), report)
-    _record_origin(folder, revision, registry, report)
+    _record_origin(folder, revision, store.address, report)
     registry.write_index(report)
     return revision
 
 
-def _record_origin(folder: Path, revision: Revision, registry: Registry, report: Report) -> None:
+def _record_origin(folder: Path, revision: Revision, registry: str, report: Report) -> None:
     """Record the registry revision of a bundle in the local model store.
 
     Do nothing if the bundle was pulled from another registry, or is not in the local model store.
     """
     origin = read_origin(folder)
     is_in_store = bundle_digest(folder) == revision.digest and folder.parent == storage.models()
-    if is_in_store and (origin is None or origin.registry == registry.address):
+    if is_in_store and (origin is None or origin.registry == registry):
         try:
-            write_origin(folder, revision, registry.address)
+            write_origin(folder, revision, registry)
         except ZooError as error:  # the model is published, so the index must still be written
             report.warn(f"{error.summary}; the local model store has no record that the model is `{revision.pin}`")
 

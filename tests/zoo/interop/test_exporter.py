@@ -351,9 +351,7 @@ def test_unknown_formats_and_models_are_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sublayer", [{"kind": "self_attention"}, *SUBLAYERS.values()], ids=str)
-def test_onnx_supports_all_networks_that_the_hint_promises(
-    sublayer: dict[str, Any], tokens: Vocabulary, tmp_path: Path
-) -> None:
+def test_onnx_supports_all_networks_that_the_hint_names(sublayer: Fields, tokens: Vocabulary, tmp_path: Path) -> None:
     kind = sublayer["kind"]
     encoder, decoder = small(N=1, encoder=[sublayer, FFN]), small(N=1, decoder=[sublayer, CROSS, FFN])
     problems = [BACKENDS["onnx"].unsupported_reason(prepare_build(spec)[1]) for spec in (encoder, decoder)]
