@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +73,11 @@ class OnnxExport(ExportFormat):
         model.vocabulary.save(folder)
         return [_ONNX_NOTE]
 
-    def check(self, model: Model, references: ReferenceLogProbabilities, folder: Path) -> ExportCheck | None:
+    def check(self, model: Model, references: ReferenceLogProbabilities, folder: Path) -> ExportCheck:
         """Run the encoder and the decoding step in onnxruntime, with random tokens as inputs.
 
-        Compare the results with the results of zoo's graph interpreter. Return None if onnxruntime is not installed.
+        Compare the results with the results of zoo's graph interpreter.
         """
-        if find_spec("onnxruntime") is None:
-            return None
         onnxruntime = import_module("onnxruntime")
         _, order = prepare_build(model.spec, weights=model.weights.tensors, precision="float32", backend=self.name)
         differences = disagreement(open_models(order, folder), weights=model.weights.tensors)

@@ -55,8 +55,6 @@ _MAX_INDEX_BYTES = 100_000_000
 _MAX_NUMBERS = 1000
 _MAX_INDEX_WRITES = 5
 _MARKER_CONTENT = b'{"format": 1}\n'
-_STORES = {"http": "WebStore", "https": "WebStore", "s3": "S3Store", "s3a": "S3Store", "hf": "HubStore"}
-"""Names of the classes in `remote_stores`, keyed by the scheme of the address."""
 _ADDRESS_HINT = (
     "write a folder (`./NAME` if its name contains a colon) or a complete address, such as https://models.org/zoo or "
     "s3://bucket/zoo"
@@ -265,10 +263,9 @@ def open_registry(address: str) -> Registry:
     if is_local and not host and not _INCOMPLETE_SCHEME.match(address):
         folder = url2pathname(urlsplit(address).path) if remainder else address
         return Registry(FolderStore(Path(os.path.expanduser(folder)).absolute()))
-    if is_local or not host or scheme not in _STORES:
+    if is_local or not host or scheme not in remote_stores.STORES:
         raise ZooError(f"`{address}` is not the address of a registry", hint=_ADDRESS_HINT)
-    store: FileStore = getattr(remote_stores, _STORES[scheme])(address.rstrip("/"))
-    return Registry(store)
+    return Registry(remote_stores.STORES[scheme](address.rstrip("/")))
 
 
 def configured_registries() -> list[Registry]:
