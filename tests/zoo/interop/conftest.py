@@ -305,10 +305,8 @@ def log_probabilities(model: Model, source: str, target: str) -> np.ndarray:
 
 
 def translator_of(model: Model, backend: str) -> Translator:
-    spec = changed(model.spec, backend=backend)
-    program = build_with_message(
-        spec, TRANSLATE, Report(), weights=model.weights.tensors, device="cpu", precision="float32"
-    )
+    spec, weights = changed(model.spec, backend=backend), model.weights.tensors
+    program = build_with_message(spec, TRANSLATE, Report(), weights=weights, device="cpu", precision="float32")
     return Translator(program, model.vocabulary, spec, report=Report())
 
 

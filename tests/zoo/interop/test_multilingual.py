@@ -202,10 +202,9 @@ def test_languages_and_search_of_the_settings_are_imported(write: Write) -> None
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     search = {"forced_bos_token_id": 90, "num_beams": 5, "max_length": 20, "early_stopping": True}
     (folder / "generation_config.json").write_text(json.dumps(search))
-    imported = Multilingual().read(folder, ImportRequest("mine"))
-    model = imported.model
+    model, notes = read(folder), Multilingual().read(folder, ImportRequest("mine")).notes
     assert model.spec.default_direction == ("fr_XX", "en_XX")
-    assert any("choose the language with `--to`" in note for note in imported.notes)
+    assert any("choose the language with `--to`" in note for note in notes)
     assert (model.spec.decoding.beam, model.spec.decoding.extra_length) == (5, 18)
     assert model.spec.languages == Languages(codes=MBART50, token="{}", source_token="source", target_token="target")
 

@@ -21,6 +21,7 @@ from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.importer import find_format, read_foreign
 from zoo.interop.text_rules import FoundRules, ModelText, TextOptions, find_rules
 from zoo.text.rules import TextRules
+from zoo.text.vocabulary import Vocabulary
 
 CODES = "#version: 0.2\nc c</w>\n"
 MOSES = TextOptions(tokenizer="moses")
@@ -31,8 +32,7 @@ def read(folder: Path, text: TextOptions = TextOptions()) -> ImportedModel:  # n
     return read_foreign(FairseqImport(), folder, ImportRequest("model", text=text))
 
 
-def rules_of(imported: ImportedModel) -> list[TextRules]:
-    vocabulary = imported.model.vocabulary
+def rules_of(vocabulary: Vocabulary) -> list[TextRules]:
     return [side.rules for side in (vocabulary.source, vocabulary.target)]  # type: ignore[attr-defined]
 
 
@@ -47,7 +47,7 @@ def test_raw_text_gives_the_log_probabilities_of_its_tokens(tmp_path: Path) -> N
     torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)
     assert imported.model.vocabulary.decode(imported.model.vocabulary.encode(target, "target")) == "b dg cc"
     assert imported.model.spec.vocabulary.separate_models
-    assert [rules.language for rules in rules_of(imported)] == ["en", "de"]
+    assert [rules.language for rules in rules_of(imported.model.vocabulary)] == ["en", "de"]
     (note,) = imported.notes
     assert "Moses (en, hyphens split, XML escaped), BPE codes of `bpecodes`" in note
     assert "detokenised by Moses (de)" in note
@@ -56,7 +56,7 @@ def test_raw_text_gives_the_log_probabilities_of_its_tokens(tmp_path: Path) -> N
 def test_options_of_a_checkpoint_choose_the_rules(tmp_path: Path) -> None:
     def read_with(content: dict[str, Any] | None = None, **options: Any) -> TextRules:
         folder = Model(**options).write(tmp_path, content)
-        return rules_of(read(folder))[0]
+        return rules_of(read(folder).model.vocabulary)[0]
 
     (tmp_path / "my.codes").write_text(CODES)
     older = {"bpe": "fastbpe", "bpe_codes": "/data/my.codes", "moses_no_escape": True, "moses_source_lang": "fr"}
