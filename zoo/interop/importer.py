@@ -132,7 +132,9 @@ def stage_import(source: str, options: ImportOptions, report: Report) -> Iterato
             updated["description"] = options.description
         require_space(bundle.folder, sum(tensor.nbytes for tensor in model.weights.tensors.values()), "the bundle")
         replace(model, spec=model.spec.model_copy(update=updated)).write(bundle)
-        complete(bundle, Provenance(imported={**origin, **options.facts}, notes=imported.notes), report)
+        provenance = Provenance(imported={**origin, **options.facts}, notes=imported.notes)
+        del imported, model  # free their memory, because the next lines load the bundle
+        complete(bundle, provenance, report)
         yield bundle
 
 

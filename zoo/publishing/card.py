@@ -8,21 +8,7 @@ from typing import Any
 
 import compiler
 import specs
-from specs import (
-    Archive,
-    Corpus,
-    Digits,
-    Files,
-    Grammar,
-    Parsing,
-    Recognition,
-    Spec,
-    Synthetic,
-    Table,
-    Task,
-    Treebank,
-    ZooError,
-)
+from specs import Archive, Corpus, Digits, Files, Grammar, Parsing, Recognition, Spec, Synthetic, Table, Task, Treebank
 from zoo.evaluation.metrics import metrics_for
 from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF
 from zoo.models.folder import SCORES
@@ -63,7 +49,8 @@ def card(
         score_table, confidence = _scores(scores, spec), _confidence(scores)
     except (KeyError, TypeError, ValueError):
         hint = "remove the file; `zoo evaluate --model RUN` writes it again"
-        raise ZooError(f"the run's `{SCORES}` is damaged: some values are missing", hint=hint, exit_code=1) from None
+        problem = f"the run's `{SCORES}` is damaged: some values are missing"
+        raise specs.ZooError(problem, hint=hint, exit_code=1) from None
     target = next((target for _, target in _directions(spec)), None)
     return _TEMPLATE.read_text("utf-8").format(
         spec=spec,

@@ -81,7 +81,9 @@ def publish(
         dataclasses.replace(model, spec=spec).write(bundle)
         if spec.corpus.test and "test" not in scores:
             report.info(f"the card has no test scores: `zoo evaluate --model {source.folder}` computes them")
-        complete(bundle, provenance_of_run(spec, source, model.weights), report, scores, notes)
+        provenance = provenance_of_run(spec, source, model.weights)
+        del model  # free its memory, because the next line loads the bundle
+        complete(bundle, provenance, report, scores, notes)
     return model_path(spec.name)
 
 
