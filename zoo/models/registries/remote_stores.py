@@ -270,11 +270,6 @@ class HubStore(FsspecStore):
         return huggingface_hub.HfApi(endpoint=files.endpoint, token=files.token)
 
 
-STORES: Mapping[str, Callable[[str], FileStore]] = {
-    "http": WebStore,
-    "https": WebStore,
-    "s3": S3Store,
-    "s3a": S3Store,
-    "hf": HubStore,
-}
+_Stores = Mapping[str, Callable[[str], FileStore]]
+STORES: _Stores = {"http": WebStore, "https": WebStore, "s3": S3Store, "s3a": S3Store, "hf": HubStore}
 """Classes of stores, keyed by the scheme of the address."""
