@@ -56,7 +56,7 @@ def publish(
 
     messages = report()
     if to is not None:
-        open_registry(to).require_writable_kind()  # before the run is published
+        open_registry(to).require_writable()  # before the run is published
     if to is not None and name is None and is_published_model(run):
         options.refuse("runs", replace=replace, notes=notes)
         folder = published_model(run, messages)

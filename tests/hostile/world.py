@@ -20,11 +20,11 @@ from tests.zoo.interop.test_fairseq import Model as FairseqModel
 from zoo.files import manifest
 from zoo.generation.translation import Translation
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
-from zoo.interop.formats import Bundle
 from zoo.interop.huggingface.marian import HuggingFaceMarian
 from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.interop.huggingface.t5 import T5
 from zoo.interop.sentencepiece_model import SentencePieceModel
+from zoo.models.loading import Model
 from zoo.models.weights import Weights
 from zoo.publishing import publish
 from zoo.text.vocabulary import Vocabulary
@@ -110,7 +110,7 @@ _T5 = {
 }
 
 
-def _bundle(architecture: dict[str, Any], kind: str = "bpe", **fields: Any) -> Bundle:
+def _model(architecture: dict[str, Any], kind: str = "bpe", **fields: Any) -> Model:
     """Return a model with random weights, in two languages if `fields` has them."""
     corpus = {"max_length": 40, **FIELDS["corpus"]}
     vocabulary = {"size": 60 if kind == "unigram" else 101, "kind": kind}
@@ -119,7 +119,7 @@ def _bundle(architecture: dict[str, Any], kind: str = "bpe", **fields: Any) -> B
     spec = specs.load("tiny", {**own, "name": "foreign"})
     tokens = [spec.languages.token_of(code) for code in spec.languages.codes] if spec.languages else []
     learned = Vocabulary.learn(lambda: examples([*PAIRS] * 3), spec.vocabulary, language_tokens=tokens)
-    return Bundle(spec, learned, build(spec).weights(), proof=None)  # type: ignore[arg-type]
+    return Model(spec, learned, Weights(build(spec).weights()))
 
 
 def _write_foreign(folder: Path) -> None:
@@ -132,14 +132,14 @@ def _write_foreign(folder: Path) -> None:
     decoder = {"models": ["model.npz"], "vocabs": ["v.spm", "v.spm"], "beam-size": 2, "normalize": 0.6}
     marian.write_marian(folder / "marian", marian.MARIAN_OPTIONS, weights, decoder)
     FairseqModel().write(folder / "fairseq")
-    HuggingFaceMarian().write(_bundle({}), folder / "hf-marian")
-    Multilingual().write(_bundle(_NLLB, languages=_LANGUAGES), folder / "hf-multilingual")
+    HuggingFaceMarian().write(_model({}), folder / "hf-marian")
+    Multilingual().write(_model(_NLLB, languages=_LANGUAGES), folder / "hf-multilingual")
     t5 = folder / "hf-t5"
-    T5().write(_bundle(_T5, "unigram"), t5)
+    T5().write(_model(_T5, "unigram"), t5)
     entries = SentencePieceModel(t5 / "spiece.model").entries
     model = {"type": "Unigram", "unk_id": 2, "vocab": [[entry.name, entry.score] for entry in entries]}
     (t5 / "tokenizer.json").write_text(json.dumps({"model": model, "normalizer": None, "added_tokens": []}))
     (t5 / "spiece.model").unlink()
     if find_spec("ctranslate2"):
         (folder / "ctranslate2").mkdir()
-        CTranslate2Export().write(_bundle({}), folder / "ctranslate2")
+        CTranslate2Export().write(_model({}), folder / "ctranslate2")

@@ -19,7 +19,7 @@ from typing import IO, Any, NamedTuple, Self
 from specs import ZooError, nearest
 from zoo.files import storage
 from zoo.files.atomic import atomic_file, convert_disk_errors
-from zoo.files.download import Fetched, lock_file
+from zoo.files.download import Fetched, records_file
 from zoo.report import size
 
 MIN_LIMIT = 10_000_000
@@ -131,7 +131,7 @@ def _extract(path: Path, target: _Target) -> set[str]:
                     _require_plausible(path, total)
                     _copy(member, *paths)
     except _UNREADABLE as error:
-        hint = f"remove the file and its entry in `{lock_file()}`, then run the command again to download the file"
+        hint = f"remove the file and its entry in `{records_file()}`, then run the command again to download the file"
         problem = f"`{path}` is not a .tar, .tar.gz, .tar.bz2 or .zip file, or it is damaged: {error}"
         raise DamagedArchiveError(problem, hint=hint, exit_code=1) from error
     return names

@@ -25,7 +25,7 @@ from specs import ZooError
 from zoo.files import storage
 from zoo.files.atomic import convert_disk_errors, flush_to_disk, write_json
 from zoo.files.locks import exclusive
-from zoo.files.manifest import ManifestEntry, sha256
+from zoo.files.manifest import ENTRY, ManifestEntry, sha256
 from zoo.files.reading import read_json
 from zoo.files.transfer import NotFoundError, UnreachableError, discard, is_offline, transfer
 from zoo.report import Report
@@ -70,7 +70,7 @@ def fetch(url: str, expected: str | None, report: Report, command: str = "the sa
     if expected is None and recorded is None and not url.startswith("file:"):
         report.warn(
             f"no SHA-256 is specified for `{url}`, so this first download could not be verified; its SHA-256 "
-            f"{fetched.sha256} was recorded in `{lock_file()}`, and later downloads are checked against it"
+            f"{fetched.sha256} was recorded in `{records_file()}`, and later downloads are checked against it"
         )
     return fetched
 
@@ -80,7 +80,7 @@ def path_of(url: str) -> Path:
     return storage.archives() / f"{hashlib.sha256(url.encode()).hexdigest()[:8]}-{_file_name(url)}"
 
 
-def hold(address: str, sha256: str, bytes: int) -> bool:
+def record_or_compare(address: str, sha256: str, bytes: int) -> bool:
     """Record the SHA-256 of downloaded content, or compare it with the recorded SHA-256.
 
     Returns:
@@ -91,7 +91,7 @@ def hold(address: str, sha256: str, bytes: int) -> bool:
     """
     recorded = _records().get(address)
     if recorded is not None and recorded.sha256 != sha256:
-        hint = f"if the change is intended, remove the URL from `{lock_file()}` and run the command again"
+        hint = f"if the change is intended, remove the URL from `{records_file()}` and run the command again"
         problem = f"the file from `{address}` has the SHA-256 {sha256}, but had {recorded.sha256} at its first download"
         raise ZooError(problem, hint=hint, exit_code=1)
     _record(address, ManifestEntry(sha256, bytes))
@@ -104,7 +104,7 @@ def discard_damaged(url: str, fetched: Fetched) -> None:
     If the server sent the damaged content, remove its SHA-256 from `corpus.lock` too. If the file was corrupted on
     disk after the download, keep the recorded SHA-256.
     """
-    with exclusive(lock_file()):
+    with exclusive(records_file()):
         records, actual = _records(), sha256(fetched.path)
         if (record := records.get(url)) is not None and record.sha256 == actual:
             _write_records({each: records[each] for each in records if each != url})
@@ -118,20 +118,19 @@ def recorded_sha256(url: str) -> str | None:
     return None if record is None else record.sha256
 
 
-def lock_file() -> Path:
+def records_file() -> Path:
     """Return the path of `corpus.lock`, the file that records the SHA-256 of each download."""
     return storage.archives() / "corpus.lock"
 
 
 def _records() -> dict[str, ManifestEntry]:
     """Return the SHA-256 and the size of each file at its first download, keyed by URL."""
-    path = lock_file()
+    path = records_file()
     if not path.exists():
         return {}
     try:
-        records = read_json(path).items()
-        return {url: ManifestEntry(str(record["sha256"]), int(record["bytes"])) for url, record in records}
-    except (KeyError, TypeError, ValueError):
+        return {url: ENTRY.validate_python(record) for url, record in read_json(path).items()}
+    except ValueError:
         hint = "remove it: the next download of each archive records its SHA-256 again"
         raise ZooError(f"`{path}` is damaged", hint=hint, exit_code=1) from None
 
@@ -139,12 +138,12 @@ def _records() -> dict[str, ManifestEntry]:
 def _record(url: str, record: ManifestEntry) -> None:
     """Add a download to `corpus.lock`. Keep the entries that other processes add at the same time."""
     if _records().get(url) != record:
-        with exclusive(lock_file()):
+        with exclusive(records_file()):
             _write_records({**_records(), url: record})
 
 
 def _write_records(records: Mapping[str, ManifestEntry]) -> None:
-    write_json(lock_file(), {url: asdict(records[url]) for url in sorted(records)})
+    write_json(records_file(), {url: asdict(records[url]) for url in sorted(records)})
 
 
 def _downloaded_before(path: Path, url: str, expected: str | None, report: Report) -> Fetched | None:
@@ -192,7 +191,7 @@ def _accept(path: Path, url: str, expected: str | None) -> Fetched:
     """Check the SHA-256 of a downloaded file, and record it in `corpus.lock`."""
     actual, bytes = sha256(path), path.stat().st_size
     if expected is None:
-        hold(url, actual, bytes)
+        record_or_compare(url, actual, bytes)
     elif expected != actual:
         hint = "compare both with the SHA-256 that the authors publish: the file or the specified `sha256` is wrong"
         problem = f"the file from `{url}` has the SHA-256 {actual}, but {expected} is specified"

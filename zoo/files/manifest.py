@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from specs import ZooError
 from specs.notation import quote
@@ -24,8 +23,7 @@ _RESTORE_HINT = (
     "restore it from its source: a published model with `zoo pull`, `zoo import` or `zoo publish`, and a prepared "
     "corpus with `zoo prepare`"
 )
-_DIGEST = "[0-9a-f]{64}"
-Digest = Annotated[str, Field(pattern=f"^{_DIGEST}$")]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 """SHA-256 in hexadecimal."""
 
 
@@ -33,11 +31,15 @@ Digest = Annotated[str, Field(pattern=f"^{_DIGEST}$")]
 class ManifestEntry:
     """SHA-256 of a file and its size in bytes, recorded when the file was written.
 
-    pydantic checks the limits in the annotations if an entry is a field of a JSON record.
+    pydantic checks the limits in the annotations if the entry is read from JSON.
     """
 
     sha256: Digest
-    bytes: Annotated[int, Field(ge=0, lt=10**15)]
+    bytes: Annotated[int, Field(strict=True, ge=0, lt=10**15)]
+
+
+ENTRY = TypeAdapter(ManifestEntry)
+"""Parser of the entries in JSON files. It raises `ValueError` if an entry is not valid."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +130,10 @@ def _parse_entry(file: Path, name: str, value: object) -> ManifestEntry:
     is_inside = path.parts and str(path) == name and not path.is_absolute() and ".." not in path.parts
     if not is_inside or not name.isprintable():
         raise damaged(file, f"{quote(name)} is not a valid file name", _RESTORE_HINT)
-    size, digest = (value.get("bytes"), value.get("sha256")) if isinstance(value, dict) else (None, None)
-    if type(size) is not int or not isinstance(digest, str) or not re.fullmatch(_DIGEST, digest):
-        raise damaged(file, f"the entry of {quote(name)} has no size or no SHA-256", _RESTORE_HINT)
-    return ManifestEntry(digest, size)
+    try:
+        return ENTRY.validate_python(value)
+    except ValueError:
+        raise damaged(file, f"the entry of {quote(name)} has no size or no SHA-256", _RESTORE_HINT) from None
 
 
 def write(folder: Path) -> None:

@@ -144,10 +144,10 @@ def packed_artefact(
     is_native = (backend or compilation.backend) in _PACKED_BACKENDS
     on_cpu = device == "cpu" or (device == "auto" and not may_have_gpu())
     is_translator = isinstance(model.spec.task, Translation)
-    if not (is_native and on_cpu and model.digest and is_translator and cpp_compiler()):
+    if not (is_native and on_cpu and model.cache_key and is_translator and cpp_compiler()):
         return None
     kernels = kernels_artefact(storage.compiled()).folder.name
-    key = {"model": model.digest, "precision": precision, "kernels": kernels, "code": _code_version()}
+    key = {"model": model.cache_key, "precision": precision, "kernels": kernels, "code": _code_version()}
     return Artefact(storage.compiled(), f"packed-{model.spec.name}-{precision}", key)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from zoo.files.atomic import atomic_folder
 from zoo.files.storage import require_space
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
 from zoo.interop.formats import (
-    Bundle,
     ExportCheck,
     ExportFormat,
     ImportFormat,
@@ -34,8 +32,9 @@ from zoo.interop.sentencepiece_model import foreign_name
 from zoo.interop.tensors import NEVER
 from zoo.models import find
 from zoo.models.folder import SPEC
-from zoo.models.loading import read_model
+from zoo.models.loading import Model, read_model
 from zoo.publishing import reference_results
+from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.report import Report
 from zoo.version import __version__
 
@@ -55,7 +54,7 @@ class OnnxExport(ExportFormat):
     name = "onnx"
     description = "encode.onnx and decode_step.onnx, with the spec and the vocabulary"
 
-    def write(self, bundle: Bundle, folder: Path) -> list[str]:
+    def write(self, model: Model, folder: Path) -> list[str]:
         """Write the encoder, the decoding step, the spec and the vocabulary.
 
         Returns:
@@ -64,26 +63,24 @@ class OnnxExport(ExportFormat):
         Raises:
             ZooError: torch cannot export the model's encoder with a dynamic source length.
         """
-        if kinds := {each.kind for each in bundle.spec.architecture.encoder} & _NOT_IN_ONNX:
+        if kinds := {each.kind for each in model.spec.architecture.encoder} & _NOT_IN_ONNX:
             problem = f"cannot export this model to ONNX: its encoder contains {min(kinds)} sub-layers"
             hint = "no export format supports this: translate with `zoo decode`, or serve the model with `zoo serve`"
             raise ZooError(problem, hint=hint)
-        _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
+        _, order = prepare_build(model.spec, weights=model.weights.tensors, precision="float32", backend=self.name)
         write_models(order, folder)
-        (folder / SPEC).write_text(bundle.spec.yaml(__version__), encoding="utf-8")
-        bundle.vocabulary.save(folder)
+        (folder / SPEC).write_text(model.spec.yaml(__version__), encoding="utf-8")
+        model.vocabulary.save(folder)
         return [_ONNX_NOTE]
 
-    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
+    def check(self, model: Model, references: ReferenceLogProbabilities, folder: Path) -> ExportCheck:
         """Run the encoder and the decoding step in onnxruntime, with random tokens as inputs.
 
-        Compare the results with the results of zoo's graph interpreter. Return None if onnxruntime is not installed.
+        Compare the results with the results of zoo's graph interpreter.
         """
-        if find_spec("onnxruntime") is None:
-            return None
         onnxruntime = import_module("onnxruntime")
-        _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
-        differences = disagreement(open_models(order, folder), weights=bundle.tensors)
+        _, order = prepare_build(model.spec, weights=model.weights.tensors, precision="float32", backend=self.name)
+        differences = disagreement(open_models(order, folder), weights=model.weights.tensors)
         largest = float(torch.tensor([*differences.values()]).max())  # unlike the built-in max, this propagates NaN
         return ExportCheck(f"onnxruntime {onnxruntime.__version__}", largest, "zoo's graph interpreter")
 
@@ -127,17 +124,16 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
     model = read_model(path)
     model.spec.require_source("each export format")
     manifest.read(path).check_file(reference_results.NAME)
-    proof = reference_results.read(path / reference_results.NAME, model.spec)
-    bundle = Bundle(model.spec, model.vocabulary, model.weights.tensors, proof)
-    require_space(folder, 2 * sum(tensor.nbytes for tensor in bundle.tensors.values()), "the export")
+    references = reference_results.read(path / reference_results.NAME, model.spec)
+    require_space(folder, 2 * sum(tensor.nbytes for tensor in model.weights.tensors.values()), "the export")
     target = Path(os.path.realpath(folder))  # if the path is a link to an empty folder, keep the link
     with atomic_folder(target, replace=False) as partial:
-        notes = format.write(bundle, partial)
-        if bundle.vocabulary.copy_symbols:
+        notes = format.write(model, partial)
+        if model.vocabulary.copy_symbols:
             notes.append(_COPY_SYMBOLS_NOTE)
-        if reader := format.reader(bundle):
-            _require_same_when_read(bundle, format, reader, partial)
-        check = format.check(bundle, partial)
+        if reader := format.reader(model):
+            _require_same_when_read(model, format, reader, partial)
+        check = format.check(model, references, partial)
         if check is not None and not check.difference <= _TOLERANCE:
             raise ZooError(
                 f"the exported model of `{path.name}` computes different results: {check.engine} differs by "
@@ -150,26 +146,27 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
     return ExportResult(folder, check, tuple(notes))
 
 
-def _require_same_when_read(bundle: Bundle, format: ExportFormat, reader: ImportFormat, folder: Path) -> None:
+def _require_same_when_read(model: Model, format: ExportFormat, reader: ImportFormat, folder: Path) -> None:
     """Import the exported folder again. Raise ZooError if the architecture, the tensors or the vocabulary differ.
 
     The imported model may have additional biases, if they have no effect.
     """
     try:
-        imported = reader.read(folder, ImportRequest(bundle.spec.name))
+        imported = reader.read(folder, ImportRequest(model.spec.name)).model
     except ZooError as error:
         raise cannot_export(format.name, error.problem.replace(f"{folder}/", "")) from None
-    require_same_architecture(bundle.spec.architecture, imported.spec.architecture, format.name, format.may_differ)
-    ours, theirs = bundle.vocabulary, imported.vocabulary
+    require_same_architecture(model.spec.architecture, imported.spec.architecture, format.name, format.may_differ)
+    ours, theirs = model.vocabulary, imported.vocabulary
     if ours.source_suffix != theirs.source_suffix:
         raise cannot_export(format.name, "the model and this format differ in whether sources end with EOS")
-    changed = [name for name, tensor in bundle.tensors.items() if not _has(imported.tensors.get(name), tensor)]
-    for name in imported.tensors.keys() - bundle.tensors.keys():
-        tensor = imported.tensors[name]
+    before, after = model.weights.tensors, imported.weights.tensors
+    changed = [name for name, tensor in before.items() if not _has(after.get(name), tensor)]
+    for name in after.keys() - before.keys():
+        tensor = after[name]
         if not name.endswith("_bias") or bool(((tensor != 0) & (tensor != NEVER)).any()):
             changed.append(name)
-    for size, before, after in zip(ours.sizes, (ours.source, ours.target), (theirs.source, theirs.target), strict=True):
-        if _names(before, size) != _names(after, size):
+    for size, *sides in zip(ours.sizes, (ours.source, ours.target), (theirs.source, theirs.target), strict=True):
+        if _names(sides[0], size) != _names(sides[1], size):
             changed.append("vocabulary")
     if changed:
         raise cannot_export(format.name, f"in this format, `{changed[0]}` would change")

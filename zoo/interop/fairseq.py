@@ -27,9 +27,11 @@ from zoo.interop.formats import (
     search_fields,
 )
 from zoo.interop.tables import FIRST_POSITION, Settings, head_sizes, read_settings, read_tensors, tensor_layout
-from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, TokenList, load_torch_file
+from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors, TokenList, load_torch_file
 from zoo.interop.text_rules import ModelText, find_rules
 from zoo.interop.vocabulary import convert_vocabulary, find_models
+from zoo.models.loading import Model
+from zoo.models.weights import Weights
 from zoo.text.codes import SEPARATOR
 
 _REPLACED_MODULES = ("fairseq.", "omegaconf.", "numpy.")
@@ -94,8 +96,8 @@ class FairseqImport(ImportFormat):
         spec = imported_spec(request, description, {**architecture, **embedding_fields}, vocabulary, _DECODING)
         layers = read_tensors(tensors, tensor_layout("fairseq").rows(spec), optional_biases=True)
         tensors.require_all_taken()
-        origin = {"engine": "fairseq"}
-        return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, vocabulary.notes)
+        model = Model(spec, vocabulary.vocabulary, Weights({**layers, **embeddings}))
+        return ImportedModel(model, {"engine": "fairseq"}, vocabulary.notes)
 
 
 def _find_checkpoint(path: Path) -> Path | None:
@@ -240,7 +242,7 @@ def _flat_options(options: Mapping[str, Any], sections: Sequence[str], where: st
     for section in sections:
         values = options.get(section)
         for key, value in values.items() if isinstance(values, Mapping) else ():
-            if isinstance(value, Mapping) and key in (*SIDES, "quant_noise"):
+            if isinstance(value, Mapping) and key in (*STACKS, "quant_noise"):
                 flat |= {f"{key}_{inner}": item for inner, item in value.items()}
             else:
                 flat[key] = _name_or_value(value)
@@ -273,7 +275,7 @@ def _fields_of_tensors(source: ForeignTensors, positions: Mapping[str, Any]) -> 
         ZooError: The position embeddings are missing.
     """
     if positions["kind"] == "learned":
-        tables = {name: source.take(name) for name in (f"{side}.embed_positions.weight" for side in SIDES)}
+        tables = {name: source.take(name) for name in (f"{side}.embed_positions.weight" for side in STACKS)}
         rows = min(map(len, tables.values()))
         source.left |= {name: table[:rows] for name, table in tables.items()}
         size = {"rows": rows - FIRST_POSITION}
@@ -287,7 +289,7 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
 
     Raise ZooError if one of these matrices is missing.
     """
-    encoder, decoder = (source.take(f"{side}.embed_tokens.weight") for side in SIDES)
+    encoder, decoder = (source.take(f"{side}.embed_tokens.weight") for side in STACKS)
     tied = [options.boolean(f"share_{name}", False) for name in ("decoder_input_output_embed", "all_embeddings")]
     names = ("decoder.output_projection.weight", "decoder.embed_out")
     outputs = [source.take(name) for name in names if name in source.left]

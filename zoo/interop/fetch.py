@@ -6,7 +6,8 @@ import gzip
 import hashlib
 import shutil
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from specs import ZooError
@@ -21,9 +22,9 @@ from zoo.interop.importer import (
     ImportOptions,
     download_from_hub,
     hub_page,
-    import_model,
     is_on_hub,
     repository,
+    stage_import,
 )
 from zoo.interop.text_rules import TextOptions
 from zoo.models import local_store
@@ -60,9 +61,7 @@ def fetch(card: ModelCard, report: Report) -> None:
             remove_path(work)  # left by a call that was killed
             try:
                 source = _obtain(card, work, report)
-                for number, name in enumerate(card.members):
-                    if name in missing:
-                        _import(card, number, source, report)
+                _import(card, missing, source, report)
             finally:
                 remove_path(work)
             _discard_downloads(card, report)  # not after an error, so that the next call need not download again
@@ -112,18 +111,18 @@ def _obtain_from_hub(card: ModelCard, again: str, report: Report) -> Path:
     otherwise = f"save the files of {hub_page(card.source)} in `{by_hand}` and run {again} again"
     folder = by_hand if by_hand.is_dir() else download_from_hub(card.source, report, otherwise)
     if "@" not in card.source:
-        _hold(card, folder, report)
+        _record_or_compare(card, folder, report)
     return folder
 
 
-def _hold(card: ModelCard, folder: Path, report: Report) -> None:
+def _record_or_compare(card: ModelCard, folder: Path, report: Report) -> None:
     """Record the SHA-256 of a repository's files at the first download. Later, compare it with the recorded value."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".lock"))
     digest = hashlib.sha256("".join(f"{sha256(file)} {file.name}\n" for file in files).encode()).hexdigest()
-    if download.hold(card.source, digest, sum(file.stat().st_size for file in files)):
+    if download.record_or_compare(card.source, digest, sum(file.stat().st_size for file in files)):
         report.warn(
             f"no revision is specified for `{card.source}`, so this first download could not be verified; the SHA-256 "
-            f"of its files was recorded in `{download.lock_file()}`, and later downloads are checked against it"
+            f"of its files was recorded in `{download.records_file()}`, and later downloads are checked against it"
         )
 
 
@@ -139,25 +138,27 @@ def _unpack_file(path: Path, target: Path) -> None:
         raise archive.DamagedArchiveError(f"`{path}` is not a .gz file, or it is damaged: {error}") from None
 
 
-def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
-    """Import one member of an ensemble, or a single model, from the downloaded files in `source`."""
-    name = card.members[number]
+def _import(card: ModelCard, missing: Collection[str], source: Path, report: Report) -> None:
+    """Import the missing members of an ensemble, or a single model. Store them if they translate as documented."""
+    with ExitStack() as staged:
+        folders = []
+        for number, name in enumerate(card.members):
+            if name in missing:
+                report.info(f"importing `{name}`")
+                path, options = str(_model_path(card, number, source)), _import_options(card, name)
+                folders.append(staged.enter_context(stage_import(path, options, report)).folder)
+            else:
+                folders.append(local_store.model_path(name))
+        if card.check:
+            _require_translations(card, folders, report)
+
+
+def _import_options(card: ModelCard, name: str) -> ImportOptions:
     is_single_pair = len(card.languages.directions) == 1
-    earlier = [local_store.model_path(member) for member in card.members[:number]]
     recorded = None if is_on_hub(card.source) else download.recorded_sha256(card.source)
     facts = {"source": card.source, "sha256": recorded, "catalogue": card.name, "trained_by": card.trained_by}
 
-    def require(folder: Path) -> None:
-        """Check the ensemble's translations before its last member is stored. Remove all members if the check fails."""
-        if card.check and name == card.members[-1]:
-            try:
-                _require_translations(card, [*earlier, folder], report)
-            except ZooError:
-                for member in earlier:
-                    remove_path(member)
-                raise
-
-    options = ImportOptions(
+    return ImportOptions(
         name=name,
         format=card.format,
         languages=card.languages.directions[0] if is_single_pair else None,
@@ -165,10 +166,7 @@ def _import(card: ModelCard, number: int, source: Path, report: Report) -> None:
         description=card.description,
         licence=card.licence,
         text=TextOptions(card.tokenizer),
-        require=require,
     )
-    report.info(f"importing `{name}`")
-    import_model(str(_model_path(card, number, source)), options, report)
 
 
 def _model_path(card: ModelCard, number: int, source: Path) -> Path:

@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel
-from torch import Tensor
 
 import specs
 from specs import Architecture, Languages, Spec, ZooError, suggest
 from specs.notation import quote_in_full
 from specs.sections import suggest_language
-from zoo.interop.tensors import SIDES
+from zoo.interop.tensors import STACKS
 from zoo.interop.text_rules import TextOptions
 from zoo.interop.vocabulary import ImportedVocabulary
-from zoo.models.shortlist import Shortlist
+from zoo.models.loading import Model
 from zoo.publishing.reference_results import ReferenceLogProbabilities
-from zoo.text.vocabulary import Vocabulary
 
 PositionConvention = Literal["marian", "transformers"]
 """Toolkit that trained a MarianMTModel. Each toolkit has its own formula for sinusoidal positions."""
@@ -60,17 +58,13 @@ class ImportRequest:
 class ImportedModel:
     """Model from another toolkit, converted to zoo's token IDs, tensor names and tensor layout."""
 
-    spec: Spec
-    vocabulary: Vocabulary
-    tensors: Mapping[str, Tensor]
-    """Weights in float32. The keys are zoo's tensor names."""
+    model: Model
+    """The converted model. Its weights are in float32."""
     origin: Mapping[str, str]
     """Origin of the model: `engine`, and choices such as `positions`. The bundle's provenance contains these entries,
     after `format` and `source` (file or folder)."""
     notes: tuple[str, ...] = ()
     """Notes to show to the user."""
-    shortlist: Shortlist | None = None
-    """Vocabulary shortlist of the model. None if the model comes without a shortlist."""
 
 
 class ImportFormat(Protocol):
@@ -90,17 +84,6 @@ class ImportFormat(Protocol):
         Raises:
             ZooError: A file is damaged, or the model has a property that zoo does not support.
         """
-
-
-@dataclass(frozen=True)
-class Bundle:
-    """Contents of the published model that is exported."""
-
-    spec: Spec
-    vocabulary: Vocabulary
-    tensors: Mapping[str, Tensor]
-    proof: ReferenceLogProbabilities
-    """Reference log-probabilities of a few sentence pairs. The exported model must compute the same values."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +108,11 @@ class ExportFormat(Protocol):
     may_differ: ClassVar[Collection[str]] = ()
     """Fields of `architecture` that may have a different value in the exported model."""
 
-    def reader(self, bundle: Bundle) -> ImportFormat | None:
+    def reader(self, model: Model) -> ImportFormat | None:
         """Return the import format that reads identical tensors from the exported model, or None if there is none."""
         return None
 
-    def write(self, bundle: Bundle, folder: Path) -> list[str]:
+    def write(self, model: Model, folder: Path) -> list[str]:
         """Write a model into an empty folder.
 
         Returns:
@@ -139,10 +122,15 @@ class ExportFormat(Protocol):
             ZooError: The format cannot express a property of the model.
         """
 
-    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
+    def check(self, model: Model, references: ReferenceLogProbabilities, folder: Path) -> ExportCheck | None:
         """Run the exported model in its toolkit, and compare the results with zoo's.
 
         Return None if the toolkit is not installed.
+
+        Args:
+            model: The published model.
+            references: Log-probabilities of a few sentence pairs. The exported model must compute the same values.
+            folder: The folder of the exported model.
         """
 
 
@@ -277,11 +265,11 @@ def _fields(a: Architecture) -> Iterator[tuple[str, str, Any]]:
 
     If a sub-layer's option is null, yield the name and value of the architecture's field that applies instead.
     """
-    options = {name for side in SIDES for sublayer in getattr(a, side) for name in type(sublayer).model_fields}
+    options = {name for side in STACKS for sublayer in getattr(a, side) for name in type(sublayer).model_fields}
     for name in type(a).model_fields:
-        if name not in (*SIDES, *options - {"norm"}):
+        if name not in (*STACKS, *options - {"norm"}):
             yield from _flat(name, name, getattr(a, name))
-    for side in SIDES:
+    for side in STACKS:
         for index, sublayer in enumerate(getattr(a, side)):
             for name in type(sublayer).model_fields:
                 own, key = getattr(sublayer, name), f"{side}[{index}].{name}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 
 import specs
-from specs import ZooError
+from specs import Spec, ZooError
 from zoo.files.reading import is_present, open_file
 from zoo.files.storage import require_space
 from zoo.files.transfer import is_offline
@@ -34,11 +35,10 @@ from zoo.interop.marian.importer import MarianImport
 from zoo.interop.text_rules import refuse_options
 from zoo.models import catalogue
 from zoo.models.folder import ModelFolder
-from zoo.models.loading import Model
+from zoo.models.local_store import model_path
 from zoo.models.registries.revision import is_name
-from zoo.models.weights import Weights
 from zoo.publishing.provenance import Provenance
-from zoo.publishing.publish import publish_bundle
+from zoo.publishing.publish import complete, new_bundle
 from zoo.report import Report, size
 from zoo.system.memory import is_out_of_memory, memory_limit
 
@@ -77,8 +77,6 @@ class ImportOptions(ImportRequest):
     description: str | None = None
     licence: str | None = None
     """Licence of the model, used if its files contain no model card that specifies the licence."""
-    require: Callable[[Path], None] | None = None
-    """Function that checks the imported model's folder before it is stored. Raises ZooError to reject the model."""
 
 
 def import_model(source: str, options: ImportOptions, report: Report) -> Path:
@@ -96,6 +94,17 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
         ZooError: The format is unknown, the model is damaged or has a property that zoo does not support, or the
             name is invalid or in use. In all these cases, nothing is written.
     """
+    with stage_import(source, options, report) as bundle:
+        name = bundle.spec.name
+    return model_path(name)
+
+
+@contextmanager
+def stage_import(source: str, options: ImportOptions, report: Report) -> Iterator[ModelFolder]:
+    """Import a model into a temporary folder, and move it into the local model store at the end of the `with` block.
+
+    The arguments and errors are those of `import_model`. If the block raises an exception, nothing is written.
+    """
     if options.languages and not are_language_codes(options.languages):
         problem = f"`--languages {' '.join(options.languages)}` must be two language codes"
         raise ZooError(problem, hint="use language codes, such as in `--languages en de`")
@@ -112,22 +121,21 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
     if format in FAMILIES:
         refuse_options(options.text, "transformers' models come with their tokenizers")
 
-    def fill(bundle: ModelFolder) -> Provenance:
-        model = read_foreign(format, path, replace(options, name=name, origin_name=origin_name))
-        for note in (*model.notes, *_notes_for_user(model)):
+    with new_bundle(name, replace=options.replace) as bundle:
+        imported = read_foreign(format, path, replace(options, name=name, origin_name=origin_name))
+        model = imported.model
+        for note in (*imported.notes, *_notes_for_user(model.spec)):
             report.info(f"note: {note}")
-        origin = {"format": format.name, "source": source if is_on_hub(source) else origin_name, **model.origin}
+        origin = {"format": format.name, "source": source if is_on_hub(source) else origin_name, **imported.origin}
         updated = {"licence": licence_of_card(path) or options.licence}
         if options.description:
             updated["description"] = options.description
-        require_space(bundle.folder, sum(tensor.nbytes for tensor in model.tensors.values()), "the bundle")
-        spec = model.spec.model_copy(update=updated)
-        Model(spec, model.vocabulary, Weights(model.tensors), model.shortlist).write(bundle)
-        if options.require:
-            options.require(bundle.folder)
-        return Provenance(imported={**origin, **options.facts}, notes=tuple(model.notes))
-
-    return publish_bundle(name, fill, replace=options.replace, report=report)
+        require_space(bundle.folder, sum(tensor.nbytes for tensor in model.weights.tensors.values()), "the bundle")
+        replace(model, spec=model.spec.model_copy(update=updated)).write(bundle)
+        provenance = Provenance(imported={**origin, **options.facts}, notes=imported.notes)
+        del imported, model  # free their memory, because the next lines load the bundle
+        complete(bundle, provenance, report)
+        yield bundle
 
 
 def find_format(path: Path, name: str | None = None) -> ImportFormat:
@@ -162,7 +170,7 @@ def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> Im
         ZooError: The model has a property that zoo does not support, its files are damaged, or reading them would
             need far more memory than their size justifies.
     """
-    files = _model_files(path)
+    files = _total_bytes(path)
     allowed = _SPARE_MEMORY + _MEMORY_PER_BYTE * files
     try:
         with memory_limit(allowed):
@@ -183,7 +191,7 @@ def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> Im
         raise ZooError(problem, hint=hint, exit_code=1) from error
 
 
-def _model_files(path: Path) -> int:
+def _total_bytes(path: Path) -> int:
     """Return the total size of a model's files, in bytes. For a `decoder.yml`, count all files in its folder."""
     folder = path if path.is_dir() else path.parent if path.suffix == ".yml" else None
     return sum(file.stat().st_size for file in (folder.iterdir() if folder else [path]) if file.is_file())
@@ -197,9 +205,8 @@ def _local_path(source: str, report: Report) -> Path:
     return download_from_hub(source, report) if is_on_hub(source) else Path(source)
 
 
-def _notes_for_user(model: ImportedModel) -> Iterator[str]:
+def _notes_for_user(spec: Spec) -> Iterator[str]:
     """Yield notes that are only for the user who imports the model, and not for the model card."""
-    spec = model.spec
     if spec.languages is None and (spec.corpus.source, spec.corpus.target) == UNKNOWN_LANGUAGES:
         yield "the languages of the model are unknown: set them with `--languages`, such as `--languages en de`"
     if spec.name in specs.names():

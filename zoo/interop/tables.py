@@ -21,7 +21,7 @@ from compiler import Purpose, lower
 from specs import Spec, ZooError
 from specs.notation import quote_in_full
 from zoo.interop.formats import USE_ONNX
-from zoo.interop.tensors import SIDES, ForeignTensors, copied
+from zoo.interop.tensors import STACKS, ForeignTensors, copied
 
 TOOLKITS: Mapping[str, Mapping[str, Any]] = yaml.safe_load(Path(__file__).with_name("toolkits.yaml").read_text("utf-8"))
 """Content of `toolkits.yaml`."""
@@ -161,7 +161,7 @@ class Setting(NamedTuple):
         """
         for section in sections:
             for key, row in TOOLKITS[section].get("converted", {}).items():
-                for side in SIDES if _SIDE in key else ("",):
+                for side in STACKS if _SIDE in key else ("",):
                     field = row["field"].replace(_SIDE, side)
                     yield cls(key.replace(_SIDE, side), field, row.get("default"), row.get("names"))
 

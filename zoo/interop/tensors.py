@@ -28,7 +28,7 @@ NEVER = -1e9
 ignores such tokens (`compiler.operations.probability.SUPPRESSED_LOGIT`), so the probability stays 0 in training."""
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 """Names of PAD, UNK, BOS and EOS."""
-SIDES = ("encoder", "decoder")
+STACKS = ("encoder", "decoder")
 _COMPARED_POSITIONS = 1_000
 _POSITION_TOLERANCE = 1e-3  # allowed error of sinusoids, because toolkits compute them in float32 or float16
 _TENSOR_GLOBALS = {"collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.set"}
@@ -247,13 +247,13 @@ def convert_positions(
     """Convert the position embeddings of encoder and decoder.
 
     Args:
-        tables: The position embeddings, keyed by the names in `SIDES`.
+        tables: The position embeddings, keyed by the names in `STACKS`.
 
     Returns:
         The fields of `architecture.positions`, and zoo's tensors. If both tables contain the same sinusoids, there are
         no tensors. Otherwise, the positions are learned, with as many rows as the shorter table.
     """
-    encoder, decoder = (next(matching_sinusoids(tables[side]), None) for side in SIDES)
+    encoder, decoder = (next(matching_sinusoids(tables[side]), None) for side in STACKS)
     if encoder is not None and encoder == decoder:
         return encoder, {}
     rows = min(map(len, tables.values()))

@@ -36,14 +36,14 @@ class Model:
         vocabulary: Source and target vocabulary.
         weights: Tensors and their metadata.
         shortlist: Target tokens that the search considers for each source token. None if there is no shortlist.
-        digest: SHA-256 hashes of the spec file and the weights file. None for a training run, which has no manifest.
+        cache_key: SHA-256 hashes of the spec file and the weights file. None for a training run, which has no manifest.
     """
 
     spec: Spec
     vocabulary: Vocabulary
     weights: Weights
     shortlist: Shortlist | None = None
-    digest: str | None = None
+    cache_key: str | None = None
 
     def write(self, folder: ModelFolder) -> None:
         """Write the spec, the vocabulary, the weights and the shortlist into an empty folder."""
@@ -80,8 +80,8 @@ def read_model(folder: Path, *, tensors: bool = True) -> Model:
             if listed is not None:
                 listed.check_file(WEIGHTS)
             loaded = Weights({}, weights.read_metadata(file))
-        digest = " ".join(listed.entries[name].sha256 for name in (SPEC, WEIGHTS)) if listed is not None else None
-        return Model(spec, vocabulary, loaded, lists, digest)
+        cache_key = " ".join(listed.entries[name].sha256 for name in (SPEC, WEIGHTS)) if listed is not None else None
+        return Model(spec, vocabulary, loaded, lists, cache_key)
 
     return _read_one_version(folder, read)
 

@@ -59,11 +59,11 @@ class Weights:
         return _parse_number(self.metadata.get("longest_source", ""))
 
     @property
-    def last_step(self) -> int | None:
-        """The last training step that contributed to the weights. None if the file does not record it."""
+    def averaged_steps(self) -> tuple[int, ...]:
+        """Training steps of the averaged checkpoints. Empty if the file does not record them."""
         steps = [_parse_number(step) for step in self.metadata.get("steps", "").split(",")]
         known = [step for step in steps if step is not None]
-        return max(known) if len(known) == len(steps) else None
+        return tuple(known) if len(known) == len(steps) else ()
 
     @property
     def digest(self) -> str | None:

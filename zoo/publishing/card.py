@@ -11,6 +11,7 @@ import specs
 from specs import Archive, Corpus, Digits, Files, Grammar, Parsing, Recognition, Spec, Synthetic, Table, Task, Treebank
 from zoo.evaluation.metrics import direction_score, metrics_for
 from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF
+from zoo.models.folder import SCORES
 from zoo.publishing.provenance import Provenance, TrainingProvenance
 from zoo.publishing.reference_results import NAME as REFERENCES
 from zoo.report import duration
@@ -40,7 +41,16 @@ def card(
         provenance: The model's origin and training.
         longest_source: Length of the longest training input, in tokens or frames. None if it is unknown.
         notes: Markdown text from the publisher.
+
+    Raises:
+        ZooError: The scores are damaged.
     """
+    try:
+        score_table, confidence = _scores(scores, spec), _confidence(scores)
+    except (KeyError, TypeError, ValueError):
+        hint = "remove the file; `zoo evaluate --model RUN` writes it again"
+        problem = f"the run's `{SCORES}` is damaged: some values are missing"
+        raise specs.ZooError(problem, hint=hint, exit_code=1) from None
     target = next((target for _, target in _directions(spec)), None)
     return _TEMPLATE.read_text("utf-8").format(
         spec=spec,
@@ -48,10 +58,10 @@ def card(
         description=escape(spec.description) if provenance.imported else spec.description,
         purpose=_purpose(spec),
         architecture="\n\n".join([_architecture_table(spec), *_layer_descriptions(spec), *_origin(provenance)]),
-        scores=_scores(scores, spec),
+        scores=score_table,
         training=_training(spec, provenance),
         data=_data(spec, provenance),
-        limitations=_limitations(spec, vocabulary, provenance, longest_source, scores),
+        limitations=_limitations(spec, vocabulary, provenance, longest_source, confidence),
         notes=f"{notes.strip()}\n\n" if notes.strip() else "",
         method="transcribe" if spec.task.streams.get("source") == "audio" else spec.task.method,
         argument="" if target is None else f', target="{target}"',
@@ -250,11 +260,7 @@ def _names(*names: str | None) -> str:
 
 
 def _limitations(
-    spec: Spec,
-    vocabulary: Vocabulary,
-    provenance: Provenance,
-    longest_source: int | None,
-    scores: Mapping[str, Any],
+    spec: Spec, vocabulary: Vocabulary, provenance: Provenance, longest_source: int | None, confidence: str
 ) -> str:
     noun, unit = "sentence" if spec.reads_text else "file", _unit(spec)
     longest = "" if longest_source is None else f" Its longest training {noun} had {longest_source:,} {unit}."
@@ -263,7 +269,7 @@ def _limitations(
     items = [
         f"It accepts {noun}s of up to {spec.decoding.max_source_length:,} {unit}.{longest}",
         f"{normalised}{_unknown_characters(vocabulary, spec.task)}",
-        f"{unlike} worse results. {_confidence(scores)}",
+        f"{unlike} worse results. {confidence}",
     ]
     if spec.corpus.train and all(isinstance(part, Grammar) for part in spec.corpus.train):
         items.append("It only knows the words and sentences of zoo's small built-in grammar. It is a demonstration.")

@@ -123,12 +123,12 @@ def _identity_value(run: Run, key: str, default: Any = "") -> Any:
 def _training_provenance(spec: Spec, run: Run, weights: Weights) -> TrainingProvenance:
     known = TrainingProvenance(
         spec.training.seed,
-        tuple(int(step) for step in weights.metadata.get("steps", "").split(",") if step.isdecimal()),
+        weights.averaged_steps,
         machine=_identity_value(run, "machine"),
         software=_identity_value(run, "software"),
     )
     if record := training_record(run, spec):
         costs = {name: getattr(record, name) for name in ("steps", "flops", "seconds", "devices")}
         return replace(known, paper_flops=record.estimated_flops or None, **costs)
-    last = weights.last_step
+    last = max(weights.averaged_steps, default=None)
     return replace(known, steps=last, flops=None if last is None else float(last * estimate_memory(spec).step_flops))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
@@ -21,7 +21,7 @@ from zoo.models import find
 from zoo.models.folder import CARD, SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.models.loading import read_model
 from zoo.models.local_store import bundle_digest, model_path, read_origin, write_origin
-from zoo.models.registries.registry import Registry, open_registry
+from zoo.models.registries.registry import open_registry
 from zoo.models.registries.revision import Revision, is_file_name
 from zoo.models.weights import RESTORE_HINT
 from zoo.publishing import reference_results
@@ -76,53 +76,39 @@ def publish(
         hint = f"`zoo train {folder}/spec.yaml` continues training; `zoo average {folder}` averages checkpoints"
         raise ZooError(f"`{source.folder}` has no weights yet", hint=hint)
 
-    def fill(bundle: ModelFolder) -> Provenance:
+    scores = source.known_scores
+    with new_bundle(spec.name, replace=replace) as bundle:
         model = read_model(source.folder)
         require_space(model_path(spec.name), 2 * source.weights.stat().st_size, "the bundle")
         dataclasses.replace(model, spec=spec).write(bundle)
-        if spec.corpus.test and "test" not in source.known_scores:
+        if spec.corpus.test and "test" not in scores:
             report.info(f"the card has no test scores: `zoo evaluate --model {folder}` computes them")
-        return provenance_of_run(spec, source, model.weights)
+        provenance = provenance_of_run(spec, source, model.weights)
+        del model  # free its memory, because the next line loads the bundle
+        complete(bundle, provenance, report, scores, notes)
+    return model_path(spec.name)
 
-    return publish_bundle(spec.name, fill, replace=replace, report=report, scores=source.known_scores, notes=notes)
 
+@contextmanager
+def new_bundle(name: str, *, replace: bool) -> Iterator[ModelFolder]:
+    """Yield an empty folder for a bundle, and move it into the local model store at the end of the `with` block.
 
-def publish_bundle(
-    name: str,
-    fill: Callable[[ModelFolder], Provenance],
-    *,
-    replace: bool,
-    report: Report,
-    scores: dict[str, Any] | None = None,
-    notes: str = "",
-) -> Path:
-    """Publish a trained or imported model in the local model store.
+    If the block raises an exception, the folder is removed, and the store does not change.
 
     Args:
         name: Name of the published model.
-        fill: Function that writes the spec, vocabulary and weights into an empty folder, and returns the model's
-            provenance.
         replace: Whether to replace an existing model with this name.
-        report: Receives progress and warnings.
-        scores: Content of the model's `scores.json`.
-        notes: Markdown text for the model card.
-
-    Returns:
-        The folder of the bundle.
 
     Raises:
-        ZooError: Another model has this name, or the model is not valid.
+        ZooError: Another model has this name.
     """
     folder = model_path(name)
     if not replace:
         _require_unused_name(name, folder)
     with atomic_folder(folder) as partial:
-        bundle = ModelFolder(partial)
-        _complete(bundle, fill(bundle), report, scores or {}, notes)
-        verify_folder(partial, report)
+        yield ModelFolder(partial)
         if not replace:  # another process may have published in the meantime
             _require_unused_name(name, folder)
-    return folder
 
 
 def _require_unused_name(name: str, folder: Path) -> None:
@@ -131,21 +117,32 @@ def _require_unused_name(name: str, folder: Path) -> None:
         raise ZooError(f"a published model `{name}` already exists: `{folder}`", hint=hint)
 
 
-def _complete(bundle: ModelFolder, provenance: Provenance, report: Report, scores: dict[str, Any], notes: str) -> None:
-    """Add the missing files to a bundle that has a spec, a vocabulary and weights. Write the manifest last."""
+def complete(
+    bundle: ModelFolder, provenance: Provenance, report: Report, scores: dict[str, Any] | None = None, notes: str = ""
+) -> None:
+    """Add the missing files to a bundle that has a spec, a vocabulary and weights, then verify the bundle.
+
+    Args:
+        bundle: The folder of the bundle.
+        provenance: Origin and training of the model.
+        report: Receives progress and warnings.
+        scores: Content of the model's `scores.json`.
+        notes: Markdown text for the model card.
+
+    Raises:
+        ZooError: The model or its scores are not valid.
+    """
+    scores = scores or {}
     # An imported model may not know some characters of zoo's own sample sentences, so discard warnings about them.
     translator = open_model(bundle.folder, **EXACT, report=Report() if provenance.imported else report)
     references = reference_results.compute(translator, reference_results.translated_examples(translator))
     references.write(bundle.folder / reference_results.NAME)
     write_json(bundle.scores, scores)
     provenance.write(bundle.folder)
-    try:
-        text = card(bundle.spec, translator.vocabulary, scores, provenance, translator.longest_source, notes)
-    except (KeyError, TypeError, ValueError):
-        hint = "remove the file; `zoo evaluate --model RUN` writes it again"
-        raise ZooError(f"the run's `{SCORES}` is damaged: some values are missing", hint=hint, exit_code=1) from None
+    text = card(bundle.spec, translator.vocabulary, scores, provenance, translator.longest_source, notes)
     (bundle.folder / CARD).write_text(text, encoding="utf-8")
     manifest.write(bundle.folder)
+    verify_folder(bundle.folder, report)
 
 
 def _require_own_name(run: Run) -> None:
@@ -236,7 +233,7 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -
     registry = open_registry(to)
     if "://" not in to and not os.path.exists(to):
         report.info(f"creating a new registry in the folder `{os.path.abspath(to)}`")
-    registry.require_writable()
+    store = registry.writable_store  # raises errors before the verification, which takes longer
     folder = find.local_model(model)
     if folder is None:
         raise find.not_published_error(model)
@@ -244,21 +241,21 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -
         name = ModelFolder(bundle).spec.name
         verify(bundle, report=report)
         revision = registry.publish(name, bundle, summarize(bundle), report)
-    _record_origin(folder, revision, registry, report)
+    _record_origin(folder, revision, store.address, report)
     registry.write_index(report)
     return revision
 
 
-def _record_origin(folder: Path, revision: Revision, registry: Registry, report: Report) -> None:
+def _record_origin(folder: Path, revision: Revision, registry: str, report: Report) -> None:
     """Record the registry revision of a bundle in the local model store.
 
     Do nothing if the bundle was pulled from another registry, or is not in the local model store.
     """
     origin = read_origin(folder)
     is_in_store = bundle_digest(folder) == revision.digest and folder.parent == storage.models()
-    if is_in_store and (origin is None or origin.registry == registry.address):
+    if is_in_store and (origin is None or origin.registry == registry):
         try:
-            write_origin(folder, revision, registry.address)
+            write_origin(folder, revision, registry)
         except ZooError as error:  # the model is published, so the index must still be written
             report.warn(f"{error.summary}; the local model store has no record that the model is `{revision.pin}`")
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from zoo.files import manifest, storage
 from zoo.files.atomic import leftovers, partial_target, remove_folder, restore_replaced
-from zoo.files.download import lock_file
+from zoo.files.download import records_file
 from zoo.files.locks import existing_lock_file, try_exclusive
 from zoo.files.reading import file_exists
 from zoo.files.storage import folder_bytes
@@ -155,7 +155,7 @@ def _candidates(word: str) -> Iterator[tuple[str, Path]]:
         folder = _CACHES[word].folder()
         paths = [folder] if folder.is_symlink() else sorted(folder.iterdir()) if folder.is_dir() else []
         for path in paths:
-            if not path.name.startswith(".") and path != lock_file():  # hidden paths are being written
+            if not path.name.startswith(".") and path != records_file():  # hidden paths are being written
                 yield word, path
         for parent in (folder, storage.models()) if word == "pulls" else (folder,):  # an import writes into `models`
             restore_replaced(parent)

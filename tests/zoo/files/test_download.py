@@ -11,7 +11,7 @@ import pytest
 
 from tests.refusals import refused
 from zoo.files import download, storage
-from zoo.files.download import lock_file, recorded_sha256
+from zoo.files.download import recorded_sha256, records_file
 from zoo.files.manifest import ManifestEntry
 from zoo.report import Report
 
@@ -38,9 +38,9 @@ def test_an_archive_is_downloaded_once_and_recorded(web, url):
     first = fetch(url)
     assert first.path.read_bytes() == CONTENT
     assert first.sha256 == recorded_sha256(url) == HASH
-    assert json.loads(lock_file().read_text()) == {url: {"sha256": HASH, "bytes": len(CONTENT)}}
+    assert json.loads(records_file().read_text()) == {url: {"sha256": HASH, "bytes": len(CONTENT)}}
     assert fetch(url) == fetch(url, HASH) == first
-    lock_file().unlink()  # a file that the user put there is recorded
+    records_file().unlink()  # a file that the user put there is recorded
     assert fetch(url) == first
     assert (recorded_sha256(url), len(web.requests)) == (HASH, 1)
     assert set(stored_names()) == {first.path.name, "corpus.lock"}
@@ -70,8 +70,8 @@ def test_another_sha256_than_the_spec_requires_is_an_error(url):
 def test_another_sha256_than_at_the_first_download_is_an_error(web, url):
     fetch(url).path.unlink()
     web.content = b"changed"
-    assert str(lock_file()) in refused(rf"but had {HASH} at its first download", fetch, url).hint
-    lock_file().unlink()
+    assert str(records_file()) in refused(rf"but had {HASH} at its first download", fetch, url).hint
+    records_file().unlink()
     assert fetch(url).path.read_bytes() == b"changed"
 
 
@@ -145,8 +145,8 @@ def test_a_file_address_is_used_without_copying(tmp_path, monkeypatch):
 
 def test_a_damaged_lock_file_is_an_error():
     storage.archives().mkdir(parents=True)
-    for record in ("{}", "1", '{"sha256": "x", "bytes": "y"}'):
-        lock_file().write_text(f'{{"http://a": {record}}}')
+    for record in ("{}", "1", '{"sha256": "x", "bytes": 1}', f'{{"sha256": "{HASH}", "bytes": "1"}}'):
+        records_file().write_text(f'{{"http://a": {record}}}')
         refused(r"corpus\.lock` is damaged", recorded_sha256, "http://a")
 
 
@@ -164,4 +164,4 @@ def test_concurrent_calls_lose_no_record():
 
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(record, ("one", "other"))) == [None, None]
-    assert len(json.loads(lock_file().read_text())) == 40
+    assert len(json.loads(records_file().read_text())) == 40

@@ -58,7 +58,7 @@ def test_a_name_that_leads_out_of_the_folder_is_damage(folder, monkeypatch):
 
 
 def test_an_incomplete_entry_is_damage(folder):
-    sizes = [{"bytes": size, "sha256": DIGEST} for size in (True, 1.0, 1e400, "1")]
+    sizes = [{"bytes": size, "sha256": DIGEST} for size in (True, 1.0, 1e400, "1", -5)]
     digests = [{"bytes": 1, "sha256": digest} for digest in (3, "0")]
     entries = [{}, [], None, 3, "x", {"bytes": 1}, {"sha256": DIGEST}, *sizes, *digests]
     for content in [{"one": entry} for entry in entries] + [{}]:

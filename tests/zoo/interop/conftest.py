@@ -27,7 +27,8 @@ from zoo.generation.compilation import build_with_message
 from zoo.generation.translator import Translator
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
 from zoo.interop.ctranslate2.importer import open_translator
-from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
+from zoo.interop.formats import ImportRequest
+from zoo.models.loading import Model
 from zoo.report import Report
 
 Weights = dict[str, np.ndarray]
@@ -294,18 +295,18 @@ class TransformersFolder:
         return rows[0], rows[1]
 
 
-def log_probabilities(model: ImportedModel, source: str, target: str) -> np.ndarray:
+def log_probabilities(model: Model, source: str, target: str) -> np.ndarray:
     """Return the log-probability of each target token and of EOS, computed by the compiler's interpreter."""
     vocabulary = model.vocabulary
     inputs = PaddedBatch.pad([[*vocabulary.encode(source), *vocabulary.source_suffix]]).inputs
     inputs = {**inputs, "target": torch.tensor([[BOS, *vocabulary.encode(target, "target"), 3]])}
-    outputs = interpret(lower(model.spec, Purpose.SCORE), dict(model.tensors), inputs)
+    outputs = interpret(lower(model.spec, Purpose.SCORE), dict(model.weights.tensors), inputs)
     return outputs["log_probabilities"][0].numpy()
 
 
-def translator_of(model: ImportedModel, backend: str) -> Translator:
-    spec = changed(model.spec, backend=backend)
-    program = build_with_message(spec, TRANSLATE, Report(), weights=model.tensors, device="cpu", precision="float32")
+def translator_of(model: Model, backend: str) -> Translator:
+    spec, weights = changed(model.spec, backend=backend), model.weights.tensors
+    program = build_with_message(spec, TRANSLATE, Report(), weights=weights, device="cpu", precision="float32")
     return Translator(program, model.vocabulary, spec, report=Report())
 
 
@@ -324,18 +325,14 @@ def greedy_names(network: Any, tokenizer: Any, inputs: Any, **options: Any) -> l
     return [names_in_zoo(tokenizer, row[: row.index(end)] if end in row else row) for row in rows]
 
 
-def bundle_of(model: ImportedModel) -> Bundle:
-    return Bundle(model.spec, model.vocabulary, model.tensors, proof=None)  # type: ignore[arg-type]
-
-
-def export(model: ImportedModel, family: Any, folder: Path) -> None:
+def export(model: Model, family: Any, folder: Path) -> None:
     """Write an imported model to a folder. It must be the same when it is read back."""
-    family.write(bundle_of(model), folder)
-    again = family.read(folder, ImportRequest("mine"))
+    family.write(model, folder)
+    again = family.read(folder, ImportRequest("mine")).model
     for field in ("architecture", "vocabulary", "languages", "decoding"):
         assert getattr(again.spec, field) == getattr(model.spec, field)
-    assert again.tensors.keys() == model.tensors.keys()
-    assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in model.tensors.items())
+    assert again.weights.tensors.keys() == model.weights.tensors.keys()
+    assert all(torch.equal(tensor, again.weights.tensors[name]) for name, tensor in model.weights.tensors.items())
     assert again.vocabulary.has_same_tokens_as(model.vocabulary)
 
 
@@ -349,7 +346,7 @@ def scores_of(network: Any, inputs: Any, labels: torch.Tensor, start: int) -> to
 
 
 def require_same_as_transformers(
-    network: Any, tokenizer: Any, model: ImportedModel, texts: list[str], inputs: Any, targets: Any, **languages: Any
+    network: Any, tokenizer: Any, model: Model, texts: list[str], inputs: Any, targets: Any, **languages: Any
 ) -> None:
     """Compare log-probabilities of given targets, and greedy translations, with those of transformers.
 
@@ -370,7 +367,7 @@ def require_same_as_transformers(
         assert [translator.vocabulary.token_strings(best.tokens) for best, *_ in found] == theirs
 
 
-def require_same_in_ctranslate2(model: ImportedModel, folder: Path, texts: list[str]) -> None:
+def require_same_in_ctranslate2(model: Model, folder: Path, texts: list[str]) -> None:
     """Export a model to CTranslate2, and compare scores and translations with those of the backend eager.
 
     If the export format has a reader, the model must be the same when it is read back.
@@ -378,8 +375,8 @@ def require_same_in_ctranslate2(model: ImportedModel, folder: Path, texts: list[
     longest = 20
     search = {"length_factor": 0.0, "extra_length": longest, "min_length": 0, "alpha": 0.0, "stopping_rule": "full"}
     model = replace(model, spec=changed(model.spec, "decoding", **search))
-    bundle, format = bundle_of(model), CTranslate2Export()
-    format.write(bundle, folder)
+    format = CTranslate2Export()
+    format.write(model, folder)
     vocabulary, engine = model.vocabulary, open_translator(folder)
     names, sources = vocabulary.token_strings, [vocabulary.token_strings(vocabulary.encode(text)) for text in texts]
     targets = [names(vocabulary.encode(text, "target")) for text in texts[::-1]]
@@ -396,8 +393,8 @@ def require_same_in_ctranslate2(model: ImportedModel, folder: Path, texts: list[
         for result, tokens in zip(results, found, strict=True):
             # CTranslate2 truncates long translations. zoo ends them with EOS, which changes the order of a beam.
             assert tokens == result.hypotheses[0] or (beam > 1 and len(result.hypotheses[0]) == longest)
-    if reader := format.reader(bundle):
-        after = reader.read(folder, ImportRequest("back"))
-        assert all(torch.equal(after.tensors[name], tensor) for name, tensor in model.tensors.items())
+    if reader := format.reader(model):
+        after = reader.read(folder, ImportRequest("back")).model
+        assert all(torch.equal(after.weights.tensors[name], tensor) for name, tensor in model.weights.tensors.items())
         expected, back = (log_probabilities(each, texts[0], texts[-1]) for each in (model, after))
         assert back == pytest.approx(expected, abs=1e-5)

@@ -6,7 +6,6 @@ import io
 import json
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -112,7 +111,7 @@ def require_same(folder: Path, **choices: Any) -> ImportedModel:
     sides = ([text.split() for text in side] for side in zip(*SENTENCES, strict=True))
     scores = open_translator(folder).score_batch(*sides)
     for score, (source, target) in zip(scores, SENTENCES, strict=True):
-        found = torch.from_numpy(tiny.log_probabilities(imported, source, target))
+        found = torch.from_numpy(tiny.log_probabilities(imported.model, source, target))
         torch.testing.assert_close(found, torch.tensor(score.log_probs), atol=3e-5, rtol=0)
     return imported
 
@@ -151,7 +150,7 @@ def _tie(model: Any) -> None:
 def test_quantised_weights_are_converted_as_in_the_engine(number_type: str, tmp_path: Path) -> None:
     imported = require_same(save(tmp_path, number_type, change=_tie))
     assert imported.origin["numbers"] == number_type.partition("_")[0]
-    assert imported.spec.architecture.tied_embeddings == "all"
+    assert imported.model.spec.architecture.tied_embeddings == "all"
 
 
 def _rewrite(file: Path, version: int) -> None:
@@ -201,12 +200,12 @@ def test_models_with_text_rules(tmp_path: Path) -> None:
     codes.write_text("#version: 0.2\nz z\nzz z</w>\n" + "".join(f"w {word[1:]}</w>\n" for word in WORDS))
     folder = save(tmp_path / "model", change=_let_translations_begin)
     imported = require_same(folder, text=TextOptions("moses", codes), languages=("en", "de"))
-    assert imported.vocabulary.source.rules is not None
+    assert imported.model.vocabulary.source.rules is not None
 
 
 def test_spec_and_notes(tmp_path: Path) -> None:
     imported = read(save(tmp_path))
-    architecture, decoding = imported.spec.architecture, imported.spec.decoding
+    architecture, decoding = imported.model.spec.architecture, imported.model.spec.decoding
     assert architecture.positions == Sinusoidal(kind="sinusoidal_halves", first=1)
     assert architecture.norm.epsilon == 1e-5, "the default of CTranslate2"
     assert (decoding.beam, decoding.alpha, decoding.length_penalty, decoding.extra_length) == (2, 1.0, "power", 256)
@@ -221,12 +220,11 @@ def test_search_finds_the_same_translations(tmp_path: Path) -> None:
     Left out are translations that reach the maximum length, which CTranslate2 truncates, and `min_length`, below which
     CTranslate2 gives EOS no share of the probability.
     """
-    imported, draw = read(save(tmp_path)), Random(2)
-    decoding = imported.spec.decoding
-    imported = replace(imported, spec=changed(imported.spec, "decoding", min_length=0))
+    model, draw = read(save(tmp_path)).model, Random(2)
+    spec, decoding = changed(model.spec, "decoding", min_length=0), model.spec.decoding
     texts = [" ".join(draw.choices(WORDS, k=draw.randrange(1, 9))) for _ in range(40)]
-    program = build(imported.spec, TRANSLATE, weights=imported.tensors, backend="eager", device="cpu")
-    zoo, engine = Translator(program, imported.vocabulary, imported.spec), open_translator(tmp_path)
+    program = build(spec, TRANSLATE, weights=model.weights.tensors, backend="eager", device="cpu")
+    zoo, engine = Translator(program, model.vocabulary, spec), open_translator(tmp_path)
     for beam in (1, 2, 5):
         options = {"beam_size": beam, "num_hypotheses": beam, "return_scores": True, "min_decoding_length": 0}
         results = engine.translate_batch([text.split() for text in texts], **options)

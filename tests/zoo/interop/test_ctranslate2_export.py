@@ -15,7 +15,8 @@ from tests.examples import small
 from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
 from zoo.interop.ctranslate2.exporter import require_supported
-from zoo.interop.formats import ImportedModel
+from zoo.models.loading import Model
+from zoo.models.weights import Weights
 from zoo.text.vocabulary import Vocabulary
 
 TEXTS = ["the old dog sees a small house", "two books?", "we read today the man", "do you see the cat? " * 6]
@@ -65,7 +66,7 @@ def test_exported_models_compute_the_same(architecture: dict[str, Any], tokens: 
     torch.manual_seed(3)
     tensors = {name: tensor + torch.randn_like(tensor) / 5 for name, tensor in build(spec).weights().items()}
     tensors["output_bias"][[UNK, EOS]] = torch.tensor([-30.0, 3.0])  # no unknown tokens, and some short translations
-    tiny.require_same_in_ctranslate2(ImportedModel(spec, tokens, tensors, {}), tmp_path, TEXTS)
+    tiny.require_same_in_ctranslate2(Model(spec, tokens, Weights(tensors)), tmp_path, TEXTS)
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,9 @@ from tests.zoo.interop import conftest as tiny
 from zoo.files import manifest
 from zoo.interop.ctranslate2.importer import open_translator
 from zoo.interop.exporter import OnnxExport, export_model
-from zoo.interop.formats import USE_ONNX, Bundle, ImportedModel, ImportRequest
+from zoo.interop.formats import USE_ONNX, ImportRequest
 from zoo.interop.importer import ImportOptions, find_format, import_model
-from zoo.models.loading import read_model
+from zoo.models.loading import Model, read_model
 from zoo.models.weights import Weights
 from zoo.publishing import publish
 from zoo.report import Report
@@ -81,17 +81,17 @@ def test_exported_models_are_the_same_when_read_back(
     architecture: Fields, published: Publish, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     bundle = published(**architecture)
-    model, text = read_model(bundle), "the old dog sees the cat"
-    before = ImportedModel(model.spec, model.vocabulary, model.weights.tensors, {})
+    before, text = read_model(bundle), "the old dog sees the cat"
     for format in ("hf-marian", *(["ctranslate2"] if importlib.util.find_spec("ctranslate2") else [])):
         folder = tmp_path / format
         check = export_model(str(bundle), format, folder, Report()).check
         assert "Loading" not in capfd.readouterr().err, "progress bars of transformers"
         assert check is None or check.difference < 1e-3
-        after = find_format(folder).read(folder, ImportRequest("back"))
-        assert all(torch.equal(tensor, after.tensors[name]) for name, tensor in before.tensors.items())
-        additional = after.tensors.keys() - before.tensors.keys()
-        assert not any(after.tensors[name].any() for name in additional if name.endswith("_bias"))
+        after = find_format(folder).read(folder, ImportRequest("back")).model
+        tensors = after.weights.tensors
+        assert all(torch.equal(tensor, tensors[name]) for name, tensor in before.weights.tensors.items())
+        additional = tensors.keys() - before.weights.tensors.keys()
+        assert not any(tensors[name].any() for name in additional if name.endswith("_bias"))
         # Norms of transformers have another epsilon, and the sum of the logits includes tokens that are never written.
         expected, found = (tiny.log_probabilities(each, text, text) for each in (before, after))
         np.testing.assert_allclose(found, expected, atol=1e-3)
@@ -324,12 +324,12 @@ def test_existing_content_and_links_are_kept(
     bundle, folder = str(published()), tmp_path / "written"
     folder.mkdir()
 
-    def write(bundle: Bundle, target: Path) -> list[str]:
+    def write(model: Model, target: Path) -> list[str]:
         (target / "model").write_text("written")
         (folder / "mine").write_text("kept")
         return []
 
-    nothing = {"description": "nothing", "reader": lambda bundle: None, "check": lambda *_: None}
+    nothing = {"description": "nothing", "reader": lambda model: None, "check": lambda *_: None}
     fake = SimpleNamespace(name="fake", write=write, **nothing)
     monkeypatch.setattr("zoo.interop.exporter.EXPORT_FORMATS", [fake])
     for _ in range(2):
@@ -351,13 +351,13 @@ def test_unknown_formats_and_models_are_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sublayer", [{"kind": "self_attention"}, *SUBLAYERS.values()], ids=str)
-def test_onnx_supports_all_networks_that_the_hint_promises(sublayer: dict[str, Any], tmp_path: Path) -> None:
+def test_onnx_supports_all_networks_that_the_hint_names(sublayer: Fields, tokens: Vocabulary, tmp_path: Path) -> None:
     kind = sublayer["kind"]
     encoder, decoder = small(N=1, encoder=[sublayer, FFN]), small(N=1, decoder=[sublayer, CROSS, FFN])
     problems = [BACKENDS["onnx"].unsupported_reason(prepare_build(spec)[1]) for spec in (encoder, decoder)]
     is_unsupported = kind in ("restricted_attention", "ssru", "lstm")
     assert [problem is not None for problem in problems] == [is_unsupported, False]
     if is_unsupported:
-        bundle = Bundle(encoder, None, build(encoder).weights(), None)  # type: ignore[arg-type]
+        model = Model(encoder, tokens, Weights(build(encoder).weights()))
         with pytest.raises(ZooError, match=f"cannot export this model to ONNX: its encoder contains {kind} sub-layers"):
-            OnnxExport().write(bundle, tmp_path)
+            OnnxExport().write(model, tmp_path)

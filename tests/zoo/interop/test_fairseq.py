@@ -96,7 +96,7 @@ def read(folder: Path) -> ImportedModel:
 
 
 def require_same(folder: Path, model: Model) -> None:
-    imported = read(folder)
+    imported = read(folder).model
     for source, target in SENTENCES:
         expected, found = model.log_probabilities(source, target), tiny.log_probabilities(imported, source, target)
         torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)
@@ -120,7 +120,7 @@ def test_imported_checkpoint_computes_the_same(changes: dict[str, Any], tmp_path
 
 def test_spec_and_notes(tmp_path: Path) -> None:
     imported = read(Model(share_all_embeddings=True).write(tmp_path))
-    spec, decoding = imported.spec, imported.spec.decoding
+    spec, decoding = imported.model.spec, imported.model.spec.decoding
     assert (spec.corpus.source, spec.corpus.target) == ("en", "de-DE")
     assert spec.architecture.positions == Sinusoidal(kind="sinusoidal_halves", first=2)
     assert spec.architecture.tied_embeddings == "all"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from unittest.mock import Mock
 
 import pytest
@@ -98,7 +99,7 @@ def test_a_download_that_changed_on_the_disk_keeps_its_sha256(archive, web, repo
 def test_a_full_disk_loses_nothing(archive, web, report, monkeypatch):
     full = OSError(28, "No space left on device", str(storage.models()))
     with monkeypatch.context() as patched:
-        patched.setattr(fetch_module, "import_model", Mock(side_effect=full))
+        patched.setattr(fetch_module, "stage_import", Mock(side_effect=full))
         refused(r"No space left|full", find.model, "wmt99", report)
     find.model("wmt99", report)
     assert len(web.asked) == 1, "the archive is kept for the next attempt"
@@ -136,13 +137,14 @@ def test_documented_translations_are_checked_before_the_model_is_stored(archive,
 
 
 def test_an_ensemble_is_several_models(web, report):
-    """None of them is stored if they do not translate as documented."""
+    """If they do not translate as documented, none of them is stored, and a stored member of the user is kept."""
     file, files = web.folder / "blobs/ensemble.tar.bz2", ["model1.pt", "model2.pt"]
     pack(file, {name: checkpoint(number) for number, name in enumerate(files, 1)})
-    add_card("winner", f"{web.address}/blobs/{file.name}", files=files, check=WRONG)
+    add = partial(add_card, "winner", f"{web.address}/blobs/{file.name}", files=files)
+    add(check=WRONG)
     refused("does not translate as documented", find.models, "winner", report)
     assert local_store.names() == []
-    add_card("winner", f"{web.address}/blobs/{file.name}", files=files)
+    add()
     folders = find.models("winner", report)
     assert [folder.name for folder in folders] == ["winner.1", "winner.2"]
     assert zoo.load("winner", backend="eager").translate("a b")
@@ -150,6 +152,12 @@ def test_an_ensemble_is_several_models(web, report):
     assert len(web.asked) == 1
     for find_one in (find.model, find.published_model):
         refused("is an ensemble of 2 models, but this operation needs a single model", find_one, "winner", report)
+    add(check=WRONG)
+    remove("winner.2")
+    for kept in folders:
+        folders[0].rename(kept)
+        refused("does not translate as documented", find.models, "winner", report)
+        assert local_store.names() == [kept.name]
 
 
 def test_a_model_can_be_single_files_for_each_language_pair(web, report):

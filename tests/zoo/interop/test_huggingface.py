@@ -41,7 +41,7 @@ def require_same(imported: ImportedModel, folder: Any, log_probabilities: Callab
     """Compare log-probabilities with those that a function computes from the IDs of both sides."""
     for source, target in tiny.SENTENCES:
         expected = log_probabilities(*folder.foreign_ids(source, target))
-        np.testing.assert_allclose(tiny.log_probabilities(imported, source, target), expected, atol=2e-5)
+        np.testing.assert_allclose(tiny.log_probabilities(imported.model, source, target), expected, atol=2e-5)
 
 
 def test_imported_model_computes_the_same(folder: Any) -> None:
@@ -63,7 +63,7 @@ def test_larger_opus_models_are_imported(folder: Any) -> None:
     weights = {name: tensor.astype(np.float16).astype(np.float32) for name, tensor in folder.weights.items()}
     marian = tiny.marian_reference(weights, tiny.MARIAN_OPTIONS | {"transformer-ffn-activation": "relu"})
     imported = read(folder)
-    assert imported.spec.decoding.extra_length == 510
+    assert imported.model.spec.decoding.extra_length == 510
     require_same(imported, folder, marian.log_probabilities)
 
 
@@ -89,7 +89,7 @@ def test_each_way_of_tying_computes_the_same_as_transformers(folder: Any, tied: 
         (folder.path / "target_vocab.json").write_text(json.dumps(folder.ids))
     imported = read(folder, "transformers")
     names = {(True, True): "all", (True, False): "target"}
-    assert imported.spec.architecture.tied_embeddings == names.get((tied, common), "none")
+    assert imported.model.spec.architecture.tied_embeddings == names.get((tied, common), "none")
 
     def log_probabilities(source: list[int], target: list[int]) -> torch.Tensor:
         return tiny.scores_of(network, {"input_ids": torch.tensor([source])}, torch.tensor([target]), folder.pad)[0]
@@ -122,33 +122,33 @@ def test_missing_tables_are_tied_and_contradictory_ones_are_rejected(folder: Any
         if expected is None:
             refused(r"different embeddings|has no tensor|zoo does not support", read, folder)
         else:
-            assert read(folder).spec.architecture.tied_embeddings == expected
+            assert read(folder).model.spec.architecture.tied_embeddings == expected
 
 
 def test_search_settings_and_languages_are_imported(folder: Any) -> None:
     imported = read(folder, "transformers")
-    spec, decoding = imported.spec, imported.spec.decoding
+    spec, decoding = imported.model.spec, imported.model.spec.decoding
     assert (decoding.beam, decoding.alpha, decoding.length_penalty) == (2, 1.0, "power")
     assert (decoding.stopping_rule, decoding.suppressed_tokens) == ("full", (BOS,))
     assert (decoding.length_factor, decoding.extra_length, decoding.max_source_length) == (0.0, 30, 63)
     assert (spec.corpus.source, spec.corpus.target) == ("eng", "deu")
     assert (spec.vocabulary.shared, spec.vocabulary.separate_models) == (True, True)
     assert any(">>deu<<" in note for note in imported.notes)
-    encode = imported.vocabulary.encode
+    encode = imported.model.vocabulary.encode
     assert encode(">>deu<< a house")[1:] == encode("a house")
     folder.write_config(renormalize_logits=True)
     imported = read(folder, "transformers")
-    assert imported.spec.decoding.suppressed_tokens == ()
-    assert float(imported.tensors["output_bias"][BOS]) < -1e8
+    assert imported.model.spec.decoding.suppressed_tokens == ()
+    assert float(imported.model.weights.tensors["output_bias"][BOS]) < -1e8
 
 
 def test_maximum_length_excludes_forced_eos(folder: Any) -> None:
     """Only `config.json` forces EOS by default."""
-    assert read(folder).spec.decoding.extra_length == 30  # 32 without the first token and the forced EOS
+    assert read(folder).model.spec.decoding.extra_length == 30  # 32 without the first token and the forced EOS
     forced = {"max_length": 32, "forced_eos_token_id": 0}
     for settings, expected in (({"max_length": 32}, 31), (forced, 30), ({"max_new_tokens": 9}, 9)):
         folder.write_generation(**settings)
-        assert read(folder).spec.decoding.extra_length == expected
+        assert read(folder).model.spec.decoding.extra_length == expected
 
 
 def test_different_stopping_rule_is_noted(folder: Any) -> None:
@@ -172,7 +172,7 @@ def test_unsupported_settings_are_rejected_by_name(folder: Any) -> None:
 def test_generation_config_replaces_settings_in_config(folder: Any) -> None:
     folder.write_config(num_beams=7, no_repeat_ngram_size=3)
     folder.write_generation(num_beams=3, max_length=32)
-    assert read(folder).spec.decoding.beam == 3
+    assert read(folder).model.spec.decoding.beam == 3
     folder.write_generation(something_new=1)
     error = refused("`something_new: 1` is an unknown setting", read, folder)
     assert str(error.where).endswith("/generation_config.json")
@@ -182,7 +182,7 @@ def test_all_settings_that_transformers_writes_are_known(folder: Any) -> None:
     transformers = pytest.importorskip("transformers")
     folder.write_config(**network_config(folder).to_dict())
     transformers.GenerationConfig(num_beams=2, max_length=32, eos_token_id=0).save_pretrained(folder.path)
-    assert read(folder).spec.decoding.beam == 2
+    assert read(folder).model.spec.decoding.beam == 2
 
 
 def test_missing_and_additional_tensors_are_rejected_by_name(folder: Any) -> None:
@@ -195,7 +195,7 @@ def test_missing_and_additional_tensors_are_rejected_by_name(folder: Any) -> Non
 
 
 def test_weights_may_be_split_into_several_files(folder: Any) -> None:
-    whole, tensors = read(folder).tensors, load_file(folder.weights_file)
+    whole, tensors = read(folder).model.weights.tensors, load_file(folder.weights_file)
     folder.weights_file.unlink()
     names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
     index = {key: names[number % 2] for number, key in enumerate(tensors)}
@@ -203,7 +203,7 @@ def test_weights_may_be_split_into_several_files(folder: Any) -> None:
         save_file({key: tensors[key] for key in tensors if index[key] == name}, folder.path / name)
     file = folder.path / "model.safetensors.index.json"
     file.write_text(json.dumps({"metadata": {}, "weight_map": index}))
-    split = read(folder).tensors
+    split = read(folder).model.weights.tensors
     assert all(torch.equal(tensor, split[name]) for name, tensor in whole.items())
     wrong = index | {"x": "../model.safetensors"}
     for listed, message in (
@@ -223,14 +223,14 @@ def test_tables_of_positions_must_be_sinusoids_or_on_both_sides(folder: Any) -> 
     tensors = load_file(folder.weights_file)
     angles = torch.arange(64)[:, None] * 10000 ** (-torch.arange(4) / 4)
     save_file(tensors | {POSITIONS: torch.cat([angles.sin(), angles.cos()], 1)}, folder.weights_file)
-    assert read(folder).spec.architecture.positions == Sinusoidal(kind="sinusoidal_halves")
+    assert read(folder).model.spec.architecture.positions == Sinusoidal(kind="sinusoidal_halves")
     save_file(tensors | {POSITIONS: torch.randn(64, 8)}, folder.weights_file)
     refused("only one side has positions", read, folder)
     both = {POSITIONS: torch.randn(64, 8), POSITIONS.replace("encoder", "decoder"): torch.randn(60, 8)}
     save_file(tensors | both, folder.weights_file)
     imported = read(folder)
-    assert imported.spec.architecture.max_positions == 60
-    assert torch.equal(imported.tensors["encoder.positions"], both[POSITIONS][:60])
+    assert imported.model.spec.architecture.max_positions == 60
+    assert torch.equal(imported.model.weights.tensors["encoder.positions"], both[POSITIONS][:60])
 
 
 def test_implausible_sizes_allocate_no_memory(folder: Any) -> None:
@@ -243,10 +243,11 @@ def test_implausible_sizes_allocate_no_memory(folder: Any) -> None:
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
 def test_pickled_weights_are_read_without_running_code(folder: Any, zipped: bool) -> None:
-    before, tensors, pickled = read(folder).tensors, load_file(folder.weights_file), folder.path / "pytorch_model.bin"
+    before, tensors = read(folder).model.weights.tensors, load_file(folder.weights_file)
+    pickled = folder.path / "pytorch_model.bin"
     folder.weights_file.unlink()
     torch.save(tensors, pickled, _use_new_zipfile_serialization=zipped)
-    after = read(folder).tensors
+    after = read(folder).model.weights.tensors
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
     tensors["final_logits_bias"] = tensors["final_logits_bias"].to("meta")

@@ -70,7 +70,7 @@ def test_imported_model_computes_the_same(tmp_path: Path, options: dict[str, Any
     for source, target in tiny.SENTENCES:
         source_ids, target_ids = ([*model.processor.encode(text), 0] for text in (source, target))
         expected = marian.log_probabilities(source_ids, target_ids)
-        np.testing.assert_allclose(tiny.log_probabilities(imported, source, target), expected, atol=2e-5)
+        np.testing.assert_allclose(tiny.log_probabilities(imported.model, source, target), expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("version", ["v1.9.0 ba94c5b9 2020-05-17", "v1.10.28"])
@@ -96,23 +96,23 @@ def test_difference_of_marians_search_is_noted(tmp_path: Path) -> None:
 
 
 def test_tied_layers_are_copied(model: Model) -> None:
-    tensors = read(model.write(**{"dec-depth": 2, "transformer-tied-layers": [1, 1]})).tensors
+    tensors = read(model.write(**{"dec-depth": 2, "transformer-tied-layers": [1, 1]})).model.weights.tensors
     for name in ("feed_forward.w1", "self_attention.query", "cross_attention.norm_gain"):
         torch.testing.assert_close(tensors[f"decoder.0.{name}"], tensors[f"decoder.1.{name}"])
 
 
 def test_search_settings_are_imported(model: Model) -> None:
-    spec = read(model.path, languages=("en", "de")).spec
+    spec = read(model.path, languages=("en", "de")).model.spec
     decoding = spec.decoding
     assert (decoding.beam, decoding.alpha, decoding.length_penalty) == (6, 0.6, "power")
     assert (decoding.stopping_rule, decoding.length_factor, decoding.suppressed_tokens) == ("shrinking", 3.0, (UNK,))
     assert (spec.corpus.source, spec.corpus.target, spec.corpus.train) == ("en", "de", ())
     # Marian allows F (S + 1) tokens for a source of S tokens, where both counts include EOS.
     for factor, extra in ((3, 2), (1, 0), (0.5, 0), (1.5, 1), (4.0, 3)):
-        decoding = read(model.write({"max-length-factor": factor})).spec.decoding
+        decoding = read(model.write({"max-length-factor": factor})).model.spec.decoding
         assert (decoding.length_factor, decoding.extra_length) == (factor, extra)
     # With length^1, a penalty per word does not change the order of translations.
-    assert read(model.write({"word-penalty": 0.5, "normalize": 1})).spec.decoding.alpha == 1
+    assert read(model.write({"word-penalty": 0.5, "normalize": 1})).model.spec.decoding.alpha == 1
 
 
 def test_token_list_with_two_sentencepiece_models(tmp_path: Path) -> None:
@@ -127,16 +127,16 @@ def test_token_list_with_two_sentencepiece_models(tmp_path: Path) -> None:
     weights = tiny.marian_weights(tiny.MARIAN_OPTIONS, len(ids))
     decoder = {"models": ["model.npz"], "vocabs": ["both.yml"] * 2}
     imported = read(tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, weights, decoder))
-    section = imported.spec.vocabulary
-    assert (section.shared, section.separate_models, imported.vocabulary.same_on_both_sides) == (True, True, True)
+    model, section = imported.model, imported.model.spec.vocabulary
+    assert (section.shared, section.separate_models, model.vocabulary.same_on_both_sides) == (True, True, True)
     assert any(">>deu<<" in note for note in imported.notes)
-    language, *others = imported.vocabulary.encode(">>deu<< a dog")
-    assert others == imported.vocabulary.encode("a dog")
+    language, *others = model.vocabulary.encode(">>deu<< a dog")
+    assert others == model.vocabulary.encode("a dog")
     assert language > EOS
     source_ids = [ids.get(name, 1) for name in [">>deu<<", *source.encode("a dog the", out_type=str)]] + [0]
     target_ids = [*(ids[name] for name in target.encode("der Hund", out_type=str)), 0]
     expected = tiny.marian_reference(weights, tiny.MARIAN_OPTIONS).log_probabilities(source_ids, target_ids)
-    np.testing.assert_allclose(tiny.log_probabilities(imported, ">>deu<< a dog the", "der Hund"), expected, atol=2e-5)
+    np.testing.assert_allclose(tiny.log_probabilities(model, ">>deu<< a dog the", "der Hund"), expected, atol=2e-5)
 
 
 def test_unsupported_options_are_rejected_by_name(model: Model) -> None:
@@ -204,7 +204,7 @@ def test_settings_cannot_name_files_outside_the_folder(tmp_path: Path, key: str)
     model.write({key: [str(tmp_path / f"other-{name}") for name in model.decoder[key]]})
     refused(r"inside/other-.*` is missing", read, model.folder)
     model.write({key: [str(tmp_path / "elsewhere" / name) for name in model.decoder[key]]})
-    assert read(model.folder).spec.name == "mine"
+    assert read(model.folder).model.spec.name == "mine"
 
 
 @pytest.mark.slow
@@ -213,11 +213,11 @@ def test_settings_cannot_name_files_outside_the_folder(tmp_path: Path, key: str)
 @pytest.mark.parametrize(("name", "key"), [("base.npz", "base"), ("student.npz", "student"), ("hf", "base")])
 def test_translations_of_trained_models_are_marians(name: str, key: str, backend: str) -> None:
     outputs: list[dict[str, Any]] = json.loads((RECORDED / "marian_outputs.json").read_text())
-    imported = read(RECORDED / name)
+    model = read(RECORDED / name).model
     program = build_with_message(
-        imported.spec, TRANSLATE, Report(), weights=imported.tensors, device="cpu", backend=backend
+        model.spec, TRANSLATE, Report(), weights=model.weights.tensors, device="cpu", backend=backend
     )
-    translator, sources = Translator(program, imported.vocabulary, imported.spec), [item["source"] for item in outputs]
+    translator, sources = Translator(program, model.vocabulary, model.spec), [item["source"] for item in outputs]
     for search, (beam, alpha) in SEARCHES.items():
         hypotheses = translator.hypotheses(sources, beam=beam, alpha=alpha, n_best=beam, split=False)
         for item, (best, *_) in zip(outputs, hypotheses, strict=True):

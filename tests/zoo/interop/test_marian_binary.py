@@ -70,24 +70,24 @@ def student(tmp_path: Path) -> SimpleNamespace:
 @pytest.mark.parametrize("int8", [False, True], ids=["float32", "int8"])
 def test_the_format_does_not_change_the_model(student: SimpleNamespace, int8: bool) -> None:
     values = write(student.folder, student.options, student.weights, int8)
-    imported = read(student.folder)
+    imported = read(student.folder).model
     (student.folder / "model.bin").unlink()
     tiny.write_marian(student.folder, student.options, values)
-    expected = read(student.folder / "model.npz")
-    assert imported.tensors.keys() == expected.tensors.keys()
-    for name, tensor in imported.tensors.items():
-        torch.testing.assert_close(tensor, expected.tensors[name], rtol=1e-6, atol=0, msg=name)
+    expected = read(student.folder / "model.npz").model
+    assert imported.weights.tensors.keys() == expected.weights.tensors.keys()
+    for name, tensor in imported.weights.tensors.items():
+        torch.testing.assert_close(tensor, expected.weights.tensors[name], rtol=1e-6, atol=0, msg=name)
     assert imported.spec.architecture == expected.spec.architecture
 
 
 def test_search_is_firefoxs_and_its_vocabularies_are_found(student: SimpleNamespace) -> None:
     write(student.folder, student.options, student.weights, int8=False)
-    decoding = read(student.folder / "model.bin").spec.decoding
+    decoding = read(student.folder / "model.bin").model.spec.decoding
     assert (decoding.beam, decoding.alpha, decoding.length_factor) == (1, 1, 2)
     content = (student.folder / "vocab.deen.spm").read_bytes()
     for name in ("srcvocab.deen.spm", "trgvocab.deen.spm"):
         (student.folder / name).write_bytes(content)
-    assert read(student.folder).spec == read(student.folder / "model.bin").spec
+    assert read(student.folder).model.spec == read(student.folder / "model.bin").model.spec
 
 
 def test_costs_can_be_skipped_only_in_greedy_search(student: SimpleNamespace) -> None:
@@ -96,7 +96,7 @@ def test_costs_can_be_skipped_only_in_greedy_search(student: SimpleNamespace) ->
     for beam, context in ((1, nullcontext()), (2, pytest.raises(ZooError, match="skip-cost"))):
         (student.folder / "decoder.yml").write_text(yaml.safe_dump(settings | {"beam-size": beam}))
         with context:
-            assert read(student.folder).spec.decoding.beam == beam
+            assert read(student.folder).model.spec.decoding.beam == beam
 
 
 DAMAGED = (ZooError, ValueError, struct.error)

@@ -54,16 +54,16 @@ def student(tmp_path: Path) -> SimpleNamespace:
 def test_an_import_converts_the_shortlist_to_its_own_token_ids(student: SimpleNamespace) -> None:
     (student.folder / NAME).write_bytes(pack(student.lists))
     imported = read(student.folder)
-    assert imported.shortlist is not None
-    assert imported.spec.decoding.shortlist is False
+    assert imported.model.shortlist is not None
+    assert imported.model.spec.decoding.shortlist is False
     assert any(NAME in note and "--shortlist" in note for note in imported.notes)
-    tokens = imported.vocabulary.token_strings(range(imported.vocabulary.sizes[1]))
+    tokens = imported.model.vocabulary.token_strings(range(imported.model.vocabulary.sizes[1]))
     id_of = {name: tokens.index(name) for name in student.names if name in tokens}
     assert len(id_of) > student.size - 4
     common = {id_of[name] for name in student.names[:FREQUENT] if name in id_of}
     for row, name in enumerate(student.names):
         if name in id_of and name not in ("<unk>", "</s>"):
-            listed = {*imported.shortlist.tokens_of([id_of[name]]).tolist()}
+            listed = {*imported.model.shortlist.tokens_of([id_of[name]]).tolist()}
             own = student.lists[row] if row < len(student.lists) else []
             expected = {id_of[student.names[token]] for token in own if student.names[token] in id_of}
             assert expected | common | {id_of[name], EOS} <= listed, "a token can be copied"
@@ -71,11 +71,11 @@ def test_an_import_converts_the_shortlist_to_its_own_token_ids(student: SimpleNa
 
 
 def test_a_folder_has_no_shortlist_or_several(student: SimpleNamespace) -> None:
-    assert read(student.folder).shortlist is None
+    assert read(student.folder).model.shortlist is None
     for name in (NAME, "lex.50.50.ende.s2t.bin"):
         (student.folder / name).write_bytes(pack(student.lists))
     imported = read(student.folder)
-    assert imported.shortlist is None
+    assert imported.model.shortlist is None
     assert any("the folder has 2" in note for note in imported.notes)
 
 

@@ -20,10 +20,11 @@ from specs import UNK, Architecture, Languages
 from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
 from zoo.interop.exporter import export_model
-from zoo.interop.formats import ImportedModel, ImportRequest
+from zoo.interop.formats import ImportRequest
 from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.interop.huggingface.multilingual_vocabulary import LANGUAGES, fitting_class
 from zoo.interop.importer import ImportOptions, import_model
+from zoo.models.loading import Model
 from zoo.publishing.publish import verify
 from zoo.report import Report
 from zoo.text.tokenizer import Tokenizer
@@ -123,8 +124,8 @@ def folders(write: Write) -> dict[str, Path]:
     return {family: write(family, rows=0) for family in TOKENIZERS}
 
 
-def read(folder: Path, languages: tuple[str, str] | None = None) -> ImportedModel:
-    return Multilingual().read(folder, ImportRequest("mine", languages))
+def read(folder: Path, languages: tuple[str, str] | None = None) -> Model:
+    return Multilingual().read(folder, ImportRequest("mine", languages)).model
 
 
 def open_tokenizer(folder: Path) -> Any:
@@ -201,9 +202,9 @@ def test_languages_and_search_of_the_settings_are_imported(write: Write) -> None
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     search = {"forced_bos_token_id": 90, "num_beams": 5, "max_length": 20, "early_stopping": True}
     (folder / "generation_config.json").write_text(json.dumps(search))
-    model = read(folder)
+    model, notes = read(folder), Multilingual().read(folder, ImportRequest("mine")).notes
     assert model.spec.default_direction == ("fr_XX", "en_XX")
-    assert any("choose the language with `--to`" in note for note in model.notes)
+    assert any("choose the language with `--to`" in note for note in notes)
     assert (model.spec.decoding.beam, model.spec.decoding.extra_length) == (5, 18)
     assert model.spec.languages == Languages(codes=MBART50, token="{}", source_token="source", target_token="target")
 
@@ -291,5 +292,5 @@ def test_networks_that_transformers_cannot_express_are_rejected_by_name(folders:
 def test_tokens_that_the_model_does_not_list_are_read_as_unknown(folders: dict[str, Path]) -> None:
     model = read(folders["m2m"])
     assert isinstance(model.vocabulary.source, Tokenizer)
-    table, id = model.tensors["embedding"], model.vocabulary.source.id_of(UNLISTED)
+    table, id = model.weights.tensors["embedding"], model.vocabulary.source.id_of(UNLISTED)
     assert torch.equal(table[id], table[UNK])

@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 from specs import BOS, Architecture, Languages
 from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
-from zoo.interop.formats import ImportedModel, ImportRequest
+from zoo.interop.formats import ImportRequest
 from zoo.interop.huggingface.t5 import T5
+from zoo.models.loading import Model
 from zoo.text.languages import LanguagePair
 
 transformers = pytest.importorskip("transformers")
@@ -84,8 +85,8 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Write]:
     return write_model
 
 
-def read(folder: Path) -> ImportedModel:
-    return T5().read(folder, ImportRequest("mine"))
+def read(folder: Path) -> Model:
+    return T5().read(folder, ImportRequest("mine")).model
 
 
 def open_tokenizer(folder: Path) -> Any:

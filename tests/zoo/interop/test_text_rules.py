@@ -21,6 +21,7 @@ from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.importer import find_format, read_foreign
 from zoo.interop.text_rules import FoundRules, ModelText, TextOptions, find_rules
 from zoo.text.rules import TextRules
+from zoo.text.vocabulary import Vocabulary
 
 CODES = "#version: 0.2\nc c</w>\n"
 MOSES = TextOptions(tokenizer="moses")
@@ -31,8 +32,8 @@ def read(folder: Path, text: TextOptions = TextOptions()) -> ImportedModel:  # n
     return read_foreign(FairseqImport(), folder, ImportRequest("model", text=text))
 
 
-def rules_of(imported: ImportedModel) -> list[TextRules]:
-    return [side.rules for side in (imported.vocabulary.source, imported.vocabulary.target)]  # type: ignore[attr-defined]
+def rules_of(vocabulary: Vocabulary) -> list[TextRules]:
+    return [side.rules for side in (vocabulary.source, vocabulary.target)]  # type: ignore[attr-defined]
 
 
 def test_raw_text_gives_the_log_probabilities_of_its_tokens(tmp_path: Path) -> None:
@@ -42,11 +43,11 @@ def test_raw_text_gives_the_log_probabilities_of_its_tokens(tmp_path: Path) -> N
     imported = read(folder)
     source, target = "a-b dh cc a", "b  dg cc"
     expected = model.log_probabilities("a @@@ -@@ @ b d@@ h cc a", "b d@@ g cc")
-    found = tiny.log_probabilities(imported, source, target)
+    found = tiny.log_probabilities(imported.model, source, target)
     torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)
-    assert imported.vocabulary.decode(imported.vocabulary.encode(target, "target")) == "b dg cc"
-    assert imported.spec.vocabulary.separate_models
-    assert [rules.language for rules in rules_of(imported)] == ["en", "de"]
+    assert imported.model.vocabulary.decode(imported.model.vocabulary.encode(target, "target")) == "b dg cc"
+    assert imported.model.spec.vocabulary.separate_models
+    assert [rules.language for rules in rules_of(imported.model.vocabulary)] == ["en", "de"]
     (note,) = imported.notes
     assert "Moses (en, hyphens split, XML escaped), BPE codes of `bpecodes`" in note
     assert "detokenised by Moses (de)" in note
@@ -55,7 +56,7 @@ def test_raw_text_gives_the_log_probabilities_of_its_tokens(tmp_path: Path) -> N
 def test_options_of_a_checkpoint_choose_the_rules(tmp_path: Path) -> None:
     def read_with(content: dict[str, Any] | None = None, **options: Any) -> TextRules:
         folder = Model(**options).write(tmp_path, content)
-        return rules_of(read(folder))[0]
+        return rules_of(read(folder).model.vocabulary)[0]
 
     (tmp_path / "my.codes").write_text(CODES)
     older = {"bpe": "fastbpe", "bpe_codes": "/data/my.codes", "moses_no_escape": True, "moses_source_lang": "fr"}
@@ -73,7 +74,7 @@ def test_options_of_a_checkpoint_choose_the_rules(tmp_path: Path) -> None:
         with pytest.raises(ZooError, match="lacks the BPE codes" if value == "other" else f"{key}: {value}"):
             read_with(**{"bpe": "fastbpe", "bpe_codes": "my.codes", key: value})
     refused("`nltk`", read_with, tokenizer="nltk", bpe="fastbpe", bpe_codes="my.codes")
-    assert read(Model(bpe="gpt2").write(tmp_path), TextOptions("space")).vocabulary.shared is False
+    assert read(Model(bpe="gpt2").write(tmp_path), TextOptions("space")).model.vocabulary.shared is False
 
 
 def find(folder: Path, options: TextOptions = MOSES, text: ModelText = ENGLISH_GERMAN) -> FoundRules:
@@ -138,5 +139,5 @@ def test_marians_lists_of_subwords_take_options(tmp_path: Path) -> None:
     model = tiny.write_marian(tmp_path, tiny.MARIAN_OPTIONS, weights, decoder)
     request = ImportRequest("mine", ("en", "de"), text=TextOptions("moses", tmp_path / "codes"))
     imported = read_foreign(find_format(model), model, request)
-    assert imported.vocabulary.source.tokenize("cat  dog") == ["▁cat", "▁d@@", "▁og"]
-    assert imported.vocabulary.decode(imported.vocabulary.encode("dog cat")) == "dog cat"
+    assert imported.model.vocabulary.source.tokenize("cat  dog") == ["▁cat", "▁d@@", "▁og"]
+    assert imported.model.vocabulary.decode(imported.model.vocabulary.encode("dog cat")) == "dog cat"

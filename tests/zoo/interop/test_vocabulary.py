@@ -24,6 +24,7 @@ from zoo.interop.huggingface import multilingual_vocabulary, t5_vocabulary
 from zoo.interop.importer import FAMILIES
 from zoo.interop.sentencepiece_model import SentencePieceModel, without_source_end, word_list_tokenizer
 from zoo.interop.tensors import NEVER, TokenList
+from zoo.models.weights import Weights
 from zoo.report import Report
 from zoo.text.languages import LanguagePair
 from zoo.text.protobuf import encode_bytes, encode_integer, parse_fields
@@ -128,8 +129,8 @@ def test_models_that_transformers_cannot_express_are_named() -> None:
         refused(f"to {family.name}: its vocabulary is a list of words", family.require_sentencepiece, vocabulary)
     bias = torch.zeros(vocabulary.source.size)
     bias[BOS] = NEVER
-    tensors = {"embedding": torch.arange(float(len(bias)))[:, None], "output_bias": bias}
-    bundle: Any = SimpleNamespace(spec=SimpleNamespace(languages=()), vocabulary=vocabulary, tensors=tensors)
+    weights = Weights({"embedding": torch.arange(float(len(bias)))[:, None], "output_bias": bias})
+    model: Any = SimpleNamespace(spec=SimpleNamespace(languages=()), vocabulary=vocabulary, weights=weights)
     with pytest.raises(ZooError, match=r"the token that decoding starts with \(BOS\), but this model cannot"):
-        t5_vocabulary.written_ids(bundle, "hf-t5")
-    refused("it cannot generate BOS, the token that decoding starts with", multilingual_vocabulary.written_ids, bundle)
+        t5_vocabulary.written_ids(model, "hf-t5")
+    refused("it cannot generate BOS, the token that decoding starts with", multilingual_vocabulary.written_ids, model)

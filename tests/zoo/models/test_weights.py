@@ -88,7 +88,7 @@ def test_int8_files_have_a_quarter_of_the_size_and_are_read_as_floats(file: Path
     Weights(tensors, {"steps": "7", "stored_type": "int8"}).write(file)
     assert file.stat().st_size < 0.28 * full
     weights = read(file)
-    assert (weights.stored_type, weights.last_step, weights.tensors["w1"].dtype) == ("int8", 7, torch.float32)
+    assert (weights.stored_type, weights.averaged_steps, weights.tensors["w1"].dtype) == ("int8", (7,), torch.float32)
     assert all(torch.equal(weights.tensors[name], tensors[name]) for name in ("b1", "conv"))
     before = file.read_bytes()
     weights.write(file)  # as `zoo publish` does
@@ -97,7 +97,7 @@ def test_int8_files_have_a_quarter_of_the_size_and_are_read_as_floats(file: Path
 
 def test_foreign_files_are_read_and_a_wrong_digest_is_damage(file: Path) -> None:
     save_file({"a": torch.ones(2)}, file, metadata={"format": "pt", "longest_source": "7"})
-    assert (read(file).longest_source, read(file).last_step) == (7, None)
+    assert (read(file).longest_source, read(file).averaged_steps) == (7, ())
     for digest in ("0" * 64, ""):
         save_file({"a": torch.ones(2)}, file, metadata={"sha256": digest})
         refused("damaged", read, file)
@@ -114,7 +114,7 @@ def test_the_brackets_of_a_parser_belong_to_its_weights(file: Path, tmp_path: Pa
     (file.parent / "vocabulary.target.json").write_bytes(b"NP VP")
     Weights({"a": torch.ones(2)}, {"steps": "3,9,6"}).write(file)
     weights, elsewhere = read(file), tmp_path / "other" / "w.safetensors"
-    assert weights.last_step == 9
+    assert weights.averaged_steps == (3, 9, 6)
     elsewhere.parent.mkdir()
     weights.write(elsewhere)
     assert read(elsewhere).metadata.keys() == weights.metadata.keys() - {"brackets"}

@@ -18,7 +18,7 @@ from tests.zoo.files.test_atomic import dead_process
 from zoo.data.prepare import prepare
 from zoo.files import storage
 from zoo.files.atomic import write_json
-from zoo.files.download import lock_file
+from zoo.files.download import records_file
 from zoo.files.locks import exclusive
 from zoo.files.storage import folder_bytes
 from zoo.models import find
@@ -38,7 +38,7 @@ def caches(home: Path) -> list[Path]:
     storage.archives().mkdir(parents=True)
     archive = storage.archives() / "12345678-some.tgz"
     archive.write_bytes(b"y" * 9000)
-    write_json(lock_file(), {"https://x.org/some.tgz": {"sha256": "0" * 64, "bytes": 9000}})
+    write_json(records_file(), {"https://x.org/some.tgz": {"sha256": "0" * 64, "bytes": 9000}})
     compiled = [fill(storage.compiled(), f"{name}-{'0' * 24}") for name in ("native", "packed-everyday-float32")]
     prepared, members = fill(storage.prepared(), "0123456789abcdef"), fill(storage.archives(), "members")
     return [*compiled, prepared, archive, members, fill(storage.pulls(), f"model@{'0' * 64}")]
@@ -62,7 +62,7 @@ def test_caches_are_removed_and_free_the_announced_bytes(caches: list[Path], tra
     assert plan.remove() == []
     assert before - folder_bytes(home) == plan.bytes
     assert not [path for path in caches if path.exists()]
-    assert all(path.is_file() for path in (lock_file(), weights, bundle / "weights.safetensors"))
+    assert all(path.is_file() for path in (records_file(), weights, bundle / "weights.safetensors"))
     assert plan_cleanup().removable == ()
 
 

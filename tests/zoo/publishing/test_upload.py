@@ -15,6 +15,7 @@ from tests.zoo.publishing.conftest import NAME
 from zoo.files import manifest, storage
 from zoo.models import find, local_store
 from zoo.models.local_store import read_origin
+from zoo.models.registries.file_stores import MARKER, FolderStore
 from zoo.publishing import inventory, publish
 from zoo.publishing.removal import plan_model_removal
 from zoo.report import Report
@@ -77,8 +78,10 @@ def test_the_store_records_the_revision_and_a_pulled_model_keeps_it_when_it_is_p
 
 def test_a_store_that_cannot_record_the_revision_is_warned_of(bundle: Path, address: str, report: Any) -> None:
     (bundle / "revision.json").mkdir()
-    for _ in range(2):
-        assert publish.upload(bundle, address, report=report).pin == f"{NAME}@1"
+    for checks in (2, 1):  # the first upload creates the registry, and then checks that it cannot be created again
+        with mock.patch.object(FolderStore, "write", autospec=True, side_effect=FolderStore.write) as write:
+            assert publish.upload(bundle, address, report=report).pin == f"{NAME}@1"
+        assert [call.args[1] for call in write.mock_calls].count(MARKER) == checks
     assert report.said.count(f"creating a new registry in the folder `{address}`") == 1
     assert len(report.warnings) == 2
     assert f"the local model store has no record that the model is `{NAME}@1`" in report.warnings[0]

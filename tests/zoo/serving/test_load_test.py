@@ -15,7 +15,8 @@ from compiler import build
 from tests.benchmarks import serve_load
 from tests.zoo.serving.conftest import run_in_thread
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
-from zoo.interop.formats import Bundle
+from zoo.models.loading import Model
+from zoo.models.weights import Weights
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
@@ -30,10 +31,10 @@ def peer_url(trained: Callable[..., Run], tokens: Vocabulary) -> Iterator[str]:
     from tests.benchmarks.serve_peer import create_app
 
     run = trained()
-    bundle = Bundle(run.spec, tokens, build(run.spec).weights(), None)
+    model = Model(run.spec, tokens, Weights(build(run.spec).weights()))
     folder = Path("ctranslate2")
     folder.mkdir()
-    CTranslate2Export().write(bundle, folder)
+    CTranslate2Export().write(model, folder)
     app = create_app(str(folder), str(run.folder / "vocabulary.model"))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", http="h11"))
     with socket.create_server(("127.0.0.1", 0)) as listener, run_in_thread(server, listener) as url:

@@ -19,7 +19,6 @@ from specs import BOS, EOS, PAD, UNK, Architecture, Rotary, Sinusoidal, Spec, Zo
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.ctranslate2.network import ACTIVATIONS, POSITIONS, alibi_table, written_layers
 from zoo.interop.formats import (
-    Bundle,
     ExportCheck,
     ExportFormat,
     ImportFormat,
@@ -27,7 +26,9 @@ from zoo.interop.formats import (
     require_standard_layers,
 )
 from zoo.interop.tables import PROJECTIONS
-from zoo.interop.tensors import SIDES
+from zoo.interop.tensors import STACKS
+from zoo.models.loading import Model
+from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.languages import LanguagePair
 from zoo.text.tokenizer import SPACE, Tokenizer
 
@@ -50,18 +51,18 @@ class CTranslate2Export(ExportFormat):
     name = "ctranslate2"
     description = "a CTranslate2 folder, in float32"
 
-    def reader(self, bundle: Bundle) -> ImportFormat | None:
+    def reader(self, model: Model) -> ImportFormat | None:
         """Return the import format for the exported model, or None if the import does not support the model.
 
         The import requires the same h, d_k and d_v in all attention layers, and d_k equal to d_v.
         """
-        a = bundle.spec.architecture
+        a = model.spec.architecture
         attentions = [each for each in (*a.encoder, *a.decoder) if each.kind != "feed_forward"]
         sizes = {tuple(a.option(each, name) for name in ("h", "d_k", "d_v")) for each in attentions}
         is_readable = len(sizes) == 1 and all(d_k == d_v for _, d_k, d_v in sizes)
         return CTranslate2Import() if is_readable else None
 
-    def write(self, bundle: Bundle, folder: Path) -> list[str]:
+    def write(self, model: Model, folder: Path) -> list[str]:
         """Write `model.bin`, `config.json`, the vocabularies and the SentencePiece models.
 
         Returns:
@@ -70,46 +71,45 @@ class CTranslate2Export(ExportFormat):
         Raises:
             ZooError: CTranslate2 is not installed, or it does not support a property of the model.
         """
-        source, target = bundle.vocabulary.source, bundle.vocabulary.target
+        source, target = model.vocabulary.source, model.vocabulary.target
         if not isinstance(target, Tokenizer):
             raise cannot_export("CTranslate2", "its target consists of parse trees with brackets, not of text")
         if find_spec("ctranslate2") is None:
             hint = "run `pip install -e '.[ctranslate2]'` in zoo's source folder"
             raise ZooError("cannot write the model: CTranslate2 is not installed", hint=hint)
         names = [_token_names(source), _token_names(target)]
-        model = transformer(bundle.spec, bundle.tensors)
-        model.register_source_vocabulary(names[0])
-        model.register_target_vocabulary(names[1])
-        model.config.unk_token, model.config.bos_token, model.config.eos_token = (
+        network = transformer(model.spec, model.weights.tensors)
+        network.register_source_vocabulary(names[0])
+        network.register_target_vocabulary(names[1])
+        network.config.unk_token, network.config.bos_token, network.config.eos_token = (
             names[1][id] for id in (UNK, BOS, EOS)
         )
-        model.config.decoder_start_token = names[1][BOS]
-        model.config.add_source_eos = bool(bundle.vocabulary.source_suffix)
-        model.config.layer_norm_epsilon = bundle.spec.architecture.norm.epsilon
+        network.config.decoder_start_token = names[1][BOS]
+        network.config.add_source_eos = bool(model.vocabulary.source_suffix)
+        network.config.layer_norm_epsilon = model.spec.architecture.norm.epsilon
         try:
-            model.validate()
+            network.validate()
         except ValueError as error:  # the message names the attributes that are not set
             raise cannot_export("CTranslate2", " ".join(str(error).split())) from None
-        model.optimize("float32")
-        model.save(str(folder))
+        network.optimize("float32")
+        network.save(str(folder))
         if source.content == target.content and not source.is_word_level:
             (folder / "sentencepiece.model").write_bytes(source.content)
         elif not source.is_word_level:
             (folder / "source.spm").write_bytes(source.content)
             (folder / "target.spm").write_bytes(target.content)
         rules = [_RULES_NOTE] if source.rules else []
-        return [*rules, *_language_notes(bundle, names), *_search_notes(bundle.spec, names[1])]
+        return [*rules, *_language_notes(model, names), *_search_notes(model.spec, names[1])]
 
-    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Compare CTranslate2's log-probabilities with the reference log-probabilities of the bundle."""
-        proof = bundle.proof
-        source, target = (_token_names(side) for side in (bundle.vocabulary.source, bundle.vocabulary.target))
-        sources = [[source[id] for id in row if id not in (PAD, EOS)] for row in proof.stream.values.tolist()]
-        targets = [[target[id] for id in row if id not in (PAD, BOS, EOS)] for row in proof.target.tolist()]
+    def check(self, model: Model, references: ReferenceLogProbabilities, folder: Path) -> ExportCheck | None:
+        """Compare CTranslate2's log-probabilities with the reference log-probabilities."""
+        source, target = (_token_names(side) for side in (model.vocabulary.source, model.vocabulary.target))
+        sources = [[source[id] for id in row if id not in (PAD, EOS)] for row in references.stream.values.tolist()]
+        targets = [[target[id] for id in row if id not in (PAD, BOS, EOS)] for row in references.target.tolist()]
         rows = [result.log_probs for result in open_translator(folder).score_batch(sources, targets)]
         differences = [
             (torch.tensor(row) - expected[: len(row)]).abs().max()
-            for row, expected in zip(rows, proof.log_probabilities, strict=True)
+            for row, expected in zip(rows, references.log_probabilities, strict=True)
         ]
         # Unlike the built-in max, the maximum of tensors propagates NaN.
         version = import_module("ctranslate2").__version__
@@ -141,7 +141,7 @@ def transformer(spec: Spec, weights: Mapping[str, Tensor]) -> Any:
     for name, tensor in written_layers(spec, _padded_heads(a, tensors)).items():
         part, _, last = name.rpartition("/")
         setattr(_part(model, part), last, tensor)
-    for name in SIDES:
+    for name in STACKS:
         _set_scalars_and_positions(a, name, getattr(model, name), tensors)
     return model
 
@@ -156,7 +156,7 @@ def require_supported(a: Architecture) -> None:
         if (kind := getattr(value, "kind", value)) not in supported:
             raise cannot_export("CTranslate2", f"it does not implement `{field}: {kind}`")
     require_standard_layers(a, "CTranslate2")
-    for side in SIDES:
+    for side in STACKS:
         if len({a.option(sublayer, "h") for sublayer in getattr(a, side)[:-1]}) > 1:
             reason = f"it requires the same number of heads in all attention layers of the {side}"
             raise cannot_export("CTranslate2", reason)
@@ -188,7 +188,7 @@ def _options(a: Architecture, side: str) -> dict[str, Any]:
 def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Pad all attention heads with zeros so that d_k equals d_v, as CTranslate2 requires."""
     padded = dict(tensors)
-    for side in SIDES:
+    for side in STACKS:
         for sublayer in getattr(a, side)[:-1]:
             sizes = {name: a.option(sublayer, "d_v" if name in ("value", "output") else "d_k") for name in PROJECTIONS}
             for name, size in sizes.items():
@@ -262,14 +262,14 @@ def _token_names(side: Any) -> list[str]:
     return [name.removeprefix(SPACE) for name in names] if side.is_word_level else names
 
 
-def _language_notes(bundle: Bundle, names: list[list[str]]) -> Iterator[str]:
+def _language_notes(model: Model, names: list[list[str]]) -> Iterator[str]:
     """Yield notes that describe where the user must add language tokens, because CTranslate2 does not add them."""
-    if bundle.spec.languages is None:
+    if model.spec.languages is None:
         return
-    languages = LanguagePair.of(bundle.spec, bundle.vocabulary, bundle.spec.default_direction)
+    languages = LanguagePair.of(model.spec, model.vocabulary, model.spec.default_direction)
     if languages.source_tokens:
         tokens = " ".join(names[0][id] for id in languages.source_tokens)
-        code = languages.source if bundle.spec.languages.source_token == "source" else languages.target
+        code = languages.source if model.spec.languages.source_token == "source" else languages.target
         yield f"Put the language tokens before the tokens of each source: for `{code}`, `{tokens}`."
     if languages.target_tokens:
         tokens = " ".join(names[1][id] for id in languages.target_tokens)

@@ -25,6 +25,8 @@ from zoo.interop.tables import Settings
 from zoo.interop.tensors import TokenList
 from zoo.interop.text_rules import ModelText, find_rules
 from zoo.interop.vocabulary import convert_vocabulary, find_models
+from zoo.models.loading import Model
+from zoo.models.weights import Weights
 
 MODEL = "model.bin"
 _CONFIG = "config.json"
@@ -83,7 +85,7 @@ class CTranslate2Import(ImportFormat):
         if file_exists(path / "vmap.txt"):
             notes.append("`vmap.txt`, which lets CTranslate2 restrict the vocabulary, is not imported.")
         origin = {"engine": "CTranslate2", "numbers": binary.number_type}
-        return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, tuple(notes))
+        return ImportedModel(Model(spec, vocabulary.vocabulary, Weights(tensors)), origin, tuple(notes))
 
 
 def open_translator(folder: Path) -> Any:

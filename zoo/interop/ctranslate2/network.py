@@ -16,7 +16,7 @@ from zoo.files.reading import damaged
 from zoo.interop.ctranslate2.binary import Binary
 from zoo.interop.formats import LAYERS
 from zoo.interop.tables import TensorRow, read_tensors, tensor_layout, written_tensors
-from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, convert_positions, copied
+from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors, convert_positions, copied
 
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
 """zoo's names of activations, by CTranslate2's numbers."""
@@ -94,7 +94,7 @@ class Network(ForeignTensors):
     def __init__(self, binary: Binary, file: Any) -> None:
         """Wrap the variables that were read from a file."""
         super().__init__(binary.variables, file)
-        self.depths = {side: self._depth(side) for side in SIDES}
+        self.depths = {side: self._depth(side) for side in STACKS}
         self._heads = self._same("num_heads", _HEADS.get(binary.name, _DEFAULT_HEADS))
 
     def architecture(self, epsilon: float | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -120,7 +120,7 @@ class Network(ForeignTensors):
         positions, tensors = self._positions(d_k)
         inner: dict[str, list[Any]] = {
             "activation": [self._activation(number) for number in self._both_sides("activation", 0)],
-            "d_ff": [self._rows(f"{side}/layer_0/ffn/linear_0/weight") for side in SIDES],
+            "d_ff": [self._rows(f"{side}/layer_0/ffn/linear_0/weight") for side in STACKS],
         }
         stacks["decoder"][-1] |= {name: after for name, (before, after) in inner.items() if before != after}
         return {
@@ -136,7 +136,7 @@ class Network(ForeignTensors):
                 "kind": norm,
                 "placement": placement,
                 "epsilon": _DEFAULT_EPSILON[norm] if epsilon is None else epsilon,
-                "embeddings": any(f"{side}/layernorm_embedding/gamma" in self.left for side in SIDES),
+                "embeddings": any(f"{side}/layernorm_embedding/gamma" in self.left for side in STACKS),
             },
             "projection_bias": any("attention/linear_" in name and name.endswith("/bias") for name in self.left),
             "positions": positions,
@@ -151,7 +151,7 @@ class Network(ForeignTensors):
         source = self.take(inputs[0] if inputs else "encoder/embeddings_0/weight")
         target, output = self.take("decoder/embeddings/weight"), self.take("decoder/projection/weight")
         bias = self.take("decoder/projection/bias") if "decoder/projection/bias" in self.left else None
-        return EmbeddingTables(source, target, output, bias, *(self._scale(side, target.shape[-1]) for side in SIDES))
+        return EmbeddingTables(source, target, output, bias, *(self._scale(side, target.shape[-1]) for side in STACKS))
 
     def require_all_taken(self) -> None:
         """Raise ZooError if a variable was not used, although it affects the results of the model."""
@@ -188,7 +188,7 @@ class Network(ForeignTensors):
     def _both_sides(self, name: str, default: int) -> list[int]:
         """Return a setting's values for encoder and decoder. The file has a common value or separate values."""
         common = self.number(name, default)
-        return [int(self.number(f"{side}/{name}", common)) for side in SIDES]
+        return [int(self.number(f"{side}/{name}", common)) for side in STACKS]
 
     def _activation(self, number: int) -> str:
         if number not in ACTIVATIONS:
@@ -225,20 +225,20 @@ class Network(ForeignTensors):
 
     def _positions(self, d_k: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Remove the variables for positions. Return the fields of `architecture.positions`, and zoo's tensors."""
-        names = {side: f"{side}/position_encodings/encodings" for side in SIDES}
+        names = {side: f"{side}/position_encodings/encodings" for side in STACKS}
         stored = [name for name in names.values() if name in self.left]
-        dimension = self._of_layers("self_attention", "rotary_dim", -1, SIDES)
+        dimension = self._of_layers("self_attention", "rotary_dim", -1, STACKS)
         biases = [name for name in self.left if name.endswith("/relative_attention_bias")]
         if len(stored) == 1 or (stored and biases):
             raise ZooError("encoder and decoder have different position encodings, but zoo requires the same kind")
         if dimension >= 0:
-            is_interleaved = self._of_layers("self_attention", "rotary_interleave", 1, SIDES)
+            is_interleaved = self._of_layers("self_attention", "rotary_interleave", 1, STACKS)
             if dimension not in (0, d_k) or is_interleaved:
                 problem = (
                     "rotary positions rotate a part of each head, or pair neighbouring features (`rotary_interleave`)"
                 )
                 raise ZooError(f"{problem}, but zoo rotates all features, in pairs that are d_k / 2 apart")
-            theta = self._of_layers("self_attention", "rotary_base", _DEFAULT_ROTARY_BASE, SIDES)
+            theta = self._of_layers("self_attention", "rotary_base", _DEFAULT_ROTARY_BASE, STACKS)
             return {"kind": "rotary", "theta": theta}, {}
         if biases:
             return self._relative()
@@ -259,7 +259,7 @@ class Network(ForeignTensors):
                 problem = f"`{names[0]}` is not a matrix, or differs from the bias in other layers"
                 raise ZooError(f"{problem}, but zoo requires the same bias in all layers")
             tables[side] = table
-        max_distance = int(self._of_layers("self_attention", "relative_attention_max_distance", 0, SIDES))
+        max_distance = int(self._of_layers("self_attention", "relative_attention_max_distance", 0, STACKS))
         if all(torch.equal(table, alibi_table(table.shape[1], side)) for side, table in tables.items()):
             return {"kind": "alibi"}, {}
         fields = {"kind": "relative", "buckets": len(tables["encoder"]), "max_distance": max_distance}
@@ -276,7 +276,7 @@ class Network(ForeignTensors):
     def _attention_score(self, d_k: int) -> str:
         """Return the value of `attention_score` that matches the factor by which queries are multiplied."""
         scales = {
-            self._of_layers(kind, "queries_scale", d_k**-0.5, [side]) for side in SIDES for kind in LAYERS[side][:-1]
+            self._of_layers(kind, "queries_scale", d_k**-0.5, [side]) for side in STACKS for kind in LAYERS[side][:-1]
         }
         return "scaled_dot_product" if _is_scaled("queries_scale", scales, d_k) else "dot_product"
 

@@ -19,7 +19,6 @@ from specs import BOS, PAD, Architecture, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import is_present, read_json
 from zoo.interop.formats import (
-    Bundle,
     ExportCheck,
     ExportFormat,
     ImportedModel,
@@ -41,6 +40,9 @@ from zoo.interop.huggingface.weights import FILES, open_weights
 from zoo.interop.tables import Layout, NamedTensors, Settings, read_tensors, written_tensors
 from zoo.interop.tensors import NEVER, EmbeddingTables, ForeignTensors, select_rows
 from zoo.interop.vocabulary import ImportedVocabulary
+from zoo.models.loading import Model
+from zoo.models.weights import Weights
+from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
@@ -174,8 +176,8 @@ class Family(ImportFormat, ExportFormat):
         spec = imported_spec(request, description, {**architecture, **fields}, vocabulary, search.decoding)
         tensors = read_tensors(files.weights, self.layout.rows(spec)) | embeddings
         files.weights.require_all_taken()
-        origin = {"engine": "transformers", **origin}
-        return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, (*search.notes, *vocabulary.notes))
+        model = Model(spec, vocabulary.vocabulary, Weights(tensors))
+        return ImportedModel(model, {"engine": "transformers", **origin}, (*search.notes, *vocabulary.notes))
 
     @abstractmethod
     def settings_of(self, spec: Spec) -> dict[str, Any]:
@@ -190,7 +192,7 @@ class Family(ImportFormat, ExportFormat):
         """
 
     @abstractmethod
-    def ids(self, bundle: Bundle) -> WrittenIds:
+    def ids(self, model: Model) -> WrittenIds:
         """Return the token IDs of the exported model. Raise ZooError if the format cannot express the tokens."""
 
     @abstractmethod
@@ -198,7 +200,7 @@ class Family(ImportFormat, ExportFormat):
         """Yield the embeddings, the output projection and its bias with their names in transformers."""
 
     @abstractmethod
-    def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
+    def write_vocabulary(self, model: Model, folder: Path, ids: WrittenIds) -> None:
         """Write the tokenizer files."""
 
     def of_weights(self, a: Architecture) -> Collection[str]:
@@ -228,7 +230,7 @@ class Family(ImportFormat, ExportFormat):
         if decoding.length_factor:
             yield "transformers has the same maximum length for all sources: `max_length` in generation_config.json"
 
-    def reader(self, bundle: Bundle) -> ImportFormat:
+    def reader(self, model: Model) -> ImportFormat:
         """Return the format itself, because it can also import the models that it exports."""
         return self
 
@@ -244,21 +246,21 @@ class Family(ImportFormat, ExportFormat):
         require_same_architecture(spec.architecture, after, self.name, self.may_differ)
         return after
 
-    def write(self, bundle: Bundle, folder: Path) -> list[str]:
+    def write(self, model: Model, folder: Path) -> list[str]:
         """Write weights, settings and the vocabulary. Return notes for the user.
 
         Raises:
             ZooError: transformers cannot express the model.
         """
-        spec = bundle.spec
+        spec = model.spec
         a = self.written_architecture(spec)
-        self.require_sentencepiece(bundle.vocabulary)
-        ids = self.ids(bundle)
-        tensors = dict(self.tensors_of(a, spec, bundle.tensors, ids))
+        self.require_sentencepiece(model.vocabulary)
+        ids = self.ids(model)
+        tensors = dict(self.tensors_of(a, spec, model.weights.tensors, ids))
         safetensors.torch.save_file(tensors, folder / FILES[0], metadata={"format": "pt"})
         write_json(folder / CONFIG, self.config(spec, ids))
         write_json(folder / GENERATION_CONFIG, self._generation_config(spec, ids))
-        self.write_vocabulary(bundle, folder, ids)
+        self.write_vocabulary(model, folder, ids)
         return list(self.notes(spec))
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
@@ -290,22 +292,22 @@ class Family(ImportFormat, ExportFormat):
             **ids.settings,
         }
 
-    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle.
+    def check(self, model: Model, references: ReferenceLogProbabilities, folder: Path) -> ExportCheck | None:
+        """Compare transformers' log-probabilities with the reference log-probabilities.
 
         Return None if transformers is not installed.
         """
         if find_spec("transformers") is None:
             return None
-        transformers, ids = import_module("transformers"), self.ids(bundle).foreign
+        transformers, ids = import_module("transformers"), self.ids(model).foreign
         transformers.utils.logging.disable_progress_bar()
-        model: Any = getattr(transformers, self.model_class).from_pretrained(folder)
-        model.eval()
-        source, target = bundle.proof.stream, bundle.proof.target
+        network: Any = getattr(transformers, self.model_class).from_pretrained(folder)
+        network.eval()
+        source, target = references.stream, references.target
         with torch.no_grad():
             mask = (torch.arange(source.values.shape[1]) < source.lengths[:, None]).long()
             inputs = {"input_ids": ids[source.values], "attention_mask": mask, "decoder_input_ids": ids[target[:, :-1]]}
-            logits = model(**inputs).logits
+            logits = network(**inputs).logits
         log_probabilities = logits.log_softmax(-1).gather(2, ids[target[:, 1:]].unsqueeze(2)).squeeze(2)
-        difference = (log_probabilities - bundle.proof.log_probabilities).masked_fill(target[:, 1:] == PAD, 0)
+        difference = (log_probabilities - references.log_probabilities).masked_fill(target[:, 1:] == PAD, 0)
         return ExportCheck(f"transformers {transformers.__version__}", float(difference.abs().max()))

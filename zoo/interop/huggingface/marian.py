@@ -20,7 +20,6 @@ from specs import EOS, PAD, Architecture, Learned, Sinusoidal, Spec
 from zoo.files.atomic import write_json
 from zoo.files.reading import damaged, read_bytes, read_json
 from zoo.interop.formats import (
-    Bundle,
     ImportedModel,
     ImportRequest,
     PositionConvention,
@@ -46,8 +45,10 @@ from zoo.interop.huggingface.weights import (
 )
 from zoo.interop.sentencepiece_model import SentencePieceModel, foreign_name, is_language_token
 from zoo.interop.tables import NamedTensors, Settings, head_sizes, read_settings, tensor_layout, written_settings
-from zoo.interop.tensors import SIDES, TIES, TokenList
+from zoo.interop.tensors import STACKS, TIES, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
+from zoo.models.loading import Model
+from zoo.models.weights import Weights
 from zoo.text.tokenizer import Tokenizer
 
 _EPSILON = {"marian": 1e-6, "transformers": 1e-5}
@@ -101,12 +102,13 @@ class HuggingFaceMarian(Family):
             # Marian starts from a zero vector. transformers starts from a token that Marian never generates.
             search = replace(search, excluded=(*search.excluded, special.start))
         positions_of = "its own" if position_fields else convention
-        model = self.imported(files, request, fields, tables, vocabulary, search, positions=positions_of)
-        tensors = {**model.tensors, **position_tables}
+        imported = self.imported(files, request, fields, tables, vocabulary, search, positions=positions_of)
+        tensors = {**imported.model.weights.tensors, **position_tables}
         if convention == "transformers" and not position_fields:
             tensors = {name: to_interleaved(name, tensor, d_model) for name, tensor in tensors.items()}
         position_notes = [_MARIAN_POSITIONS] if convention == "marian" and not position_fields else []
-        return replace(model, tensors=tensors, notes=(*position_notes, *model.notes))
+        model = replace(imported.model, weights=Weights(tensors))
+        return replace(imported, model=model, notes=(*position_notes, *imported.notes))
 
     def architecture(self, config: Settings, positions: PositionConvention = "transformers") -> dict[str, Any]:
         """Convert `config.json` to fields of `architecture`. The weights may later change `tied_embeddings`.
@@ -158,9 +160,9 @@ class HuggingFaceMarian(Family):
         """Return the maximum length of a translation, including BOS and EOS."""
         return min(super().max_length(spec) + 1, _position_rows(spec))
 
-    def ids(self, bundle: Bundle) -> WrittenIds:
+    def ids(self, model: Model) -> WrittenIds:
         """Return zoo's token IDs unchanged. Raise ZooError if MarianTokenizer cannot read the language tokens."""
-        languages, size = bundle.spec.languages, max(bundle.spec.vocabulary.sizes)
+        languages, size = model.spec.languages, max(model.spec.vocabulary.sizes)
         if languages and (languages.target_token or not is_language_token(languages.token_of(languages.codes[0]))):
             reason = "MarianTokenizer recognises only language tokens such as `>>de<<`, and only before sources"
             raise cannot_export(self.name, reason)
@@ -172,20 +174,20 @@ class HuggingFaceMarian(Family):
         The embeddings include the position embeddings.
         """
         a = spec.architecture
-        for side in SIDES:
+        for side in STACKS:
             yield f"model.{side}.embed_positions.weight", _positions(spec, tensors, side)
         common, _ = TIES[a.tied_embeddings]
         yield from written_bart_tables(a, tensors, ids.select, common=common, biased=True)
 
-    def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
+    def write_vocabulary(self, model: Model, folder: Path, ids: WrittenIds) -> None:
         """Write both SentencePiece models, the token IDs and the settings of the tokenizer."""
-        corpus, (one_list, _) = bundle.spec.corpus, TIES[bundle.spec.architecture.tied_embeddings]
-        for side, list_name, model in (
-            (bundle.vocabulary.source, _SOURCE, "source.spm"),
-            (bundle.vocabulary.target, _TARGET, "target.spm"),
+        corpus, (one_list, _) = model.spec.corpus, TIES[model.spec.architecture.tied_embeddings]
+        for side, list_name, file_name in (
+            (model.vocabulary.source, _SOURCE, "source.spm"),
+            (model.vocabulary.target, _TARGET, "target.spm"),
         ):
             assert isinstance(side, Tokenizer)
-            (folder / model).write_bytes(side.content)
+            (folder / file_name).write_bytes(side.content)
             if list_name == _SOURCE or not one_list:
                 names = map(side.model.id_to_piece, range(side.size))
                 write_json(folder / list_name, {foreign_name(name): id for id, name in enumerate(names)})
@@ -194,7 +196,7 @@ class HuggingFaceMarian(Family):
             "source_lang": corpus.source,
             "target_lang": corpus.target,
             "separate_vocabs": not one_list,
-            "model_max_length": _position_rows(bundle.spec),
+            "model_max_length": _position_rows(model.spec),
         }
         write_json(folder / TOKENIZER_CONFIG, settings)
 

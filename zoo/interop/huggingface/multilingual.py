@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specs import Architecture, Spec
-from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
+from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.huggingface.config import (
     MAX_SOURCE_LENGTH,
     generation_settings,
@@ -38,7 +38,8 @@ from zoo.interop.tables import (
     tensor_layout,
     written_settings,
 )
-from zoo.interop.tensors import SIDES
+from zoo.interop.tensors import STACKS
+from zoo.models.loading import Model
 
 _SINUSOIDS = "model.{}.embed_positions.weights"
 """Tensor in old files. transformers ignores this tensor, because it computes sinusoids itself."""
@@ -70,7 +71,7 @@ class Multilingual(Family):
         d_model, positions = fields["d_model"], config.integer("max_position_embeddings", 1024, minimum=4)
         tied = config.boolean("tie_word_embeddings", True)
         weights = files.weights
-        for side in SIDES:
+        for side in STACKS:
             weights.left.pop(_SINUSOIDS.format(side), None)
         bias = weights.take(BIAS, 1, rows) if BIAS in weights.left else torch.zeros(1).expand(rows)
         scale, equal = d_model**0.5 if fields["scale_embeddings"] else 1.0, BART_TABLES if tied else ()
@@ -111,10 +112,10 @@ class Multilingual(Family):
         """Return `tied_embeddings`, because the weights show which matrices are equal."""
         return ("tied_embeddings",)
 
-    def ids(self, bundle: Bundle) -> WrittenIds:
+    def ids(self, model: Model) -> WrittenIds:
         """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
-        fitting_class(bundle.spec)
-        return written_ids(bundle)
+        fitting_class(model.spec)
+        return written_ids(model)
 
     def max_length(self, spec: Spec) -> int:
         """Return the maximum length of a translation, including BOS and the language token."""
@@ -125,9 +126,9 @@ class Multilingual(Family):
         a = spec.architecture  # M2M-100, which has no norm of the embeddings, has no bias on the logits
         yield from written_bart_tables(a, tensors, ids.select, common=True, biased=a.norm.embeddings)
 
-    def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
+    def write_vocabulary(self, model: Model, folder: Path, ids: WrittenIds) -> None:
         """Write the tokenizer files."""
-        write_vocabulary(bundle, fitting_class(bundle.spec), folder, ids)
+        write_vocabulary(model, fitting_class(model.spec), folder, ids)
 
 
 def _start(config: Settings, search: Settings, default: int | None) -> int:

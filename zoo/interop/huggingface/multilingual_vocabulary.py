@@ -18,7 +18,7 @@ import torch
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, read_json
-from zoo.interop.formats import Bundle, cannot_export
+from zoo.interop.formats import cannot_export
 from zoo.interop.huggingface.config import (
     SPECIAL_TOKENS,
     TOKENIZER,
@@ -34,6 +34,7 @@ from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.tables import TOOLKITS, Settings
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
+from zoo.models.loading import Model
 from zoo.text.rules import AddedTokens
 from zoo.text.vocabulary import Vocabulary
 
@@ -217,18 +218,18 @@ def fitting_class(spec: Spec) -> TokenizerClass:
     )
 
 
-def written_ids(bundle: Bundle) -> WrittenIds:
+def written_ids(model: Model) -> WrittenIds:
     """Return the token IDs of an exported model, in the order: special, text, language, and all other tokens.
 
     Raises:
         ZooError: The model never generates BOS, and EOS cannot replace BOS because their embeddings differ.
     """
-    tokenizer, languages = bundle.vocabulary.source, bundle.spec.languages
+    tokenizer, languages = model.vocabulary.source, model.spec.languages
     assert languages is not None
     names = [str(tokenizer.model.id_to_piece(id)) for id in range(tokenizer.size)]
-    table = bundle.tensors.get("embedding", bundle.tensors.get("target_embedding"))
+    table = model.weights.tensors.get("embedding", model.weights.tensors.get("target_embedding"))
     assert table is not None
-    never = bundle.tensors.get("output_bias", torch.zeros(len(names))).float() == NEVER
+    never = model.weights.tensors.get("output_bias", torch.zeros(len(names))).float() == NEVER
     start = START
     if bool(never[BOS]):
         if not torch.equal(table[BOS], table[EOS]):
@@ -255,27 +256,29 @@ def _unsupported(reason: str) -> ZooError:
     return cannot_export("hf-multilingual", reason)
 
 
-def write_vocabulary(bundle: Bundle, class_: TokenizerClass, folder: Path, ids: WrittenIds) -> None:
+def write_vocabulary(model: Model, class_: TokenizerClass, folder: Path, ids: WrittenIds) -> None:
     """Write the SentencePiece model and the tokenizer settings. For M2M-100, also write the token IDs."""
-    tokenizer, languages = bundle.vocabulary.source, bundle.spec.languages
+    tokenizer, languages = model.vocabulary.source, model.spec.languages
     assert languages is not None
-    model = SentencePieceModel(folder / SENTENCEPIECE, tokenizer.content)
+    sentencepiece = SentencePieceModel(folder / SENTENCEPIECE, tokenizer.content)
     first_language = int(ids.foreign[tokenizer.model.piece_to_id(languages.token_of(languages.codes[0]))])
     text = [id for id in ids.order[len(SPECIAL_NAMES) : first_language] if id is not None]
     model_tokens = text
     if class_ is M2M100_TOKENIZER:
-        names = [*SPECIAL_NAMES, *(model.entries[id].name for id in text)]
+        names = [*SPECIAL_NAMES, *(sentencepiece.entries[id].name for id in text)]
         write_json(folder / VOCABULARY, {name: id for id, name in enumerate(names)})
-        model_tokens = [id for id in range(EOS + 1, tokenizer.size) if model.entries[id].type is not TokenType.CONTROL]
+        model_tokens = [
+            id for id in range(EOS + 1, tokenizer.size) if sentencepiece.entries[id].type is not TokenType.CONTROL
+        ]
     special = {UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
-    written = model.reordered([UNK, BOS, EOS, *model_tokens], special, {UNK: 0, BOS: 1, EOS: 2})
+    written = sentencepiece.reordered([UNK, BOS, EOS, *model_tokens], special, {UNK: 0, BOS: 1, EOS: 2})
     (folder / SENTENCEPIECE).write_bytes(written)
     settings: dict[str, Any] = {"tokenizer_class": class_.name}
     if class_ is M2M100_TOKENIZER:
         settings["language_codes"] = next(name for name in class_.lists if LANGUAGES[name] == languages.codes)
     else:
         tokens = [languages.token_of(code) for code in languages.codes]
-        has_mask = any(entry.name == MASK for entry in model.entries)
+        has_mask = any(entry.name == MASK for entry in sentencepiece.entries)
         added = [*tokens, *([MASK] if has_mask else [])]
         numbered = {**dict(enumerate(SPECIAL_NAMES)), **dict(enumerate(added, start=first_language))}
         settings["added_tokens_decoder"] = {

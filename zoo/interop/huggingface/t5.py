@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from specs import Architecture, FeedForward, Spec
-from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
+from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.huggingface.config import (
     ACTIVATIONS,
     generation_settings,
@@ -32,6 +32,7 @@ from zoo.interop.tables import (
     tensor_layout,
     written_settings,
 )
+from zoo.models.loading import Model
 
 _GATED_GELU = "gated-gelu"
 """Value of `feed_forward_proj` for gated networks with the tanh approximation of GELU."""
@@ -104,9 +105,9 @@ class T5(Family):
             "tied_embeddings": "all" if tied else "embeddings",
         }
 
-    def ids(self, bundle: Bundle) -> WrittenIds:
+    def ids(self, model: Model) -> WrittenIds:
         """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
-        return written_ids(bundle, self.name)
+        return written_ids(model, self.name)
 
     def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
         """Yield the embedding and, unless it is tied, the output projection with their names in transformers."""
@@ -114,10 +115,10 @@ class T5(Family):
         if spec.architecture.tied_embeddings == "embeddings":
             yield self.tables["output"], ids.select(tensors["output_projection"])
 
-    def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
+    def write_vocabulary(self, model: Model, folder: Path, ids: WrittenIds) -> None:
         """Write the tokenizer files."""
         settings = {"tokenizer_class": self.tokenizer, "extra_ids": 0, "additional_special_tokens": []}
-        write_vocabulary(bundle, folder / SENTENCEPIECE, ids, settings)
+        write_vocabulary(model, folder / SENTENCEPIECE, ids, settings)
 
     def notes(self, spec: Spec) -> Iterator[str]:
         """Yield notes for the user about an exported model."""

@@ -20,7 +20,7 @@ import torch
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import damaged, is_present
-from zoo.interop.formats import Bundle, cannot_export
+from zoo.interop.formats import cannot_export
 from zoo.interop.huggingface.config import (
     TOKENIZER,
     TOKENIZER_CONFIG,
@@ -35,6 +35,7 @@ from zoo.interop.huggingface.family import WrittenIds
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
+from zoo.models.loading import Model
 from zoo.text.rules import AddedTokens
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
@@ -195,17 +196,17 @@ def _special_names(config: Mapping[str, Any]) -> Iterator[str]:
             yield content_of(entry)
 
 
-def written_ids(bundle: Bundle, format: str) -> WrittenIds:
+def written_ids(model: Model, format: str) -> WrittenIds:
     """Return the token IDs of an exported model. PAD and BOS share another token's ID if they cannot be generated.
 
     Args:
-        bundle: The published model. Source and target share one vocabulary.
+        model: The published model. Source and target share one vocabulary.
         format: The name of the format.
 
     Raises:
         ZooError: The model never generates BOS, and UNK and EOS cannot replace BOS because their embeddings differ.
     """
-    tensors = bundle.tensors
+    tensors = model.weights.tensors
     table = tensors["embedding" if "embedding" in tensors else "target_embedding"]
     never = tensors.get("output_bias", torch.zeros(len(table))).float() == NEVER
     kept = [id for id in (PAD, BOS) if not never[id]]
@@ -221,21 +222,21 @@ def written_ids(bundle: Bundle, format: str) -> WrittenIds:
     return WrittenIds([first, EOS, UNK, *others], len(table), pad=pad, end=_END, start=start)
 
 
-def write_vocabulary(bundle: Bundle, file: Path, ids: WrittenIds, settings: Mapping[str, Any]) -> None:
+def write_vocabulary(model: Model, file: Path, ids: WrittenIds, settings: Mapping[str, Any]) -> None:
     """Write the SentencePiece model and the tokenizer settings. The settings include the added tokens.
 
     Args:
-        bundle: The published model. Source and target share one vocabulary.
+        model: The published model. Source and target share one vocabulary.
         file: The path of the new SentencePiece model.
         ids: The token IDs in zoo and transformers.
         settings: Further settings of the tokenizer.
     """
-    tokenizer = bundle.vocabulary.target
+    tokenizer = model.vocabulary.target
     assert isinstance(tokenizer, Tokenizer)
-    model = SentencePieceModel(file, tokenizer.content)
+    sentencepiece = SentencePieceModel(file, tokenizer.content)
     order = [id for id in ids.order if id is not None]
     pad_id = order[ids.pad]
-    languages = bundle.spec.languages
+    languages = model.spec.languages
     of_languages = map(languages.token_of, languages.codes) if languages else ()
     tags = {name: id for name in of_languages if (id := tokenizer.id_of(name)) is not None}
     found = tokenizer.added.ids if tokenizer.added else {}
@@ -243,15 +244,15 @@ def write_vocabulary(bundle: Bundle, file: Path, ids: WrittenIds, settings: Mapp
     # Other language tokens are encoded as text, with a space before them.
     added |= {name: id for name, id in tags.items() if tokenizer.model.is_control(id)}
     names = {pad_id: "<pad>", UNK: "<unk>", EOS: "</s>"} | {id: name for name, id in added.items()}
-    while model.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token
+    while sentencepiece.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token
         order.pop()
-    content = model.reordered(order, names, {PAD: ids.pad, UNK: _UNKNOWN, EOS: _END})
+    content = sentencepiece.reordered(order, names, {PAD: ids.pad, UNK: _UNKNOWN, EOS: _END})
     file.write_bytes(content)
     decoder = {}
     for name, token in added.items():
-        special = model.entries[token].type in (TokenType.CONTROL, TokenType.UNKNOWN)
+        special = sentencepiece.entries[token].type in (TokenType.CONTROL, TokenType.UNKNOWN)
         decoder[str(int(ids.foreign[token]))] = decoder_entry(name, special=special)
     tokens = {"pad_token": names[pad_id], "unk_token": names[UNK], "eos_token": names[EOS]}
     if pad_id != BOS and BOS in order:  # otherwise, each text that transformers generates would begin with `<s>`
-        tokens["bos_token"] = names.get(BOS, model.entries[BOS].name)
+        tokens["bos_token"] = names.get(BOS, sentencepiece.entries[BOS].name)
     write_json(file.with_name(TOKENIZER_CONFIG), {**settings, "added_tokens_decoder": decoder, **tokens})

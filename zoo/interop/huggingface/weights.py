@@ -15,7 +15,7 @@ from specs import Architecture, ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, open_file, read_json
 from zoo.interop.tables import TOOLKITS, NamedTensors
 from zoo.interop.tensors import (
-    SIDES,
+    STACKS,
     EmbeddingTables,
     ForeignTensors,
     convert_positions,
@@ -149,13 +149,13 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
     Raises:
         ZooError: Only the encoder or only the decoder has position embeddings, or their dimension is not `d_model`.
     """
-    names = {side: f"model.{side}.embed_positions.weight" for side in SIDES}
+    names = {side: f"model.{side}.embed_positions.weight" for side in STACKS}
     tables = {side: source.take(name) for side, name in names.items() if name in source.left}
     if any(table.shape != (len(table), d_model) or not len(table) for table in tables.values()):
         raise damaged(source.file, f"it has positions whose dimension is not {d_model}")
     if all(map(_is_of_marian_or_transformers, tables.values())):
         return {}, {}
-    if len(tables) < len(SIDES):
+    if len(tables) < len(STACKS):
         raise damaged(source.file, "only one side has positions, which are not Marian's or transformers' sinusoids")
     fields, tensors = convert_positions(tables)
     return {"positions": fields}, tensors

@@ -16,6 +16,8 @@ from zoo.interop.marian.files import is_binary_model, network_options, read_arra
 from zoo.interop.marian.network import architecture_fields, read_embeddings, read_layers
 from zoo.interop.marian.vocabulary import read_shortlist, read_vocabulary, shortlist_files
 from zoo.interop.tables import Settings
+from zoo.models.loading import Model
+from zoo.models.weights import Weights
 
 _CONTROL_CHARACTERS = {f"<0x{number:02X}>" for number in range(32)}
 """Names of the tokens that represent bytes of control characters."""
@@ -80,7 +82,8 @@ class MarianImport(ImportFormat):
         elif files:
             found = f"{len(files)} shortlists ({', '.join(file.name for file in files)})"
             notes.append(f"the folder has {found}, so none is imported; keep one shortlist and import the model again")
-        return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, tuple(notes), shortlist)
+        model = Model(spec, vocabulary.vocabulary, Weights({**layers, **embeddings}), shortlist)
+        return ImportedModel(model, origin, tuple(notes))
 
 
 def _searches_as_trained(spec: Spec) -> bool:

@@ -17,7 +17,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
@@ -55,8 +55,6 @@ _MAX_INDEX_BYTES = 100_000_000
 _MAX_NUMBERS = 1000
 _MAX_INDEX_WRITES = 5
 _MARKER_CONTENT = b'{"format": 1}\n'
-_STORES = {"http": "WebStore", "https": "WebStore", "s3": "S3Store", "s3a": "S3Store", "hf": "HubStore"}
-"""Names of the classes in `remote_stores`, keyed by the scheme of the address."""
 _ADDRESS_HINT = (
     "write a folder (`./NAME` if its name contains a colon) or a complete address, such as https://models.org/zoo or "
     "s3://bucket/zoo"
@@ -157,7 +155,7 @@ class Registry:
         Raises:
             ZooError: The registry cannot be written to.
         """
-        store = self.require_writable()
+        store = self.writable_store
         files = {file.name: ManifestEntry(sha256(file), file.stat().st_size) for file in sorted(folder.iterdir())}
         missing = {name: file for name, file in files.items() if not store.has(blob_path(file.sha256), file.bytes)}
         with report.progress("uploading", sum(file.bytes for file in missing.values()), "bytes") as progress:
@@ -182,7 +180,7 @@ class Registry:
 
         Warn about each revision that cannot be read. The index then keeps the previous entry for the model.
         """
-        store, previous, warnings = self.require_writable(), None, dict[str, None]()
+        store, previous, warnings = self.writable_store, None, dict[str, None]()
         for _ in range(_MAX_INDEX_WRITES):
             warnings.clear()
             entries = self.entries(lambda error: warnings.update({error.summary: None}))
@@ -193,7 +191,7 @@ class Registry:
         for warning in warnings:
             report.warn(warning)
 
-    def require_writable_kind(self) -> WritableFileStore:
+    def require_writable(self) -> WritableFileStore:
         """Check that files can be written to this kind of store, and return the store. Do not access the network.
 
         Raises:
@@ -209,13 +207,14 @@ class Registry:
             raise ZooError(f"{problem}: it is a file, not a folder", hint="publish to a folder")
         return store
 
-    def require_writable(self) -> WritableFileStore:
-        """Return the store, after checking that it can create files without overwriting existing files.
+    @cached_property
+    def writable_store(self) -> WritableFileStore:
+        """The store, after creating the registry if needed, and checking that existing files cannot be overwritten.
 
         Raises:
             ZooError: The registry is read-only, or does not protect existing files from being overwritten.
         """
-        store = self.require_writable_kind()
+        store = self.require_writable()
         if all(store.write(MARKER, _MARKER_CONTENT, replace=False) for _ in range(2)):
             hint = "publish to a folder, or to a service that supports the HTTP header If-None-Match, as S3 does"
             problem = f"cannot publish to `{self.address}`: two processes could overwrite each other's files there"
@@ -264,10 +263,9 @@ def open_registry(address: str) -> Registry:
     if is_local and not host and not _INCOMPLETE_SCHEME.match(address):
         folder = url2pathname(urlsplit(address).path) if remainder else address
         return Registry(FolderStore(Path(os.path.expanduser(folder)).absolute()))
-    if is_local or not host or scheme not in _STORES:
+    if is_local or not host or scheme not in remote_stores.STORES:
         raise ZooError(f"`{address}` is not the address of a registry", hint=_ADDRESS_HINT)
-    store: FileStore = getattr(remote_stores, _STORES[scheme])(address.rstrip("/"))
-    return Registry(store)
+    return Registry(remote_stores.STORES[scheme](address.rstrip("/")))
 
 
 def configured_registries() -> list[Registry]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 from fsspec.callbacks import Callback
 
 from specs import ZooError
 from zoo.files.transfer import ForbiddenError, NotFoundError, transfer
-from zoo.models.registries.file_stores import MARKER, append_chunks, missing_blob, newest_numbers
+from zoo.models.registries.file_stores import MARKER, FileStore, append_chunks, missing_blob, newest_numbers
 from zoo.models.registries.revision import MAX_BYTES
 from zoo.report import Progress, Report, size
 
@@ -27,7 +27,6 @@ _ABSENT_PATH = "models/-/0.json"
 _MAX_FAILURES = 2
 """Maximum number of attempts to read a small file from a server. It is low: another registry may have the model."""
 _CHUNK = 1 << 23
-_EXTRAS = {"s3": "s3", "s3a": "s3", "hf": "hf"}
 _CONFLICT_STATUSES = {409, 412}  # another commit came first
 _MAX_COMMITS = 50
 
@@ -100,6 +99,9 @@ def _with_registry_hint() -> Iterator[None]:
 class FsspecStore:
     """Read access to files on an fsspec file system."""
 
+    extra: ClassVar[str]
+    """Optional dependencies of zoo that contain the file system."""
+
     def __init__(self, address: str) -> None:
         self.address = address
         self._scheme = address.partition("://")[0]
@@ -110,7 +112,7 @@ class FsspecStore:
         try:
             return fsspec.filesystem(self._scheme, skip_instance_cache=True, use_listings_cache=False)
         except ImportError as error:
-            hint = f"run `pip install -e '.[{_EXTRAS[self._scheme]}]'` in zoo's source folder"
+            hint = f"run `pip install -e '.[{self.extra}]'` in zoo's source folder"
             raise ZooError(f"`{self.address}` cannot be reached: {error}", hint=hint) from None
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
@@ -181,6 +183,8 @@ class FsspecStore:
 class S3Store(FsspecStore):
     """Files in a bucket on S3 or an S3-compatible service. Writes are atomic."""
 
+    extra = "s3"
+
     def put(self, path: str, file: Path, progress: Progress) -> None:
         """Upload a local file."""
         with self._convert_errors(writing=True):
@@ -218,6 +222,8 @@ class HubStore(FsspecStore):
 
     The address is `hf://ORG/NAME` or `hf://datasets/ORG/NAME`, optionally with a folder. The repository must exist.
     """
+
+    extra = "hf"
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -262,3 +268,8 @@ class HubStore(FsspecStore):
     def _api(self) -> Any:
         files = self.files  # first, because it raises an error with a hint if a package is missing
         return huggingface_hub.HfApi(endpoint=files.endpoint, token=files.token)
+
+
+_Stores = Mapping[str, Callable[[str], FileStore]]
+STORES: _Stores = {"http": WebStore, "https": WebStore, "s3": S3Store, "s3a": S3Store, "hf": HubStore}
+"""Classes of stores, keyed by the scheme of the address."""
