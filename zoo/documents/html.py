@@ -151,7 +151,7 @@ class Parser:
             if text is None:
                 text = unescape(raw) if part.kind is Kind.TEXT else ""
             output = "" if part.name == "wbr" else None  # it marks where a word of the source may be broken
-            yield Fragment(part.kind, raw, text, part.name, output, part.again)
+            yield Fragment(part.kind, raw, text, part.name, output, part.again, part.name in ("sub", "sup"))
 
     def _read(self) -> None:
         text, position = self._text, 0

@@ -30,8 +30,6 @@ _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉]
 _SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]*")
 _GLUE = re.compile(r"[-+/&=:.~]{1,2}")
 """Text between two copied elements, such as the "+" in Ctrl+C. It is also copied."""
-_RAISED = ("sup", "sub", "vertAlign")
-"""Substrings in the names of elements for raised or lowered text. Its digits do not continue a number before them."""
 _AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
 """Text that may follow the number of a verse or a note. It excludes single letters, as in chemical formulas, and "/",
 as in fractions."""
@@ -44,7 +42,7 @@ _Test = Callable[[str, str, str, bool], str | None]
 """Function that returns the text of an element that is copied, or None if the element is not copied.
 
 Its arguments are the last characters before the element, the element's text, the text after the element, and whether
-the element is raised or lowered.
+the element is raised or lowered. Raised digits do not continue a number before them.
 """
 
 
@@ -390,8 +388,7 @@ def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
         if end > index:
             content = "".join(each.text for each in run[index:end])
             after = next((each.text for each in run[end : end + _MAX_REFERENCE] if each.text), "")
-            is_raised = any(name in each.name for each in run[index:end] for name in _RAISED)
-            text = test(before, content, after, is_raised)
+            text = test(before, content, after, any(each.raised for each in run[index:end]))
         if text is not None:
             result.append(join_fragments(run[index:end], text))
             index = end

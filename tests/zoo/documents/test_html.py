@@ -37,6 +37,7 @@ def roles(*, is_html: bool = True, outline: bool = True, **names: str) -> Format
     ("<p>one</p><hr class=pagebreak>two <code>ID</code> three", ["one", "two ID three"]),
     ("one <b class='a notranslate'></b> two", ["one two"]),
     ("<p translate=no>one<p>two<div><p translate=no>one</div>three", ["two", "three"]),
+    ("in 1<support>2</support> six", ["in 12 six"]), ("in 1<sub>2</sub> six", ["in 1 six"]),
     # Texts without tags.
     ("<title>one <b> two</title>", ["one <b> two"]),
     ("<textarea><b></textarea>one<textarea><!-- </textarea>two<iframe><p></iframe>three", ["one", "two", "three"]),
