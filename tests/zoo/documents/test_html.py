@@ -159,12 +159,13 @@ def test_an_element_that_is_opened_twice_keeps_its_identity_once(tag: str, again
 def test_attributes_are_escaped_for_their_quotation_mark(quote: str) -> None:
     file = TextFile(f"<img alt={quote}one{quote} src=a>x")
     target = """a 'b' "c" <d> & `e`=f"""
-    result = file.render([target, "X"], [[], []])
+    targets = [(target, []), ("X", [])]
+    result = file.render(iter(targets))
     (read,) = [segment.text for segment in TextFile(result).segments if "'" in segment.text]
     assert read == target
     assert result.endswith(" src=a>X")
-    assert TextFile(file.render([target, "X"], [[], []])).render([target, "X"], [[], []]) == result
-    assert len(texts(file.render(["", "X"], [[], []]), FORMAT)) == 1
+    assert TextFile(file.render(iter(targets))).render(iter(targets)) == result
+    assert len(texts(file.render(iter([("", []), ("X", [])])), FORMAT)) == 1
 
 
 def test_an_attribute_of_an_element_that_is_opened_twice_is_translated() -> None:

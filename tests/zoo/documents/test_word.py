@@ -337,7 +337,7 @@ def test_elements_without_an_aligned_word_keep_their_runs(before: str, target: s
     file = TextFile(text, form(text))
     pairs = zip(spans(target), spans(file.segments[0].text), strict=True)
     tokens = [AlignedToken(word, source, 1.0) for word, source in pairs if target[word[0]] != "_"]
-    result = file.render([target], [tokens])
+    result = file.render(iter([(target, tokens)]))
     check(text, result)
     assert outline(result) == after
 
