@@ -11,6 +11,7 @@ import pytest
 import specs
 from tests.zoo.serving.conftest import PAIR, RUN, check_refused, open_quietly
 from zoo.files.atomic import write_json
+from zoo.generation.alignment import AlignmentHead
 from zoo.generation.confidence import UNCERTAIN, Calibration
 
 TEXTS = ["the old dog sees a small house", "", "we read two books today"]
@@ -164,6 +165,14 @@ def test_the_attention_of_words_is_that_of_the_translator(client, translator):
     assert one["weights"][0] == pytest.approx(words.cross[1, 1, 0, :-1].tolist(), abs=1e-3)
     for wrong in ({"head": 2}, {"layer": 2}, {"layer": -1}, {"text": ""}, {"translation": "a\nb"}, {"target": "fr"}):
         assert client.post("/v1/attention", json={**body, **wrong}).status_code == 400
+
+
+def test_the_best_head_has_the_same_weights_whether_it_is_chosen_or_the_default(client, monkeypatch):
+    monkeypatch.setattr(AlignmentHead, "parse", lambda _: AlignmentHead(0, 1, True))
+    body = {"text": TEXTS[0], "translation": "der alte Hund", **PAIR}
+    chosen = {}, {"head": 1}, {"layer": 0, "head": 1}
+    default, *others = [client.post("/v1/attention", json={**body, **each}).json() for each in chosen]
+    assert (default["layer"], default["head"], others) == (0, 1, [default, default])
 
 
 def test_sentences_are_parsed_if_there_is_a_parser(client_of, parser_run):
