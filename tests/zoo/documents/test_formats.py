@@ -93,13 +93,10 @@ def test_other_files_of_an_archive_are_kept(suffix: str) -> None:
     assert before.read(PARTS[suffix][0]) != after.read(PARTS[suffix][0])
 
 
-@pytest.mark.parametrize("count", [3, 5])
-def test_each_segment_needs_one_translation(count: int) -> None:
-    sources = [(b"one\n\ntwo", "a.txt", None)] * 2
-    with pytest.raises(ValueError, match="translations than segments"):
-        document.write_documents(sources, ["x"] * count, [[]] * count)
-    with pytest.raises(ValueError, match="translations for 2 segments"):
-        document.translate_document(*sources[0][:2], lambda _: ["x"] * count, lambda *_: [])
+def test_each_segment_needs_one_translation() -> None:
+    for count in (3, 5):
+        with pytest.raises(ValueError, match="translations than segments"):
+            document.write_documents([(b"one\n\ntwo", "a.txt", None)] * 2, ["x"] * count, [[]] * count)
 
 
 @pytest.mark.parametrize(("suffix", "names"), [

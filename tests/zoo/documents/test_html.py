@@ -159,8 +159,7 @@ def test_an_element_that_is_opened_twice_keeps_its_identity_once(tag: str, again
 def test_attributes_are_escaped_for_their_quotation_mark(quote: str) -> None:
     file = TextFile(f"<img alt={quote}one{quote} src=a>x")
     target = """a 'b' "c" <d> & `e`=f"""
-    targets = [(target, []), ("X", [])]
-    result = file.render(iter(targets))
+    result = file.render(iter(targets := [(target, []), ("X", [])]))
     (read,) = [segment.text for segment in TextFile(result).segments if "'" in segment.text]
     assert read == target
     assert result.endswith(" src=a>X")

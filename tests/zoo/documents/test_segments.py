@@ -31,8 +31,7 @@ def parse(text: str) -> list[Fragment]:
         fragments.append(Fragment(Kind.TEXT, text[end : match.start()], text[end : match.start()]))
         raw, end = match[0], match.end()
         if name := match["open"]:
-            again = f"<{name}>" if match["id"] else None
-            fragments.append(Fragment(Kind.OPEN, raw, name=name, again=again, raised=name == "sup"))
+            fragments.append(Fragment(Kind.OPEN, raw, "", name, None, match["id"] and f"<{name}>", name == "sup"))
         elif name := match["close"]:
             fragments.append(Fragment(Kind.CLOSE, raw, name=name))
         elif name := match["start"] or match["end"]:

@@ -68,8 +68,7 @@ def render(text: str, form: Format, model: Shuffle | None = None, language: str 
     if model is None:
         return file.render(((source, []) for source in sources), language)
     targets = model.translate_all(sources)
-    alignments = align_segments(file.segments, targets, model.align)
-    return file.render(zip(targets, alignments, strict=True), language)
+    return file.render(zip(targets, align_segments(file.segments, targets, model.align), strict=True), language)
 
 
 def random_markup(

@@ -153,7 +153,8 @@ def test_translations_are_scored(client, translator):
     assert post(client, "a\nb", "score", translation="c").status_code == 400
 
 
-def test_the_attention_of_words_is_that_of_the_translator(client, translator):
+def test_the_attention_of_words_is_that_of_the_translator(client, translator, monkeypatch):
+    monkeypatch.setattr(AlignmentHead, "parse", lambda _: AlignmentHead(0, 1, True))
     body = {"text": TEXTS[0], "translation": "der alte Hund", **PAIR, "layer": 1}
     answer = client.post("/v1/attention", json=body).json()
     words = translator.attention(TEXTS[0], "der alte Hund").by_words()
@@ -163,16 +164,11 @@ def test_the_attention_of_words_is_that_of_the_translator(client, translator):
     assert np.array(answer["weights"]) == pytest.approx(words.cross[1].mean(0)[:-1, :-1].numpy(), abs=1e-3)
     one = client.post("/v1/attention", json={**body, "head": 1}).json()
     assert one["weights"][0] == pytest.approx(words.cross[1, 1, 0, :-1].tolist(), abs=1e-3)
+    best = {"layer": None}, {"layer": None, "head": 1}, {"layer": 0, "head": 1}
+    default, *others = [client.post("/v1/attention", json={**body, **each}).json() for each in best]
+    assert (default["layer"], default["head"], others) == (0, 1, [default, default])
     for wrong in ({"head": 2}, {"layer": 2}, {"layer": -1}, {"text": ""}, {"translation": "a\nb"}, {"target": "fr"}):
         assert client.post("/v1/attention", json={**body, **wrong}).status_code == 400
-
-
-def test_the_best_head_has_the_same_weights_whether_it_is_chosen_or_the_default(client, monkeypatch):
-    monkeypatch.setattr(AlignmentHead, "parse", lambda _: AlignmentHead(0, 1, True))
-    body = {"text": TEXTS[0], "translation": "der alte Hund", **PAIR}
-    chosen = {}, {"head": 1}, {"layer": 0, "head": 1}
-    default, *others = [client.post("/v1/attention", json={**body, **each}).json() for each in chosen]
-    assert (default["layer"], default["head"], others) == (0, 1, [default, default])
 
 
 def test_sentences_are_parsed_if_there_is_a_parser(client_of, parser_run):

@@ -79,7 +79,8 @@ def nllb():
     ({}, ("FR", "de-AT"), ("fr", "de")),
     ({"codes": ["zh_CN", "zh_TW"]}, (None, "zh-tw"), ("zh_CN", "zh_TW")),
     ({"codes": ["zh_CN", "zh_TW", "en"]}, ("en", "zh"), ("en", "zh_CN")),
-    ({"codes": ["zho_Hans", "pt_BR", "nb", "he"]}, ("zh-CN", "pt-PT"), ("zho_Hans", "pt_BR")),
+    ({"codes": ["zho_Hans", "pt_BR", "pt", "nb"]}, ("zh-CN", "pt-BR"), ("zho_Hans", "pt_BR")),
+    ({"codes": ["zho_Hans", "pt_BR", "nb", "he"]}, ("zh", "pt-PT"), ("zho_Hans", "pt_BR")),
     ({"codes": ["zho_Hans", "pt_BR", "nb", "he"]}, ("no", "iw"), ("nb", "he")),
 ])  # fmt: skip
 def test_languages_are_completed_where_only_one_is_possible(languages, given, expected, report):
