@@ -65,7 +65,7 @@ def translate(
     from zoo.models.catalogue import EVERYDAY
     from zoo.models.find import from_options
     from zoo.models.folder import ModelFolder
-    from zoo.text.language_codes import known_code
+    from zoo.text.language_codes import best_match
     from zoo.text.languages import choose_direction
 
     for document in documents:
@@ -75,7 +75,7 @@ def translate(
     found = dict(_find_files(documents, output, suffixes, suffixes, "documents"))  # before the model is loaded
     messages = report()
     if model is None and spec is None:
-        from_, to = (code and known_code(code, _DEFAULT_LANGUAGES) for code in (from_, to))
+        from_, to = (code and (best_match(code, _DEFAULT_LANGUAGES) or code) for code in (from_, to))
         if not {from_, to} <= {None, *_DEFAULT_LANGUAGES}:
             raise _no_model_error(documents, output, from_, to)
         model = EVERYDAY

@@ -8,7 +8,7 @@ import re
 import shutil
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from itertools import islice
@@ -131,6 +131,12 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 Translate = Callable[[list[str]], list[str]]
 """Function that translates texts."""
+Translations = Iterator[tuple[str, list[AlignedToken]]]
+"""Translations in the order of the segments, each with its token alignment.
+
+Translations have no white space at either end: in Markdown, it could begin a code block. The alignment may be empty for
+segments without markup.
+"""
 Align = Callable[[list[str], list[str]], list[list[AlignedToken]]]
 """Function that aligns the tokens of translations with the tokens of texts, as `Translator.align` does."""
 DocumentSource = tuple[bytes, str, html.ElementRoles | None]
@@ -169,20 +175,17 @@ class TextFile:
         self._views = [_split(self._text, view) for view in form]
         self.segments = [part for parts in self._views for part in parts if isinstance(part, Segment)]
 
-    def render(
-        self, translations: Iterable[str], alignments: Iterable[list[AlignedToken]], language: str | None = None
-    ) -> str:
-        """Return the text with each segment replaced by its translation.
+    def render(self, translations: Translations, language: str | None = None) -> str:
+        """Return the text with each segment replaced by the next translation.
 
         Args:
-            translations: The translation of each segment, without white space at either end.
-            alignments: The token alignment of each translation. It may be empty for segments without markup.
+            translations: The translations of the segments, and then of later files.
             language: Code of the target language. None: keep the language codes of the document.
         """
-        text, rest = self._text, zip(translations, alignments, strict=True)
+        text = self._text
         for view, parts in zip(self._format, self._views, strict=True):
             current = parts if text == self._text else _split(text, view)
-            text = _render(current, view, rest, language)
+            text = _render(current, view, translations, language)
         return self._mark + text
 
 
@@ -190,18 +193,12 @@ def _split(text: str, view: View) -> list[Fragment | Segment]:
     return list(split_segments(view.parse(text), view))
 
 
-def _render(
-    parts: Sequence[Fragment | Segment],
-    view: View,
-    rest: Iterator[tuple[str, list[AlignedToken]]],
-    language: str | None,
-) -> str:
-    """Return the text of a view (see `View`) with its segments translated, or the original text if nothing changes.
-
-    `rest` yields the translation and the alignment of each segment in this view, and then in later views.
-    """
+def _render(parts: Sequence[Fragment | Segment], view: View, translations: Translations, language: str | None) -> str:
+    """Return the text of a view (see `View`) with its segments translated, or the original text if nothing changes."""
     texts = [part.text for part in parts if isinstance(part, Segment)]
-    chosen = list(islice(rest, len(texts)))
+    chosen = list(islice(translations, len(texts)))
+    if len(chosen) < len(texts):
+        raise ValueError("there are fewer translations than segments")
     is_same = [target for target, _ in chosen] == texts
     if is_same and not (language and any(_is_language(part) for part in parts)):
         return "".join(part.raw for part in parts)
@@ -213,13 +210,11 @@ def _is_language(part: Fragment | Segment) -> bool:
     return isinstance(part, Fragment) and part.kind is Kind.LANGUAGE
 
 
-def _write(
-    part: Fragment | Segment, rest: Iterator[tuple[str, list[AlignedToken]]], view: View, language: str | None
-) -> str:
-    """Return the output for one part: a fragment, or a segment with the next translation from `rest`."""
+def _write(part: Fragment | Segment, translations: Translations, view: View, language: str | None) -> str:
+    """Return the output for one part: a fragment, or a segment with the next translation."""
     if isinstance(part, Fragment):
         return language if language and _is_language(part) else part.written
-    target, tokens = next(rest)
+    target, tokens = next(translations)
     if target == part.text:
         return "".join(fragment.written for fragment in part.fragments)
     return place_markup(part, target, tokens, view)
@@ -262,18 +257,14 @@ class Document:
         self._name = name
         self.segments = [segment for file in self._files.values() for segment in file.segments]
 
-    def render(
-        self, translations: Iterable[str], alignments: Iterable[list[AlignedToken]], language: str | None = None
-    ) -> bytes:
+    def render(self, translations: Translations, language: str | None = None) -> bytes:
         """Return the translated document. If no text changes, return the original bytes.
 
         Args:
-            translations: The translation of each segment.
-            alignments: The token alignment of each translation. It may be empty for segments without markup.
+            translations: The translations of the segments, and then of later documents.
             language: Code of the target language. None: keep the language codes of the document.
         """
-        rest = iter(translations), iter(alignments)
-        texts = {name: file.render(*rest, language) for name, file in self._files.items()}
+        texts = {name: file.render(translations, language) for name, file in self._files.items()}
         if self._archive is None:
             return texts[self._name].encode()
         return self._archive.replace(texts)
@@ -291,9 +282,18 @@ def write_documents(
     alignments: Sequence[list[AlignedToken]],
     language: str | None = None,
 ) -> list[bytes]:
-    """Return the content of the translated documents. `language` is the code of the target language."""
-    rest = iter(translations), iter(alignments)
-    return [Document(*source).render(*rest, language) for source in sources]
+    """Return the content of the translated documents (see `Translations`).
+
+    `language` is the code of the target language.
+
+    Raises:
+        ValueError: The numbers of translations, alignments and segments differ.
+    """
+    following = zip(translations, alignments, strict=True)
+    contents = [Document(*source).render(following, language) for source in sources]
+    if next(following, None) is not None:
+        raise ValueError("there are more translations than segments")
+    return contents
 
 
 def translate_document(
@@ -301,13 +301,19 @@ def translate_document(
 ) -> bytes:
     """Translate a document (see `Document`). `language` is the code of the target language."""
     document = Document(content, name)
-    # In Markdown, spaces at the start of a translation could begin a code block.
     translations = [text.strip() for text in translate([segment.text for segment in document.segments])]
-    return document.render(translations, align_segments(document.segments, translations, align), language)
+    alignments = align_segments(document.segments, translations, align)
+    return document.render(zip(translations, alignments, strict=True), language)
 
 
 def align_segments(segments: Sequence[Segment], translations: Sequence[str], align: Align) -> list[list[AlignedToken]]:
-    """Align the translation of each segment with its text. Segments without markup get an empty alignment."""
+    """Align the translation of each segment with its text. Segments without markup get an empty alignment.
+
+    Raises:
+        ValueError: The numbers of segments and translations differ.
+    """
+    if len(translations) != len(segments):
+        raise ValueError(f"there are {len(translations):,} translations for {len(segments):,} segments")
     needed = [index for index, segment in enumerate(segments) if segment.needs_alignment]
     alignments: list[list[AlignedToken]] = [[] for _ in segments]
     if needed:

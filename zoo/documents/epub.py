@@ -65,7 +65,7 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
 
 def _links(text: str, base: str, element: str, attribute: str) -> Iterator[tuple[str, str]]:
     """Yield the path and media type of each file that an XML file lists in `attribute` of its `element` tags."""
-    for _, name, tag in XhtmlParser(text, ElementRoles()).tags:
+    for _, name, tag in XhtmlParser(text, ElementRoles()).read().tags:
         given = values(tag) if name == element else {}
         if attribute in given:
             path = unquote(given[attribute].partition("#")[0])

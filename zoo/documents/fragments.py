@@ -61,6 +61,7 @@ class Fragment:
         again: The OPEN or CLOSE tag for repetitions of its element. An element is repeated if its words are not
             adjacent in the translation. For instance, the repeated start tag has no `id`. If None, the tag does not
             change.
+        raised: Whether the OPEN tag raises or lowers its text, as `sup` and `sub` do in HTML.
     """
 
     kind: Kind
@@ -69,6 +70,7 @@ class Fragment:
     name: str = ""
     output: str | None = None
     again: str | None = None
+    raised: bool = False
 
     @property
     def written(self) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from xml.sax.saxutils import escape
 
 from zoo.documents.fragments import Format, Fragment, Kind, View, unescape
@@ -138,7 +138,6 @@ class Parser:
         """Whether the copied element is not part of the text."""
         self._endless = {"plaintext"}
         """Names of elements with raw text that have no further end tag."""
-        self._read()
 
     def fragments(self) -> Iterator[Fragment]:
         """Yield the fragments of the document. Adjacent texts are joined, and each copied element is one fragment."""
@@ -151,9 +150,10 @@ class Parser:
             if text is None:
                 text = unescape(raw) if part.kind is Kind.TEXT else ""
             output = "" if part.name == "wbr" else None  # it marks where a word of the source may be broken
-            yield Fragment(part.kind, raw, text, part.name, output, part.again)
+            yield Fragment(part.kind, raw, text, part.name, output, part.again, part.name in ("sub", "sup"))
 
-    def _read(self) -> None:
+    def read(self) -> Self:
+        """Read the text, and return the parser."""
         text, position = self._text, 0
         while position < len(text):
             found = (re.compile("[^<]*+") if self.is_xml else _TEXT).match(text, position)
@@ -163,6 +163,7 @@ class Parser:
             position = self._read_markup(start) if start < len(text) else start
         if self._depth:  # the copied element has no end, so it must remain the last fragment
             self._found[-1] = self._found[-1]._replace(kind=Kind.BREAK)
+        return self
 
     def _read_markup(self, start: int) -> int:
         """Read the markup whose `<` is at `start`. Return the position after the markup."""
@@ -384,13 +385,18 @@ class _XmlParser(Parser):
     is_xml = True
 
     def __init__(self, text: str, roles: ElementRoles) -> None:
+        super().__init__(text, roles)
         self._current = _XmlElement("", None, splits=True)
         self._elements: list[_XmlElement] = []
         self._open = Counter[str]()
         """Number of open elements with each name."""
-        super().__init__(text, roles)
+
+    def read(self) -> Self:
+        """Read the text, and return the parser."""
+        super().read()
         self._roots = {self._elements[0].tags[0]} if self._elements else set()
         self._split()
+        return self
 
     def _split(self) -> None:
         """Mark the tags of elements that are separate segments as segment boundaries."""
@@ -445,7 +451,7 @@ def _is_text(element: str, tag: str, attribute: Attribute) -> bool:
 
 
 def _text_view(roles: ElementRoles, parser: type[Parser]) -> View:
-    return View(lambda text: list(parser(text, roles).fragments()), escape)
+    return View(lambda text: list(parser(text, roles).read().fragments()), escape)
 
 
 def _html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
@@ -456,7 +462,7 @@ def _html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
 
     def find_tags(text: str) -> Iterator[tuple[int, str, str]]:
         if _MAYBE_TEXT.search(text):
-            yield from (each for each in parser(text, roles).tags if _MAYBE_TEXT.search(each[2]))
+            yield from (each for each in parser(text, roles).read().tags if _MAYBE_TEXT.search(each[2]))
 
     return (attribute_view(find_tags, _is_text), _text_view(roles, parser))
 

@@ -16,6 +16,8 @@ from zoo.generation.alignment import AlignedToken
 _MAX_WORD = 100
 """Maximum length of a word in which elements can start or end between characters. Elements surround longer words as a
 whole, because the time grows with the square of the length."""
+_Order = Sequence[tuple[int, int]]
+"""Source position and index of each aligned word, in the order of the source."""
 
 
 @dataclass
@@ -25,6 +27,7 @@ class _Word:
     Attributes:
         start: Start position in the translation.
         end: End position in the translation.
+        text: The word.
         source: Position in the segment's text that the word is aligned to, or None if the word is not aligned.
         parts: Substrings of the word, each with the markup elements around it. Empty until the elements are known.
         unit: Copied content, such as an image, that replaces the word.
@@ -35,7 +38,8 @@ class _Word:
 
     start: int
     end: int
-    source: int | None
+    text: str
+    source: int | None = None
     parts: list[tuple[str, Stack]] = field(default_factory=list)
     unit: Unit | None = None
     before: list[Unit] = field(default_factory=list)
@@ -55,17 +59,18 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
     if not segment.needs_alignment:
         return view.escape(segment.start + target + segment.end)
     words = _read_words(segment, target, tokens)
-    units = _replace_words(segment, words, target)
-    _set_parts(segment, words, target, view)
-    units += _keep_elements(segment, words, view)
-    head = _place_units(words, sorted(units, key=lambda unit: unit.start), target)
-    head += _place_marks(segment, words)
+    units = _replace_words(segment, words)
+    _set_parts(segment, words, view)
+    order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
+    units += _keep_elements(segment, words, order, view)
+    head = _place_units(words, order, sorted(units, key=lambda unit: unit.start), target)
+    head += _place_marks(segment, words, order)
     return _write(segment, words, head, target, view)
 
 
 def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -> list[_Word]:
     """Split a translation into words. The token with the highest weight in a word determines its source position."""
-    words = [_Word(*match.span(), None) for match in WORDS.finditer(target)] or [_Word(0, len(target), None)]
+    words = [_Word(*match.span(), match[0]) for match in WORDS.finditer(target)] or [_Word(0, len(target), target)]
     starts, ends = [word.start for word in words], [word.end for word in words]
     weights = [0.0] * len(words)
     for token in sorted(tokens):
@@ -75,12 +80,12 @@ def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -
                 words[index].source = start + (segment.text[start : start + 1] == " ")
                 weights[index] = token.weight
     last = words[-1]
-    if segment.text.endswith(target[last.start : last.end]) and not target[last.end - 1 : last.end].isalnum():
+    if segment.text.endswith(last.text) and not last.text[-1:].isalnum():
         last.source = len(segment.text) - 1  # the full stop, which models often align to another word
     return words
 
 
-def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Unit]:
+def _replace_words(segment: Segment, words: list[_Word]) -> list[Unit]:
     """Replace the words that stand for copied content, such as an image, with this content.
 
     Return the content for which the translation has no word.
@@ -91,16 +96,15 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
     same: dict[str, list[int]] = {}
     """Words with the text of a unit, even if the alignment assigns them to another unit."""
     for index, word in enumerate(words):
-        text = target[word.start : word.end]
         owner = -1 if word.source is None else bisect_right(starts, word.source) - 1
         is_owned = owner >= 0 and word.source is not None and word.source < visible[owner].end
         if is_owned:
             found[owner].append(index)
-        if is_owned or word.source is None or not segment.text.startswith(text, word.source):
-            same.setdefault(PLACEHOLDER if text.startswith(PLACEHOLDER) else text, []).append(index)
+        if is_owned or word.source is None or not segment.text.startswith(word.text, word.source):
+            same.setdefault(PLACEHOLDER if word.text.startswith(PLACEHOLDER) else word.text, []).append(index)
     texts = [segment.text[unit.start : unit.end] for unit in visible]
     chosen = [
-        next((index for index in indices if target[words[index].start : words[index].end] == text), None)
+        next((index for index in indices if words[index].text == text), None)
         for text, indices in zip(texts, found, strict=True)
     ]
     used = set(chosen)
@@ -125,7 +129,7 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
     return rest
 
 
-def _set_parts(segment: Segment, words: Sequence[_Word], target: str, view: View) -> None:
+def _set_parts(segment: Segment, words: Sequence[_Word], view: View) -> None:
     """Set the markup elements around each word. A word without an alignment gets the elements of the preceding word."""
     covered = _covered(segment)
     spans = [match.span() for match in WORDS.finditer(segment.text)]
@@ -135,11 +139,11 @@ def _set_parts(segment: Segment, words: Sequence[_Word], target: str, view: View
         if word.unit is None and position is not None and position < len(segment.text) and not covered[position]:
             index = bisect_right(starts, position) - 1
             span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
-            word.parts = _word_parts(segment, target[word.start : word.end], position, span, view)
+            word.parts = _word_parts(segment, word.text, position, span, view)
     current = next((word.parts[0][1] for word in words if word.parts), _first_text_stack(segment))
     for word in words:
         if word.unit is None:
-            word.parts = word.parts or [(target[word.start : word.end], current)]
+            word.parts = word.parts or [(word.text, current)]
             current = word.parts[-1][1]
 
 
@@ -178,7 +182,7 @@ def _word_parts(
     return parts + [(rest, around)] * bool(rest)
 
 
-def _keep_elements(segment: Segment, words: Sequence[_Word], view: View) -> list[Unit]:
+def _keep_elements(segment: Segment, words: Sequence[_Word], order: _Order, view: View) -> list[Unit]:
     """Put each markup element that has lost its words around the nearest word with the same outer elements.
 
     If there is no such word, return an empty element. In Word documents, only words from runs with the least formatting
@@ -199,7 +203,6 @@ def _keep_elements(segment: Segment, words: Sequence[_Word], view: View) -> list
     plain = {run for run, length in runs.items() if length == shortest}
     by_stack: dict[Stack, list[tuple[int, int]]] = {}
     """Source and index of each word, in order, keyed by the elements around the word, without a plain run."""
-    order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
     for source, index in order:
         if len(words[index].parts) == 1:
             stack = words[index].parts[0][1]
@@ -239,9 +242,8 @@ def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | 
     return best
 
 
-def _place_units(words: Sequence[_Word], units: Sequence[Unit], target: str) -> list[Unit]:
+def _place_units(words: Sequence[_Word], order: _Order, units: Sequence[Unit], target: str) -> list[Unit]:
     """Put copied content after the translation of the word that precedes it. Return content before the first word."""
-    order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
     starts = [source for source, _ in order]
     gaps = enumerate(target[one.end : other.start] for one, other in pairwise(words))
     spaces = [index for index, gap in gaps if " " in gap]
@@ -263,14 +265,13 @@ def _nearest(values: Sequence[int], value: int) -> int:
     return min(values[max(index - 1, 0) : index + 1], key=lambda each: (abs(each - value), -each))
 
 
-def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit]:
+def _place_marks(segment: Segment, words: Sequence[_Word], order: _Order) -> list[Unit]:
     """Put the marks of each range, such as a bookmark, before its first word and after its last word.
 
     Return the marks that precede all words.
     """
     if not segment.marks:
         return []
-    order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
     starts, indices = list(map(itemgetter(0), order)), list(map(itemgetter(1), order))
     lowest, highest = _Extremes(indices), _Extremes([-index for index in indices])
     head: list[Unit] = []
@@ -318,7 +319,7 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit], targe
     solid = _solid_elements(segment)
     stacks = [word.parts[0][1] if word.parts else word.unit.stack if word.unit else () for word in words] + [()]
     for each in head:
-        writer.copied(each, at_start=True)
+        writer.unit(each, at_start=True)
     position = 0
     previous = following[0]
     for index, (word, stack) in enumerate(zip(words, stacks, strict=False)):
@@ -331,13 +332,13 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit], targe
             writer.text(target[position : word.start], _common(gap, writer.stack))
         for mark in word.before:
             writer.move_to(_common(mark.stack, stack))
-            writer.copy(mark.output)
+            writer.raw(mark.output)
         if view.needs_runs and index == 0:
             needs_space = any(each.space_after and each.end > each.start for each in head)
             writer.text(segment.start or " " * needs_space, following[0])
         if word.unit:
             writer.move_to(word.unit.stack)
-            writer.copy(word.unit.output)
+            writer.raw(word.unit.output)
         for text, around in word.parts:
             writer.text(text, around)
         if word.parts or not view.needs_runs:
@@ -345,7 +346,7 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit], targe
         for each in (*word.ends, *word.after):
             if each.is_space and not view.needs_runs and solid.issuperset(each.stack):  # do not end an element for it
                 each = replace(each, stack=_common(writer.stack, stacks[index + 1]))
-            writer.copied(each)
+            writer.unit(each)
         replaces_space = any(each.is_space for each in word.after)
         position = word.end + (replaces_space and target[word.end : word.end + 1] == " ")
     tail = target[position:]
@@ -413,24 +414,24 @@ class _Writer:
             self.move_to(stack)
             self._text += text
 
-    def copy(self, content: str) -> None:
+    def raw(self, content: str) -> None:
         """Write content unchanged."""
         self._flush()
         self._output.append(content)
 
-    def copied(self, content: Unit, *, at_start: bool = False) -> None:
+    def unit(self, content: Unit, *, at_start: bool = False) -> None:
         """Write copied content, preceded by a space if the source has one there.
 
         At the start of the text, write the space that follows the content in the source instead.
         """
         if content.kind is not Kind.UNIT:
             self.move_to(_common(content.stack, self.stack))
-            return self.copy(content.output)
+            return self.raw(content.output)
         if content.space_before and not at_start and content.output:
             self._space(content)
         self._write_gap(content.stack)
         self.move_to(content.stack)
-        self.copy(content.output)
+        self.raw(content.output)
         self._gap = content.space_after and at_start and not self._view.needs_runs
         return None
 

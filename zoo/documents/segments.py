@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from specs import ZooError
@@ -30,8 +30,6 @@ _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉]
 _SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]*")
 _GLUE = re.compile(r"[-+/&=:.~]{1,2}")
 """Text between two copied elements, such as the "+" in Ctrl+C. It is also copied."""
-_RAISED = ("sup", "sub", "vertAlign")
-"""Substrings in the names of elements for raised or lowered text. Its digits do not continue a number before them."""
 _AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
 """Text that may follow the number of a verse or a note. It excludes single letters, as in chemical formulas, and "/",
 as in fractions."""
@@ -44,7 +42,7 @@ _Test = Callable[[str, str, str, bool], str | None]
 """Function that returns the text of an element that is copied, or None if the element is not copied.
 
 Its arguments are the last characters before the element, the element's text, the text after the element, and whether
-the element is raised or lowered.
+the element is raised or lowered. Raised digits do not continue a number before them.
 """
 
 
@@ -76,7 +74,7 @@ class Unit:
     kind: Kind = Kind.UNIT
 
 
-@dataclass
+@dataclass(frozen=True)
 class Segment:
     """Text between two boundaries, such as paragraph tags. It is translated as a whole.
 
@@ -92,16 +90,13 @@ class Segment:
     """
 
     fragments: list[Fragment]
-    text: str = ""
-    start: str = ""
-    end: str = ""
-    stacks: list[Stack] = field(default_factory=list)
-    elements: list[tuple[Fragment, Fragment]] = field(default_factory=list)
-    units: list[Unit] = field(default_factory=list)
-    marks: list[Unit] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        _Reader(self).read()
+    text: str
+    start: str
+    end: str
+    stacks: list[Stack]
+    elements: list[tuple[Fragment, Fragment]]
+    units: list[Unit]
+    marks: list[Unit]
 
     @property
     def raw(self) -> str:
@@ -117,8 +112,9 @@ class Segment:
 class _Reader:
     """Reader for the fragments of a segment. Positions are character offsets before white space is collapsed."""
 
-    def __init__(self, segment: Segment) -> None:
-        self._segment = segment
+    def __init__(self, fragments: list[Fragment]) -> None:
+        self._fragments = fragments
+        self._elements: list[tuple[Fragment, Fragment]] = []
         self._characters: list[str] = []
         self._stacks: list[Stack] = []
         self._stack: Stack = ()
@@ -128,12 +124,12 @@ class _Reader:
         self._closes_word = False
         """Whether the last character belongs to a unit. A letter after it then begins a new word."""
 
-    def read(self) -> None:
-        """Set the text and the markup of the segment from its fragments."""
-        for fragment in self._segment.fragments:
+    def read(self) -> Segment:
+        """Return the segment that the fragments form."""
+        for fragment in self._fragments:
             if fragment.kind is Kind.OPEN:
-                self._stack = (*self._stack, len(self._segment.elements))
-                self._segment.elements.append((fragment, fragment))  # `_close` sets the end tag
+                self._stack = (*self._stack, len(self._elements))
+                self._elements.append((fragment, fragment))  # `_close` sets the end tag
             elif fragment.kind is Kind.CLOSE:
                 self._close(fragment)
             elif fragment.kind in _MARKS:
@@ -151,15 +147,15 @@ class _Reader:
                 limits = f"{MAX_TEXT_LENGTH:,} characters or {MAX_DEPTH} nested inline elements"
                 hint = "split the paragraph, or remove some of its markup"
                 raise ZooError(f"a paragraph has more than {limits}", hint=hint)
-        self._normalise()
+        return self._segment()
 
     def _close(self, fragment: Fragment) -> None:
         closed = self._stack[-1]
         if closed not in self._used:  # an element without words, such as an anchor
             self._units.append((len(self._characters), len(self._characters), self._stack, Fragment(Kind.UNIT, "")))
         self._stack = self._stack[:-1]
-        start, _ = self._segment.elements[closed]
-        self._segment.elements[closed] = (start, fragment)
+        start, _ = self._elements[closed]
+        self._elements[closed] = (start, fragment)
 
     def _unit(self, fragment: Fragment) -> None:
         text = fragment.text
@@ -178,32 +174,32 @@ class _Reader:
         self._characters += text
         self._stacks += [self._stack] * len(text)  # one tuple for all characters, to save memory
 
-    def _normalise(self) -> None:
-        """Set the text of the segment, with white space collapsed, and convert all positions to this text."""
-        segment, characters = self._segment, self._characters
-        positions, kept = [], list[str]()
+    def _segment(self) -> Segment:
+        """Return the segment. Collapse the white space in its text, and convert all positions to this text."""
+        characters, positions, kept, stacks = self._characters, list[int](), list[str](), list[Stack]()
         for character, stack in zip(characters, self._stacks, strict=True):
             positions.append(len(kept))
             is_space = character.isspace()
             if not is_space or (kept and kept[-1] != " "):
                 kept.append(" " if is_space else character)
-                segment.stacks.append(stack)
+                stacks.append(stack)
         positions.append(len(kept))
-        segment.text = "".join(kept).rstrip()
-        whole = "".join(fragment.text for fragment in segment.fragments)
-        segment.start, segment.end = whole[: len(whole) - len(whole.lstrip())], whole[len(whole.rstrip()) :]
+        text, units, marks = "".join(kept).rstrip(), list[Unit](), list[Unit]()
         for start, end, stack, fragment in self._units:
             is_space = bool(fragment.text) and not fragment.text.strip()
             before = not is_space and start > 0 and characters[start - 1].isspace()
             after = not is_space and end < len(characters) and characters[end].isspace()
             position = positions[start]
             last = position if is_space else position + end - start
-            segment.units.append(Unit(position, last, stack, fragment.written, before, after, is_space))
+            units.append(Unit(position, last, stack, fragment.written, before, after, is_space))
         starts = {mark.name: positions[at] for at, _, mark in self._marks if mark.kind is Kind.START}
         ends = {mark.name: positions[at] for at, _, mark in self._marks if mark.kind is Kind.END}
         for _, stack, mark in self._marks:
-            bounds = starts.get(mark.name, 0), ends.get(mark.name, len(segment.text))
-            segment.marks.append(Unit(*bounds, stack, mark.written, kind=mark.kind))
+            bounds = starts.get(mark.name, 0), ends.get(mark.name, len(text))
+            marks.append(Unit(*bounds, stack, mark.written, kind=mark.kind))
+        whole = "".join(fragment.text for fragment in self._fragments)
+        outer = whole[: len(whole) - len(whole.lstrip())], whole[len(whole.rstrip()) :]
+        return Segment(self._fragments, text, *outer, stacks, self._elements, units, marks)
 
 
 def split_segments(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment | Segment]:
@@ -216,7 +212,7 @@ def split_segments(fragments: Sequence[Fragment], view: View) -> Iterator[Fragme
         before, middle, after = _trim(_copy_elements(_copy_marks(run, view), _wordless_text))
         yield from before
         if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
-            yield Segment(_copy_elements(middle, _reference_text))
+            yield _Reader(_copy_elements(middle, _reference_text)).read()
         else:
             yield from middle
         yield from after
@@ -390,8 +386,7 @@ def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
         if end > index:
             content = "".join(each.text for each in run[index:end])
             after = next((each.text for each in run[end : end + _MAX_REFERENCE] if each.text), "")
-            is_raised = any(name in each.name for each in run[index:end] for name in _RAISED)
-            text = test(before, content, after, is_raised)
+            text = test(before, content, after, any(each.raised for each in run[index:end]))
         if text is not None:
             result.append(join_fragments(run[index:end], text))
             index = end

@@ -257,7 +257,7 @@ def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     is_copied = is_icon or font == "Symbol" or tokens[0].name == _CODE
     is_text = (Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT}) and not is_copied
     if is_text or any(_is_part(fragment) for fragment in fragments):
-        yield Fragment(Kind.OPEN, tokens[0].raw + style, name=_RUN + style)
+        yield Fragment(Kind.OPEN, tokens[0].raw + style, name=_RUN + style, raised="vertAlign" in style)
         for fragment in fragments:
             yield from _split_gaps(fragment, prefix)
         yield Fragment(Kind.CLOSE, tokens[-1].raw, name=_RUN + style)
@@ -346,7 +346,7 @@ def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
                 yield Fragment(Kind.CLOSE, "", name=run.name, output=end)
             raw = run.raw + fragment.raw if is_empty else fragment.raw
             yield replace(fragment, raw=raw, output=run.written + fragment.written + end)
-            run, is_empty = Fragment(Kind.OPEN, "", name=run.name, output=run.written), True
+            run, is_empty = replace(run, raw="", output=run.written), True
         elif run and is_empty and is_end:
             yield Fragment(Kind.UNIT, run.raw + fragment.raw, output="")
         else:

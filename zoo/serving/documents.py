@@ -233,7 +233,6 @@ class Documents:
                 LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # without texts of clients
         results = []
         for rank in range(options.n_best or 1):
-            # In Markdown, spaces at the start of a translation could begin a code block.
             targets = [each.translations[min(rank, len(each.translations) - 1)].text.strip() for each in answers]
             alignments: list[list[AlignedToken]] = [[] for _ in segments]
             for route in routes_of(plans):

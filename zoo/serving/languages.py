@@ -11,22 +11,11 @@ from babel import Locale
 from specs.notation import quote
 from zoo.models.catalogue import recommended
 from zoo.serving.answer import ServingError
-from zoo.text.language_codes import DETECTED_CHARACTERS, base_language, detector
+from zoo.text.language_codes import DETECTED_CHARACTERS, LanguageCode, best_match, detector
 
 AUTO = "auto"
 """The value of `source` that requests language detection."""
 _CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
-_ALIASES = {
-    "zh-cn": "zh-hans",
-    "zh-sg": "zh-hans",
-    "zh-tw": "zh-hant",
-    "zh-hk": "zh-hant",
-    "zt": "zh-hant",
-    "pb": "pt-br",
-    "iw": "he",
-    "no": "nb",
-}
-_SCRIPT_LENGTH = 4
 _CERTAIN = 0.5
 """Minimum probability of a detected language at which a text is rejected because no model reads that language.
 
@@ -34,52 +23,36 @@ Short texts rarely reach this probability.
 """
 
 
+def _parse(code: str) -> LanguageCode:
+    """Parse a language code. Raise ServingError if it is not valid."""
+    if not _CODE.fullmatch(code):
+        raise ServingError(400, f"{quote(code[:40])} is not a language code; `GET /languages` lists the languages")
+    return LanguageCode.parse(code)
+
+
 def standard_code(code: str) -> str:
-    """Return a language code in its usual form, such as `zh-Hans` for `zho_Hans`, and `en-US` for `EN-us`.
+    """Return a language code in its usual form (see `LanguageCode`).
 
     Raises:
         ServingError: `code` is not a language code.
     """
-    if not _CODE.fullmatch(code):
-        raise ServingError(400, f"{quote(code[:40])} is not a language code; `GET /languages` lists the languages")
-    lower = code.lower().replace("_", "-")
-    _, *subtags = _ALIASES.get(lower, lower).split("-")
-    base = base_language(_ALIASES.get(lower, lower))
-    formatted = (tag.title() if len(tag) == _SCRIPT_LENGTH else tag.upper() for tag in subtags)
-    return "-".join((_ALIASES.get(base, base), *formatted))
+    return str(_parse(code))
 
 
 def base_code(code: str) -> str:
     """Return a language code without script and region, such as `zh` for `zh-Hans`."""
-    return standard_code(code).partition("-")[0]
+    return _parse(code).base
 
 
 def match_code(code: str, codes: Iterable[str]) -> str | None:
-    """Return the model's code for the requested language, or None if the model does not support the language.
-
-    A code with a different region matches if there is no better match. A code with a different script does not match.
-
-    Args:
-        code: The requested code.
-        codes: The model's language codes.
-    """
-    wanted = standard_code(code)
-    similar = []
-    for each in codes:
-        own = standard_code(each)
-        if own == wanted:
-            return each
-        scripts = {tag for tag in (*own.split("-")[1:], *wanted.split("-")[1:]) if len(tag) == _SCRIPT_LENGTH}
-        if own.partition("-")[0] == wanted.partition("-")[0] and len(scripts) <= 1:
-            similar.append((len(own), each))
-    return min(similar, key=lambda pair: pair[0])[1] if similar else None
+    """Return the model's code for the requested language (see `best_match`). Raise ServingError if it is not valid."""
+    return best_match(standard_code(code), codes)
 
 
 def differ_in_region(one: str, other: str) -> bool:
     """Return whether two codes have the same language and script, but different regions. A code may have no region."""
-    (base, *subtags), (other_base, *other_subtags) = standard_code(one).split("-"), standard_code(other).split("-")
-    scripts, other_scripts = ([tag for tag in tags if len(tag) == _SCRIPT_LENGTH] for tags in (subtags, other_subtags))
-    return base == other_base and scripts == other_scripts and subtags != other_subtags
+    first, second = _parse(one), _parse(other)
+    return (first.base, first.script) == (second.base, second.script) and first.rest != second.rest
 
 
 def public_codes(codes: Iterable[str]) -> dict[str, str]:

@@ -250,14 +250,10 @@ def router(service: Service, documents: Documents) -> APIRouter:
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
         """Return the attention weights between the words of a translation and the words of its source text."""
         call = Call(authorize(service, request, {}), body.source, body.target, model=body.model)
-        pair, wanted = (body.text, body.translation), (body.layer, body.head)
-        found, best, name = await service.attention(call, pair, wanted)
+        pair = body.text, body.translation
+        found, layer, head, name = await service.attention(call, pair, body.layer, body.head)
         layers, heads = found.cross.shape[:2]
-        layer = best.layer if body.layer is None else body.layer
-        head = best.head if body.layer is None and body.head is None else body.head
         columns, rows = found.word_indices()
-        if layer >= layers or (head or 0) >= heads:
-            raise ServingError(400, f"`layer` should be less than {layers}, and `head` less than {heads}")
         weights = found.cross[layer].mean(0) if head is None else found.cross[layer, head]
         starts, end = list[int](), 0
         for row in rows:

@@ -281,11 +281,7 @@ class ModelPool:
         while (loaded := model.loaded) is None:
             if model.loading is None:
                 self._make_space(model)
-                model.loading = asyncio.create_task(self._load(model))
-                model.loading.add_done_callback(  # retrieve the error even if all clients have left
-                    lambda task: task.cancelled() or task.exception()
-                )
-            await asyncio.shield(model.loading)
+            await self._load_once(model)
         model.active += 1
         try:
             yield loaded
@@ -327,7 +323,7 @@ class ModelPool:
             with suppress(ServingError, ZooError, OSError):  # logged by _load; the old revision remains in use
                 if (revision := model.revision()) not in ("", model.loaded.revision, model.failed):
                     LOG.info("model %s has the new revision %s", model.name, revision)
-                    await self._load(model)
+                    await self._load_once(model)
 
     def loaded_models(self) -> list[LoadedModel]:
         """Return the models in memory."""
@@ -346,6 +342,15 @@ class ModelPool:
         Other models must not receive text from clients, because the text could be the name of a file on this machine.
         """
         return [model for model in self.candidates(name) if isinstance(model.spec.task, Translation)]
+
+    async def _load_once(self, model: PooledModel) -> None:
+        """Load a model, or wait for the load that is already running. A load continues if the caller is cancelled."""
+        if model.loading is None:
+            model.loading = asyncio.create_task(self._load(model))
+            model.loading.add_done_callback(  # retrieve the error even if all clients have left
+                lambda task: task.cancelled() or task.exception()
+            )
+        await asyncio.shield(model.loading)
 
     async def _load(self, model: PooledModel) -> None:
         """Load the current revision of a model, and replace the revision that was loaded before."""
@@ -374,7 +379,7 @@ class ModelPool:
     def _make_space(self, wanted: PooledModel) -> None:
         """Unload the least recently used models until another model fits into memory."""
         while not self._fits(wanted):
-            idle = [model for model in self.models.values() if model.loaded and not model.active]
+            idle = [each for each in self.models.values() if each.loaded and not each.loading and not each.active]
             if not idle:
                 raise ServingError(503, "all models in memory are in use; try again later", "models", RELOAD_SECONDS)
             self._unload(min(idle, key=lambda model: model.last_used))

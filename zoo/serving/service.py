@@ -18,7 +18,7 @@ from specs.notation import quote
 from zoo.features.modality import Frames
 from zoo.generation import alignment
 from zoo.generation.alignment import AlignedToken, AlignmentHead
-from zoo.generation.attention import Attention
+from zoo.generation.attention import CROSS_ATTENTION, Attention
 from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.parser import Parser
 from zoo.generation.recognizer import Recognizer
@@ -161,36 +161,32 @@ class Service:
         return found
 
     async def attention(
-        self, call: Call, pair: tuple[str, str], wanted: tuple[int | None, int | None]
-    ) -> tuple[Attention, AlignmentHead, str]:
+        self, call: Call, pair: tuple[str, str], layer: int | None, head: int | None
+    ) -> tuple[Attention, int, int | None, str]:
         """Return the attention weights between the words of a text and its translation.
 
         Args:
             call: The client's request, with the source and target language.
             pair: The text and its translation, each a single line.
-            wanted: Layer and head that the client wants to see. None selects the head that aligns best.
+            layer: Decoder layer. None selects the layer of the head that aligns best.
+            head: Attention head. None selects the head that aligns best or, with a layer, the mean of all heads.
 
         Returns:
-            The attention weights, the head that aligns best, and the model's name. If the best head is not known, the
-            first head of the second-to-last layer is returned instead.
+            The attention weights, the layer, the head (None for the mean), and the model's name.
         """
         self.admission.check_texts(pair)
         route = self._route(call)
+        codes: LanguageOptions = {"source": route.source, "target": route.target}
 
-        def attend(translator: Translator) -> Attention:
-            codes: LanguageOptions = {"source": route.source, "target": route.target}
+        def attend(translator: Translator, reads: bool) -> Attention:
             _require_short(translator, pair[:1], pair[1:], codes, _MAX_ATTENTION_TOKENS)
-            best = translator.alignment_head
-            reads = best is not None and best.reads and wanted in ((None, None), (best.layer, best.head))
             return translator.attention(*pair, **codes).by_words(reads=reads)
 
         with self.admission.admit(call.key, pair):
             async with self.pool.lease(route.model) as loaded:
-                found = await _in_thread(self._attending, attend, loaded.translator)
-        if not len(found.cross):
-            raise ServingError(400, "the decoder of this model has no cross-attention")
-        best = loaded.translator.alignment_head or AlignmentHead(max(len(found.cross) - 2, 0), 0, False)
-        return found, best, route.model.name
+                layer, head, reads = _choose_head(loaded.translator, layer, head)
+                found = await _in_thread(self._attending, attend, loaded.translator, reads)
+        return found, layer, head, route.model.name
 
     async def parse(self, call: Call, texts: Sequence[str], tokenized: bool) -> list[Answer]:
         """Parse sentences. The answers contain trees in bracket notation instead of translations."""
@@ -339,6 +335,24 @@ def _score(translator: Translator, sources: Sequence[str], targets: Sequence[str
     languages: LanguageOptions = {"source": route.source, "target": route.target}
     _require_short(translator, sources, targets, languages, _MAX_SCORED_TOKENS)
     return translator.score(sources, targets, **languages)
+
+
+def _choose_head(translator: Translator, layer: int | None, head: int | None) -> tuple[int, int | None, bool]:
+    """Return the layer and the head for `Service.attention`, and whether it is a head with `AlignmentHead.reads`.
+
+    If the head that aligns best is not known, the default is the first head of the second-to-last layer.
+    """
+    architecture = translator.spec.architecture
+    cross = next((each for each in architecture.decoder if each.kind in CROSS_ATTENTION), None)
+    if cross is None:
+        raise ServingError(400, "the decoder of this model has no cross-attention")
+    layers, heads = architecture.depths.decoder, architecture.option(cross, "h")
+    best = translator.alignment_head or AlignmentHead(max(layers - 2, 0), 0, False)
+    if layer is None:
+        layer, head = best.layer, best.head if head is None else head
+    if layer >= layers or (head or 0) >= heads:
+        raise ServingError(400, f"`layer` should be less than {layers}, and `head` less than {heads}")
+    return layer, head, best.reads and (layer, head) == (best.layer, best.head)
 
 
 def _chunks(sources: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from tempfile import gettempdir
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from specs import ZooError
 
@@ -27,6 +28,10 @@ _PAIRS = (
 )
 _THREE_LETTERS = dict(pair.split(":") for pair in _PAIRS.split())
 """Two-letter codes of languages, keyed by their three-letter codes (ISO 639)."""
+_VARIANTS = "zh-cn:zh-hans zh-sg:zh-hans zh-tw:zh-hant zh-hk:zh-hant zt:zh-hant pb:pt-br iw:he no:nb"
+_ALIASES = dict(pair.split(":") for pair in _VARIANTS.split())
+"""Usual codes, keyed by other common codes."""
+_SCRIPT_LENGTH = 4
 
 
 def base_language(code: str) -> str:
@@ -44,20 +49,46 @@ def language_tag(code: str) -> str:
     return "-".join((base_language(code), *code.replace("_", "-").split("-")[1:]))
 
 
-def known_code(code: str, codes: Collection[str]) -> str:
-    """Return the code in `codes` that denotes the same language as `code`.
+@dataclass(frozen=True, slots=True)
+class LanguageCode:
+    """Language code in its usual form, such as `zh-Hans` for `zho_Hans` and `zh-CN`, and `en-US` for `EN_us`.
 
-    For example, return `de` for `DE`, `deu` and `de-AT`, and `deu_Latn` for `de`. If no code or several codes match,
-    or the only match has a different script or region, return `code` itself.
+    Attributes:
+        base: Code of the language, with two letters if possible.
+        script: Code of the script, or "".
+        rest: Code of the region, and other subtags.
     """
-    if code in codes:
-        return code
-    spelled = code.replace("_", "-").lower()
-    same = [each for each in codes if base_language(each) == base_language(code)]
-    equal = [each for each in same if each.replace("_", "-").lower() == spelled]
-    if not equal and len(same) == 1 and not ("-" in spelled and {"-", "_"} & {*same[0]}):
-        equal = same
-    return equal[0] if equal else code
+
+    base: str
+    script: str
+    rest: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, code: str) -> Self:
+        """Split a language code into its parts."""
+        lower = code.replace("_", "-").lower()
+        base, *subtags = _ALIASES.get(lower, lower).split("-")
+        base = base_language(base)
+        script = next((tag for tag in subtags if len(tag) == _SCRIPT_LENGTH), "")
+        rest = tuple(tag.upper() for tag in subtags if tag != script)
+        return cls(_ALIASES.get(base, base), script.title(), rest)
+
+    def __str__(self) -> str:
+        return "-".join(filter(None, (self.base, self.script, *self.rest)))
+
+
+def best_match(code: str, codes: Iterable[str]) -> str | None:
+    """Return the code in `codes` for the same language as `code`, or None if there is no such code.
+
+    For example, return `de` for `DE`, `deu` and `de-AT`, and `zho_Hans` for `zh-CN` and `zh`. A code with a different
+    region matches if there is no better match. A code with a different script does not match.
+    """
+    wanted = LanguageCode.parse(code)
+    parsed = {each: LanguageCode.parse(each) for each in codes}
+    same = [(each, own.script) for each, own in parsed.items() if own.base == wanted.base]
+    similar = [each for each, script in same if script == wanted.script or "" in (script, wanted.script)]
+    rank = {each: (each != code, parsed[each] != wanted, len(str(parsed[each]))) for each in similar}
+    return min(similar, key=rank.__getitem__, default=None)
 
 
 def are_languages(source: str, target: str) -> bool:

@@ -10,7 +10,7 @@ from specs import Languages, Spec, ZooError
 from specs.corpus import Direction
 from specs.sections import suggest_language
 from zoo.report import Report
-from zoo.text.language_codes import UNKNOWN, known_code
+from zoo.text.language_codes import UNKNOWN, best_match
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
@@ -114,7 +114,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     if languages is None:
         own = spec.corpus.source, spec.corpus.target
         for name, given, code in (("from", source, own[0]), ("to", target, own[1])):
-            if given is None or code == UNKNOWN or known_code(given, (code,)) == code:
+            if given is None or code == UNKNOWN or best_match(given, (code,)):
                 continue
             if not spec.reads_text:
                 verb = "reads" if name == "from" else "writes"
@@ -125,8 +125,8 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
             hint = f"omit the languages, or use a model for these languages: {command} lists public models"
             raise ZooError(problem, hint=hint)
         return own
-    source = source and known_code(source, languages.codes)
-    target = target and known_code(target, languages.codes)
+    source = source and (best_match(source, languages.codes) or source)
+    target = target and (best_match(target, languages.codes) or target)
     for given in (source, target):
         if given is not None and given not in languages.codes:
             raise ZooError(

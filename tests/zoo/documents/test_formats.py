@@ -93,6 +93,12 @@ def test_other_files_of_an_archive_are_kept(suffix: str) -> None:
     assert before.read(PARTS[suffix][0]) != after.read(PARTS[suffix][0])
 
 
+def test_each_segment_needs_one_translation() -> None:
+    for count in (3, 5):
+        with pytest.raises(ValueError, match="translations than segments"):
+            document.write_documents([(b"one\n\ntwo", "a.txt", None)] * 2, ["x"] * count, [[]] * count)
+
+
 @pytest.mark.parametrize(("suffix", "names"), [
     (".docx", ("word/document.xml", "word/footnotes.xml")), (".odt", ("content.xml", "styles.xml")),
     (".epub", ("a.xhtml", "b.xhtml")),
@@ -101,12 +107,12 @@ def test_an_archive_can_be_rendered_several_times(suffix: str, names: tuple[str,
     frame = PARTS[suffix][1].format(TEXTS.get(suffix, TEXTS[".html"]))
     content = archive(*((name, frame) for name in names))
     source = document.Document(content, f"a{suffix}")
-    texts, alignments = [segment.text for segment in source.segments], [[] for _ in source.segments]
+    texts = [segment.text for segment in source.segments]
     upper, middle = [text.upper() for text in texts], len(texts) // 2
     # Each file changes once and stays as it is once.
     for translations in ([*upper[:middle], *texts[middle:]], [*texts[:middle], *upper[middle:]], upper):
-        result = source.render(translations, alignments)
-        assert result == document.Document(content, f"a{suffix}").render(translations, alignments)
+        result = source.render((each, []) for each in translations)
+        assert result == document.Document(content, f"a{suffix}").render((each, []) for each in translations)
         changed = [unpack(result)[name].decode() != frame for name in names]
         assert changed == [translations[:middle] != texts[:middle], translations[middle:] != texts[middle:]]
 

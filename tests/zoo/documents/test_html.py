@@ -37,6 +37,7 @@ def roles(*, is_html: bool = True, outline: bool = True, **names: str) -> Format
     ("<p>one</p><hr class=pagebreak>two <code>ID</code> three", ["one", "two ID three"]),
     ("one <b class='a notranslate'></b> two", ["one two"]),
     ("<p translate=no>one<p>two<div><p translate=no>one</div>three", ["two", "three"]),
+    ("in 1<support>2</support> six", ["in 12 six"]), ("in 1<sub>2</sub> six", ["in 1 six"]),
     # Texts without tags.
     ("<title>one <b> two</title>", ["one <b> two"]),
     ("<textarea><b></textarea>one<textarea><!-- </textarea>two<iframe><p></iframe>three", ["one", "two", "three"]),
@@ -158,12 +159,12 @@ def test_an_element_that_is_opened_twice_keeps_its_identity_once(tag: str, again
 def test_attributes_are_escaped_for_their_quotation_mark(quote: str) -> None:
     file = TextFile(f"<img alt={quote}one{quote} src=a>x")
     target = """a 'b' "c" <d> & `e`=f"""
-    result = file.render([target, "X"], [[], []])
+    result = file.render(iter(targets := [(target, []), ("X", [])]))
     (read,) = [segment.text for segment in TextFile(result).segments if "'" in segment.text]
     assert read == target
     assert result.endswith(" src=a>X")
-    assert TextFile(file.render([target, "X"], [[], []])).render([target, "X"], [[], []]) == result
-    assert len(texts(file.render(["", "X"], [[], []]), FORMAT)) == 1
+    assert TextFile(file.render(iter(targets))).render(iter(targets)) == result
+    assert len(texts(file.render(iter([("", []), ("X", [])])), FORMAT)) == 1
 
 
 def test_an_attribute_of_an_element_that_is_opened_twice_is_translated() -> None:

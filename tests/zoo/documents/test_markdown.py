@@ -28,8 +28,7 @@ def translated(text: str, model: Shuffle | None = None) -> str:
 def replaced(text: str, translate: Callable[[str], str]) -> str:
     """Return the text with other texts, whose words are not aligned."""
     document = TextFile(text, FORMAT)
-    targets = [translate(segment.text) for segment in document.segments]
-    return document.render(targets, [[] for _ in targets])
+    return document.render((translate(segment.text), []) for segment in document.segments)
 
 
 @pytest.mark.parametrize(("before", "after"), [
@@ -143,7 +142,7 @@ def test_text_is_escaped_where_it_would_be_markup(before: str, target: str, afte
 def test_delimiters_stay_delimiters(before: str, target: str, after: str | None) -> None:
     document = TextFile(before, FORMAT)
     spans = zip(WORD.finditer(target), WORD.finditer(document.segments[0].text), strict=False)
-    result = document.render([target], [[AlignedToken(one.span(), other.span(), 1.0) for one, other in spans]])
+    result = document.render(iter([(target, [AlignedToken(one.span(), other.span(), 1.0) for one, other in spans])]))
     assert after is None or result == after
     plain = "".join(token.content for token in REFERENCE.parseInline(result)[0].children)
     assert "*" not in plain

@@ -31,7 +31,7 @@ def parse(text: str) -> list[Fragment]:
         fragments.append(Fragment(Kind.TEXT, text[end : match.start()], text[end : match.start()]))
         raw, end = match[0], match.end()
         if name := match["open"]:
-            fragments.append(Fragment(Kind.OPEN, raw, name=name, again=f"<{name}>" if match["id"] else None))
+            fragments.append(Fragment(Kind.OPEN, raw, "", name, None, match["id"] and f"<{name}>", name == "sup"))
         elif name := match["close"]:
             fragments.append(Fragment(Kind.CLOSE, raw, name=name))
         elif name := match["start"] or match["end"]:
@@ -109,7 +109,7 @@ def test_markup_follows_the_words(text: str, expected: str) -> None:
 def test_the_full_stop_stays_outside_of_the_last_element() -> None:
     file = TextFile("one <b>two</b>.", FORMAT)
     alignment = [AlignedToken((0, 3), (0, 3), 1.0), AlignedToken((4, 8), (4, 7), 1.0)]
-    assert file.render(["ONE TWO."], [alignment]) == "ONE <b>TWO</b>."
+    assert file.render(iter([("ONE TWO.", alignment)])) == "ONE <b>TWO</b>."
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -174,7 +174,7 @@ def test_copied_contents_are_written_once_whatever_the_alignment_says() -> None:
     target = "Foo ODER Foosen EINS"
     words = [AlignedToken(match.span(), (4, 7), 1.0) for match in re.finditer(r"\w+", target)]
     for alignment in (words, words[:1], words[1:2], words[2:], []):
-        result = file.render([target], [alignment])
+        result = file.render(iter([(target, alignment)]))
         assert result == "<code>a b</code> ODER <code>c d</code> EINS", alignment
 
 
@@ -193,4 +193,4 @@ def test_numbers_and_addresses_are_not_torn() -> None:
         AlignedToken((24, 25), (0, 3), 0.2),
         AlignedToken((25, 32), (at("a.b"), len(segment.text)), 0.9),
     ]
-    assert file.render([target], [alignment]) == "<b>12,50 $</b> oder <i>10.000</i> an <u>a.b@c.org</u>"
+    assert file.render(iter([(target, alignment)])) == "<b>12,50 $</b> oder <i>10.000</i> an <u>a.b@c.org</u>"

@@ -193,6 +193,8 @@ def test_markup_follows_the_words(before: str, after: str) -> None:
     ("<w:r><w:t>one</w:t></w:r><w:fldSimple w:instr='PAGE'/>", [f"one {PLACEHOLDER}"]),
     ("<w:r><w:rPr><w:rFonts w:ascii='Wingdings 2'/></w:rPr><w:t>o</w:t></w:r><w:r><w:t> one</w:t></w:r>", ["one"]),
     ("<w:r><w:rPr><w:rFonts w:ascii='Symbol'/></w:rPr><w:t>a</w:t></w:r><w:r><w:t> one</w:t></w:r>", ["Foo one"]),
+    ("<w:r><w:t>a 1</w:t></w:r><w:r><w:rPr><w:vertAlign w:val='superscript'/></w:rPr><w:t>2</w:t></w:r>", ["a 1"]),
+    ("<w:r><w:t>a 1</w:t></w:r><w:r><w:rPr><w:rStyle w:val='Absubstanz'/></w:rPr><w:t>2</w:t></w:r>", ["a 12"]),
     (f"<a:AlternateContent xmlns:a='{MC}'><a:Choice><w:r><w:t>a</w:t></w:r></a:Choice></a:AlternateContent>", ["a"]),
 ])  # fmt: skip
 def test_neighbouring_runs_are_one(before: str, after: list[str]) -> None:
@@ -335,7 +337,7 @@ def test_elements_without_an_aligned_word_keep_their_runs(before: str, target: s
     file = TextFile(text, form(text))
     pairs = zip(spans(target), spans(file.segments[0].text), strict=True)
     tokens = [AlignedToken(word, source, 1.0) for word, source in pairs if target[word[0]] != "_"]
-    result = file.render([target], [tokens])
+    result = file.render(iter([(target, tokens)]))
     check(text, result)
     assert outline(result) == after
 

@@ -66,9 +66,9 @@ def render(text: str, form: Format, model: Shuffle | None = None, language: str 
     file = TextFile(text, form)
     sources = [segment.text for segment in file.segments]
     if model is None:
-        return file.render(sources, [[] for _ in sources], language)
+        return file.render(((source, []) for source in sources), language)
     targets = model.translate_all(sources)
-    return file.render(targets, align_segments(file.segments, targets, model.align), language)
+    return file.render(zip(targets, align_segments(file.segments, targets, model.align), strict=True), language)
 
 
 def random_markup(

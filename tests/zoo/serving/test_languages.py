@@ -10,7 +10,6 @@ from zoo.serving.languages import (
     detect_source,
     differ_in_region,
     language_name,
-    match_code,
     no_model_error,
     public_codes,
     standard_code,
@@ -33,15 +32,6 @@ def test_standard_codes(code, standard):
 def test_other_texts_are_no_codes(text):
     with pytest.raises(ServingError):
         standard_code(text)
-
-
-def test_a_code_matches_the_most_similar_one():
-    assert match_code("pt", ["pt_PT", "pt_BR"]) == "pt_PT"
-    assert match_code("pt-BR", ["pt_PT", "pt_BR"]) == "pt_BR"
-    assert match_code("pt-BR", ["pt"]) == "pt"
-    assert match_code("zh-Hant", ["zho_Hans"]) is None
-    assert match_code("zh-Hant", ["zh"]) == "zh"
-    assert match_code("de", ["en"]) is None
 
 
 def test_names_and_public_codes():

@@ -11,6 +11,7 @@ import pytest
 import specs
 from tests.zoo.serving.conftest import PAIR, RUN, check_refused, open_quietly
 from zoo.files.atomic import write_json
+from zoo.generation.alignment import AlignmentHead
 from zoo.generation.confidence import UNCERTAIN, Calibration
 
 TEXTS = ["the old dog sees a small house", "", "we read two books today"]
@@ -152,7 +153,8 @@ def test_translations_are_scored(client, translator):
     assert post(client, "a\nb", "score", translation="c").status_code == 400
 
 
-def test_the_attention_of_words_is_that_of_the_translator(client, translator):
+def test_the_attention_of_words_is_that_of_the_translator(client, translator, monkeypatch):
+    monkeypatch.setattr(AlignmentHead, "parse", lambda _: AlignmentHead(0, 1, True))
     body = {"text": TEXTS[0], "translation": "der alte Hund", **PAIR, "layer": 1}
     answer = client.post("/v1/attention", json=body).json()
     words = translator.attention(TEXTS[0], "der alte Hund").by_words()
@@ -162,6 +164,9 @@ def test_the_attention_of_words_is_that_of_the_translator(client, translator):
     assert np.array(answer["weights"]) == pytest.approx(words.cross[1].mean(0)[:-1, :-1].numpy(), abs=1e-3)
     one = client.post("/v1/attention", json={**body, "head": 1}).json()
     assert one["weights"][0] == pytest.approx(words.cross[1, 1, 0, :-1].tolist(), abs=1e-3)
+    best = {"layer": None}, {"layer": None, "head": 1}, {"layer": 0, "head": 1}
+    default, *others = [client.post("/v1/attention", json={**body, **each}).json() for each in best]
+    assert (default["layer"], default["head"], others) == (0, 1, [default, default])
     for wrong in ({"head": 2}, {"layer": 2}, {"layer": -1}, {"text": ""}, {"translation": "a\nb"}, {"target": "fr"}):
         assert client.post("/v1/attention", json={**body, **wrong}).status_code == 400
 

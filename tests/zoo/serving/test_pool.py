@@ -7,6 +7,7 @@ import gc
 import os
 import weakref
 from pathlib import Path
+from threading import Event
 from unittest.mock import Mock
 
 import pytest
@@ -93,6 +94,21 @@ async def test_a_damaged_revision_leaves_the_old_one_in_use(pool_of, opened, cap
     await pool.refresh()
     assert pool.models["runs/a"].loaded is not old
     assert caplog.text.count("cannot be loaded") == 1
+
+
+async def test_a_model_is_neither_unloaded_nor_loaded_twice_while_it_is_replaced(pool_of, opened):
+    pool, waits = pool_of(("runs/a", "runs/b"), models=1.5), Event()
+    old = await use(pool)
+    replace("runs/a")
+    opened.side_effect = lambda folder: waits.wait(5) and open_quietly(folder)
+    refresh = asyncio.create_task(pool.refresh())
+    await asyncio.sleep(0)
+    with pytest.raises(ServingError, match="in use"):
+        await use(pool, "runs/b")
+    assert await use(pool) is old
+    waits.set()
+    await refresh
+    assert (await use(pool) is not old, opened.call_count) == (True, 2)
 
 
 async def test_a_removed_model_remains_in_memory(pool_of):

@@ -37,7 +37,7 @@ class Tree:
     Create constituents with `node`, and leaves with `leaf`.
 
     `str(tree)` is the tree in bracketed notation, such as `(NP (DT the) (NN dog))`. Two trees are equal if their
-    notation is the same. Except for `capitalise`, methods do not use recursion, so they work for trees of any depth.
+    notation is the same. Methods do not use recursion, so they work for trees of any depth.
     """
 
     label: str
@@ -76,12 +76,6 @@ class Tree:
         """Yield the words from left to right."""
         return (tree.word for tree, _ in self.walk() if tree.word)
 
-    def capitalise(self) -> Tree:
-        """Return the tree with its first word capitalised."""
-        if self.word:
-            return replace(self, word=capitalise(self.word))
-        return replace(self, children=(self.children[0].capitalise(), *self.children[1:]))
-
 
 def node(label: str, *children: Tree) -> Tree:
     """Create a constituent from its label and its children. There must be at least one child."""
@@ -116,11 +110,6 @@ _WORD = re.compile(r" ([^()]+)\)")
 def words(bracketed: str) -> list[str]:
     """Return the words of a tree in bracketed notation, from left to right. Brackets in words stay escaped."""
     return _WORD.findall(bracketed)
-
-
-def capitalise(text: str) -> str:
-    """Return a text with its first letter in upper case, and all other letters unchanged."""
-    return text[0].upper() + text[1:]
 
 
 def detokenise(words: Iterable[str]) -> str:

@@ -9,7 +9,6 @@ from tests.refusals import refused
 from zoo.text.trees.tree import (
     MAX_DEPTH,
     Tree,
-    capitalise,
     detokenise,
     format_tree,
     leaf,
@@ -78,8 +77,6 @@ def test_long_constituents_are_formatted_on_several_lines(text: str, width: int,
 
 
 def test_detokenise():
-    assert list(read_tree(TREE).capitalise().leaves()) == ["The", "dog", "sleeps", "."]
-    assert capitalise("älter") == "Älter"
     words = ["The", "dog", ",", "that", "can", "not", "sleep", ",", "runs", "at", "two", "o'clock", "."]
     assert detokenise(words) == "The dog, that cannot sleep, runs at two o'clock."
     assert detokenise(["does", "he", "sleep", "?"]) == "does he sleep?"
