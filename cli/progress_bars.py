@@ -93,7 +93,7 @@ class _Bar(Progress):
 
 
 class _FiguresColumn(ProgressColumn):
-    """Column of a progress bar with the finished work, the time left, the metrics and the speed."""
+    """Column of a progress bar that shows the completed work, the time left, the metrics and the speed."""
 
     def render(self, task: Task) -> _FittingWords:
         unit: str = task.fields["unit"]

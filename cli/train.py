@@ -231,7 +231,7 @@ def sweep(
         return INTERRUPTED
     results = compare_rows(rows, trials, messages)
     if not results.results:
-        raise ZooError("no run of this sweep is finished", hint="omit `--table` to train the runs")
+        raise ZooError("no run in this sweep has finished yet", hint="omit `--table` to train the runs")
     if json:
         show_json(sweep_json(results))
     else:

@@ -40,8 +40,8 @@ def translate(
     word alignment (see `zoo align`). Code is not translated.
 
     Without --spec and --model, the included model `everyday` translates between English, German, French and Spanish.
-    It is intended for everyday and office language, not for legal or medical texts. Warnings give the number of
-    sentences to check: their translations lack numbers, links or the like, or have a low probability.
+    It is intended for everyday and office language, not for legal or medical texts. Warnings tell you how many
+    translations to check, because they lack numbers, links or similar parts, or have a low probability.
 
     If a document cannot be translated, the other documents are still translated.
 

@@ -297,9 +297,9 @@ def _after(before: tuple[int, int], reach: ReceptiveField | None, n: int, direct
 
 
 def _pareto(pairs: Iterable[tuple[int, int]]) -> _Distances:
-    """Return the best pairs of path length and distance, as a mapping from length to distance.
+    """Return the Pareto-optimal pairs of path length and distance, as a mapping from length to distance.
 
-    A pair is dropped if a path of at most the same length connects at least the same distance (Pareto front).
+    A pair is dropped if another path that is not longer connects positions that are at least as far apart.
     """
     best: dict[int, int] = {}
     largest = -1

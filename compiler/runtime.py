@@ -86,7 +86,7 @@ def grouped_product(
 ) -> Float[Tensor, "batch h n outer"]:
     """Multiply consecutive heads of x by the matrix that their group shares, without copying the matrix.
 
-    If several query heads share a key-value head, these products are Q Kᵀ and the weighted sums of V.
+    Grouped-query attention uses this function for Q Kᵀ and for the weighted sums of V.
     """
     batch, heads, length, width = x.shape
     if torch.compiler.is_exporting():  # the other branch would fix the number of positions

@@ -133,7 +133,8 @@ def convolve(
         x: The input.
         kernel: Weights for k positions: [k, inner, outer], or [k, inner] for a depthwise convolution.
         bias: A bias that is added to each output.
-        reach: How many of the k positions are before and after the output's position. (0, 0): do not pad x.
+        reach: How many of the k positions are before and after the output's position, and how many zeros to add at
+            each end. (0, 0): add no zeros.
         dilation: The distance between adjacent kernel positions.
         stride: The distance between the positions of adjacent outputs.
     """

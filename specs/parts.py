@@ -84,7 +84,7 @@ class FeatureSource(Section):
 
     @property
     def rows(self) -> int:
-        """Number of patches in each column of an image, if the frames are image patches. Otherwise 1."""
+        """Number of rows in the grid of patches, if the frames are image patches. Otherwise 1."""
         return 1
 
     @property

@@ -53,7 +53,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class PackedModel:
-    """Model in the form that the kernels run: instructions, and weights in the layout of this processor's kernels."""
+    """Model that the kernels can run: instructions, and weights in the layout that this processor's kernels expect."""
 
     code: Mapping[str, Any]
     """The fields of `NativeCode`. An instruction is a mapping, and a pointer is None or an offset in the weights."""

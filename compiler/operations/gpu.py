@@ -186,8 +186,8 @@ class SlotEmbedding(KernelOperation, Operation):
 class SlotSelfAttention(KernelOperation, Operation):
     """Self-attention in a decoder step, which also writes the new keys and values to the cache in place.
 
-    Inputs: features with queries, keys and values [rows, 1, ...], the cache, and the slots, which
-    contain the beam search states (see `compiler.slots`). Result: [rows, 1, h·d_v].
+    Inputs: a tensor that contains queries, keys and values [rows, 1, ...], the cache, and the slots,
+    which contain the beam search states (see `compiler.slots`). Result: [rows, 1, h·d_v].
     """
 
     heads: HeadColumns
@@ -202,7 +202,8 @@ class SlotSelfAttention(KernelOperation, Operation):
 class SlotCrossAttention(SlotSelfAttention):
     """Cross-attention in a decoder step. The slots contain its keys and values, projected from the encoder output.
 
-    Inputs: features with queries [rows, 1, ...], and the slots (see `compiler.slots`). Result: [rows, 1, h·d_v].
+    Inputs: a tensor that contains queries [rows, 1, ...], and the slots (see `compiler.slots`). Result:
+    [rows, 1, h·d_v].
     """
 
     code = "cuda.search.attend_memory({all}, {self.heads!r}, {self.scale!r})"

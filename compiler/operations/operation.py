@@ -52,7 +52,7 @@ class ValueType:
     def bytes(self, float_bytes: int = FLOAT_BYTES) -> Size:
         """Return the size in memory, in bytes.
 
-        Masks and biases count as 0 bytes, because they are small and all layers share them.
+        Attention masks and attention biases count as 0 bytes, because they are small and all layers share them.
 
         Args:
             float_bytes: Bytes per floating-point number.

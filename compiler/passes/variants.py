@@ -45,7 +45,7 @@ def _fused(node: Node) -> Node:
 def bfloat16(graph: Graph) -> Graph:
     """Round all weights to bfloat16. PyTorch code then computes everything before the log-probabilities in bfloat16.
 
-    bfloat16 halves the size of the weights, and many processors multiply it several times as fast as float32.
+    The weights take half the memory. On many processors, products of matrices are several times as fast.
     """
     return replace(graph, parameters={n: Parameter(n, Rounded(p.origin)) for n, p in graph.parameters.items()})
 

@@ -30,7 +30,7 @@ ERRORS = [
     ("decode --spec tiny decoding.beam=2", "the fields of a trained model cannot be changed", "omit KEY=VALUE"),
     ("show bgi", "no spec is named `bgi`", "did you mean `big`?"),
     ("train tiny training.steps=many", "(command line: `training.steps=many`)", "Number of training steps"),
-    ("sweep tiny --table", "no run of this sweep is finished", "omit `--table`"),
+    ("sweep tiny --table", "no run in this sweep has finished yet", "omit `--table`"),
     ("sweep tiny --list --json", "`--list` cannot be combined with `--json`", "omit one of them"),
     ("compare a b --references r --device cuda:9", "`--device` applies to models only", "omit `--device`"),
     ("compare a b --language de", "`--language` applies to files only", "omit `--language`"),

@@ -89,9 +89,9 @@ def finish(text: str) -> str:
 
 
 def _write_line(match: re.Match[str]) -> str:
-    """Return the Markdown line break that replaces a sequence of marked line breaks.
+    """Return the Markdown line break that replaces a sequence of placeholders for line breaks.
 
-    Sequences at the start or end of a line, or before a comment, are removed.
+    At the start or end of a line of text, or before a comment, the sequence is removed.
     """
     if match["html"] is not None:
         return (match[1] or "") + " "

@@ -360,7 +360,7 @@ def _copy_marks(run: list[Fragment], view: View) -> list[Fragment]:
 def _split_text(text: Fragment, parts: Sequence[tuple[int, Kind]], view: View) -> list[Fragment]:
     """Split a text fragment. `parts` contains the end position and the kind of each new fragment.
 
-    Text whose characters cannot be matched with the document, such as a CDATA section, is not split.
+    Text is not split if the positions of its characters in the document are unknown, as in a CDATA section.
     """
     raw: Sequence[str] = text.raw if text.raw == text.text else _CHARACTER.findall(text.raw)
     if raw is not text.raw and [unescape(each) if each[0] == "&" else each[-1] for each in raw] != [*text.text]:

@@ -108,7 +108,7 @@ def _random(split: str, number: int) -> np.random.Generator:
 
 
 def _choose(split: str, random: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Choose the digits of a string at random. Return their indices in scikit-learn's data."""
+    """Choose images of digits for a string at random. Return their indices in scikit-learn's data set."""
     return random.choice(digits_of(split), random.integers(1, MAX_DIGITS + 1))
 
 

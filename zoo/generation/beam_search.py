@@ -132,7 +132,7 @@ class BeamSearch:
 
 
 class _Limits(NamedTuple):
-    """Limits on the candidates of each sentence in a batch with different beam sizes or stopping rules."""
+    """Limits on the candidates of each sentence, for batches whose sentences differ in beam size or stopping rule."""
 
     sizes: Int[Tensor, "sentences 1"]
     """Beam size. A smaller beam does not use all rows of the batch. Unused rows have the total -inf."""

@@ -111,8 +111,8 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
             )
         if self._unkept:
             report.warn(
-                f"{self._unkept:,} of {self._texts:,} translations lack numbers, links or the like from their source, "
-                f"or add numbers ({'; '.join(self._examples)}); check these translations"
+                f"{self._unkept:,} of {self._texts:,} translations lack numbers, links or similar parts of their "
+                f"source, or contain additional numbers ({'; '.join(self._examples)}); check these translations"
             )
 
     def _describe_longest(self, is_split: bool) -> str:

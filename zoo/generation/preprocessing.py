@@ -151,7 +151,7 @@ class Preprocessor:
     def join(self, source: SearchInput, translations: list[Translation]) -> list[Translation]:
         """Store the translations of one part of a text. When all parts are finished, return the text's translations.
 
-        Count the text for a warning if its best translation lacks numbers, links or the like.
+        Count the text for a warning if its best translation lacks numbers, links or similar parts.
 
         Args:
             source: The part, or a text that is translated as a whole.

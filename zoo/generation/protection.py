@@ -38,7 +38,7 @@ _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
 
 
 class _Plan(NamedTuple):
-    """Plan for the repair of a translation that lacks numbers, links or the like, or adds numbers.
+    """Plan for the repair of a translation that lacks numbers, links or similar parts, or adds numbers.
 
     If `parts` is empty, the repair is impossible.
     """

@@ -203,8 +203,8 @@ class RequestQueue:
             if alone and self._took_alone[worker]:
                 source = sentences[0][1]
                 return ZooError(
-                    f"there is not enough memory to translate sentence {source.index + 1:,} alone: "
-                    f"{excerpt(source.text)}, length {len(source):,}",
+                    f"there is not enough memory to translate sentence {source.index + 1:,}, even "
+                    f"in a batch of its own: {excerpt(source.text)}, length {len(source):,}",
                     hint="split the sentence, use a smaller beam, or close other programs",
                     exit_code=1,
                 )
@@ -233,7 +233,7 @@ class RequestQueue:
         self.changed.notify_all()
 
     def _pop(self, worker: int, running: Running) -> list[Sentence]:
-        """Take as many sentences from the queue as fit into the worker's batches, up to the worker's share."""
+        """Take as many sentences from the queue as fit into the worker's batches, but at most its share of the work."""
         workers = len(self.threads) - len(self._parked)
         self._took_alone[worker] = workers == 1
         own_tokens = self._running_tokens[worker]

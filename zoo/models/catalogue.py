@@ -303,9 +303,9 @@ def find(name: str) -> ModelCard | None:
 
 
 def for_pair(source: str, target: str) -> list[ModelCard]:
-    """Return the cards of all models for a language pair, with the most recommended model first.
+    """Return the cards of all models for a language pair, with the recommended model first.
 
-    Bilingual models precede multilingual models, and smaller models precede larger models.
+    Bilingual models come before multilingual models. Within each group, smaller models come before larger models.
     """
     found = []
     for card in cards():
@@ -315,7 +315,7 @@ def for_pair(source: str, target: str) -> list[ModelCard]:
 
 
 def recommended(source: str, target: str) -> ModelCard | None:
-    """Return the card of the most recommended model for a language pair. None if there is no such model."""
+    """Return the card of the recommended model for a language pair, or None if there is no model for this pair."""
     with suppress(ZooError):  # an invalid user card must not hide the message that contains the recommendation
         return next(iter(for_pair(source, target)), None)
     return None

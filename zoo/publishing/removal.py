@@ -52,8 +52,8 @@ class RemovableItem:
         kind: "run", "model", "leftover" (temporary file or folder of a killed process), or the name of a cache.
         path: Path of the file or folder.
         bytes: Disk space in bytes that the removal frees.
-        inode: Inode of a published model's folder. If it has changed before the removal, another model was published
-            under the same name, and that model is kept.
+        inode: Inode of a published model's folder. If it has changed by the time of the removal, another model has
+            been published under the same name, and that model is kept.
     """
 
     kind: str

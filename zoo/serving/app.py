@@ -99,7 +99,7 @@ def _page_router() -> APIRouter:
 
 
 async def _raise_serving_error(_: Request, error: Exception) -> Response:
-    """Convert an error of the web framework to a ServingError. The `Guard` middleware then sends the response."""
+    """Raise an error of the web framework as a ServingError, so that the `Guard` middleware sends the response."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         if first["type"] == "json_invalid" or (first["loc"] == ("body",) and first["type"] != "value_error"):

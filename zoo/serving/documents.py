@@ -228,7 +228,10 @@ class Documents:
         """Translate segments. For each of the `n_best` ranks, return all segments' translations and alignments."""
         texts, plans = [text for (text, _), _ in segments], [plan for _, plan in segments]
         answers = await self._service.translate_groups(texts, plans, options)
-        for name, problem in (("unkept", "lost numbers, links or the like"), ("uncertain", "have a low probability")):
+        for name, problem in (
+            ("unkept", "lack numbers, links or similar"),
+            ("uncertain", "have a low probability"),
+        ):
             if count := sum(bool(getattr(each.translations[0], name)) for each in answers):
                 LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # without texts of clients
         results = []

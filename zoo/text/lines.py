@@ -267,7 +267,7 @@ def available_chunks(
 
 
 def never_paused() -> bool:
-    """Return False. Pass this function as `paused` if all items are always available."""
+    """Return False. Pass this function as `paused` if reading never has to wait, as with a file."""
     return False
 
 

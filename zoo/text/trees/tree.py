@@ -217,7 +217,7 @@ def _read_trees(text: str) -> Iterator[Tree]:
         else:
             label, children = unclosed.pop()
             if not children:
-                raise ZooError(f"the brackets of `({label})` are empty", hint=_HINT)
+                raise ZooError(f"the constituent `({label})` contains no words", hint=_HINT)
             tree = node(label, *children)
         if not unclosed:
             yield tree
