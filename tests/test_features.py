@@ -14,7 +14,8 @@ from torch import Tensor
 
 import specs
 from compiler import TRANSLATE, PaddedBatch, Purpose, build, build_module
-from specs import BOS, EOS, Spec, ZooError
+from specs import BOS, EOS, Spec
+from tests.refusals import refused
 from zoo.data.batches import Batch, BatchSize
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
@@ -102,9 +103,7 @@ def test_padding_changes_nothing() -> None:
 def test_what_needs_text_refuses_features_by_name() -> None:
     spec = spec_of_features()
     for command in (lambda: benchmark_decoding(spec), lambda: benchmark_training(spec)):
-        with pytest.raises(ZooError, match="the benchmark needs a model that reads text") as error:
-            command()
-        assert error.value.hint
+        assert refused("the benchmark needs a model that reads text", command).hint
 
 
 def test_impossible_features_are_refused() -> None:
@@ -119,5 +118,4 @@ def test_impossible_features_are_refused() -> None:
     ):
         given: dict[str, object] = {"source": {"kind": "features", "width": WIDTH}, **architecture}
         fields = {f"architecture.{name}": value for name, value in given.items()}
-        with pytest.raises(ZooError, match=problem):
-            specs.load("tiny", {"task": RECOGNITION, "corpus": EMPTY, **fields})
+        refused(problem, specs.load, "tiny", {"task": RECOGNITION, "corpus": EMPTY, **fields})

@@ -9,9 +9,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from specs import ZooError
 from tests.conftest import Zoo, missing
 from tests.public_models import add_card, checkpoint, pack
+from tests.refusals import refused
 from zoo.files import storage
 from zoo.models import catalogue, local_store
 
@@ -122,8 +122,7 @@ def test_an_invalid_card_is_an_error_with_file_and_line(zoo: Zoo) -> None:
 def test_a_card_is_a_mapping_in_utf_8(content: bytes, problem: str) -> None:
     (storage.home() / "catalogue").mkdir(parents=True)
     (storage.home() / "catalogue/mine.yaml").write_bytes(content)
-    with pytest.raises(ZooError, match=problem):
-        catalogue.find("mine")
+    refused(problem, catalogue.find, "mine")
 
 
 def test_a_card_of_the_user_replaces_that_of_the_package() -> None:
@@ -132,8 +131,7 @@ def test_a_card_of_the_user_replaces_that_of_the_package() -> None:
     assert catalogue.find(first.name).source == "https://example.org/own.zip"
     own = storage.home() / f"catalogue/{first.name}.yaml"
     own.with_name("copy.yaml").write_bytes(own.read_bytes())
-    with pytest.raises(ZooError, match="two cards have the name"):
-        catalogue.cards()
+    refused("two cards have the name", catalogue.cards)
 
 
 def test_languages_match_whatever_their_code() -> None:

@@ -190,8 +190,9 @@ def flip_first_bit(data):
     return bytes([data[0] ^ 1]) + data[1:]
 
 
-def test_damaged_folders_are_created_again_with_a_warning(folder, report):
-    first = prepared_of(folder)
+def test_damaged_folders_are_created_again_with_a_warning(folder, report, monkeypatch, tmp_path):
+    """They have the same files, and those of another data folder as well."""
+    first = prepared_of(folder, **HELD_OUT)
     damages = [("train/00000.source.values", flip_first_bit), ("vocabulary.model", lambda data: data[:-1])]
     damages += [("dev/target.txt", None), ("manifest.json", b"{}"), ("manifest.json", b"")]
     damages += [("manifest.json", b'{"counts.json": 5}')]
@@ -202,9 +203,11 @@ def test_damaged_folders_are_created_again_with_a_warning(folder, report):
         if damage is not None:
             path.write_bytes(damage(whole) if callable(damage) else damage)
         refused(name, PreparedCorpus, first.folder)
-        assert (prepared_of(folder, report).folder, path.read_bytes()) == (first.folder, whole)
+        assert (prepared_of(folder, report, **HELD_OUT).folder, path.read_bytes()) == (first.folder, whole)
         assert len(report.warnings) == number
         assert name in report.warnings[-1]
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "other"))
+    assert (prepared_of(folder, **HELD_OUT).folder / "manifest.json").read_bytes() == path.read_bytes()
 
 
 def test_files_whose_hashes_were_not_checked_can_be_verified(folder, monkeypatch):
@@ -237,14 +240,6 @@ def test_a_damaged_folder_that_another_process_replaces_is_not_removed(folder, m
     prepared = prepared_of(folder, report)
     assert (report.warnings, learn.call_count, len(prepared.store("train"))) == ([], 1, 400)
     assert not created_again or prepared.folder.stat().st_ino in inodes
-
-
-def test_preparing_twice_gives_the_same_files(folder, monkeypatch, tmp_path):
-    first = prepared_of(folder, **HELD_OUT)
-    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "other"))
-    second = prepared_of(folder, **HELD_OUT)
-    assert first.folder != second.folder
-    assert (first.folder / "manifest.json").read_bytes() == (second.folder / "manifest.json").read_bytes()
 
 
 def test_text_that_changes_while_it_is_read_is_rejected(folder, monkeypatch):

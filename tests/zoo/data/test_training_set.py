@@ -100,16 +100,12 @@ def test_a_pool_can_begin_at_any_batch(store, sampled):
     assert sorted(pairs) == sorted(original(Examples.from_store(store, indices)))
 
 
-@pytest.fixture(scope="module", params=["bpe", "unigram"])
-def vocabulary(request):
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_subword_sampling(kind):
     text = [(pair.source, pair.target) for pair in sentences("train", 300)]
-    section = specs.load("tiny", ["vocabulary.size=300", f"vocabulary.kind={request.param}"]).vocabulary
-    return request.param, Vocabulary.learn(lambda: examples(text), section), text[:50]
-
-
-def test_subword_sampling(vocabulary):
-    kind, vocabulary, text = vocabulary
-    pairs = rows(*([vocabulary.encode(line) for line in side] for side in zip(*text, strict=True)))
+    section = specs.load("tiny", ["vocabulary.size=300", f"vocabulary.kind={kind}"]).vocabulary
+    vocabulary = Vocabulary.learn(lambda: examples(text), section)
+    pairs = rows(*([vocabulary.encode(line) for line in side] for side in zip(*text[:50], strict=True)))
     sampler = SubwordSampler(vocabulary, 0.3, 100)
     sample = as_lists(sampler(pairs, 5))
     assert sample == as_lists(run_in_thread(lambda: sampler(pairs, 5)).result())

@@ -172,23 +172,15 @@ def random_line(draw: random.Random) -> str:
     return draw.choice(marks) + " ".join(words) + draw.choice(["", "", " ♪", " [sound]", " "])
 
 
-def random_subtitles(draw: random.Random) -> str:
+@given(seed=st.integers(0, 10**9))
+def test_random_subtitles_keep_their_times_lines_marks_and_letters(seed: int) -> None:
+    draw = random.Random(seed)
     parts, end = [draw.choice(["", "", "\ufeff", "\n"])], draw.choice(["\n", "\r\n", "\r"])
     for number in range(draw.randint(1, 4)):
         lines = [random_line(draw) for _ in range(draw.randint(0, 3))]
         head = f"{number}{end}" * (draw.random() < 0.8) + "00:00:01,000 --> 00:00:02,000" + draw.choice(["", " X1:5"])
         parts.append(end.join([head, *lines]) + end * draw.randint(2, 3))
-    return "".join(parts)
-
-
-def random_plain_text(draw: random.Random) -> str:
-    gaps = ["\n", "\r\n", "\r", "\n\n", "\t", "   ", "\f", "\u2028", "\u00a0\u00a0"]
-    return "".join(random_line(draw) + draw.choice(gaps) for _ in range(draw.randint(0, 6)))
-
-
-@given(seed=st.integers(0, 10**9))
-def test_random_subtitles_keep_their_times_lines_marks_and_letters(seed: int) -> None:
-    text = random_subtitles(random.Random(seed))
+    text = "".join(parts)
     assert translate(text.encode(), "a.srt").decode() == text
     result = translate(text.encode(), "a.srt", Shuffle(seed)).decode()
     assert HEAD.findall(result) == HEAD.findall(text)
@@ -201,7 +193,8 @@ def test_random_subtitles_keep_their_times_lines_marks_and_letters(seed: int) ->
 
 @given(seed=st.integers(0, 10**9))
 def test_random_plain_texts_keep_their_lines_gaps_and_letters(seed: int) -> None:
-    text = random_plain_text(random.Random(seed))
+    draw, gaps = random.Random(seed), ["\n", "\r\n", "\r", "\n\n", "\t", "   ", "\f", "\u2028", "\u00a0\u00a0"]
+    text = "".join(random_line(draw) + draw.choice(gaps) for _ in range(draw.randint(0, 6)))
     assert translate(text.encode(), "a.txt").decode() == text
     result = translate(text.encode(), "a.txt", Shuffle(seed)).decode()
     parts = [re.split("([\r\n\f\u2028]+|\t|   |\u00a0\u00a0)", each) for each in (text, result)]

@@ -163,11 +163,6 @@ def test_summaries_by_length():
     assert (scores.crossing, scores.no_crossing, scores.two_or_less) == (0.5, 50, 100)
 
 
-def test_empty_or_unequal_lists_are_refused():
-    refused("2 outputs and 1 references", score_brackets, [BROKEN] * 2, [GOLD])
-    refused("nothing to score", score_brackets, [], [])
-
-
 def test_too_many_errors_are_refused():
     """EVALB counts up to MAX_ERROR, passes over one more and stops at the next."""
     patient = replace(COLLINS, max_error=2)
@@ -196,7 +191,9 @@ def test_lines_are_read_as_evalb_reads_them(files):
     assert files([GOLD], [GOLD], "LABELED 1\nCUTOFF_LEN 3\n").signature == "evalb:prm|tags:test|cutoff:3"
 
 
-def test_invalid_references_are_an_error(files):
+def test_invalid_references_and_empty_or_unequal_lists_are_refused(files):
+    refused("2 outputs and 1 references", score_brackets, [BROKEN] * 2, [GOLD])
+    refused("nothing to score", score_brackets, [], [])
     error = refused(r"^`\(S \(NN dog\)` is not a bracketed tree \(reference 2\)", files, [GOLD, GOLD], [GOLD, BROKEN])
     assert "(NP (DT the) (NN dog))" in error.hint
     refused("1 lines in `.*test` and 2 in `.*gold`", files, [GOLD], [GOLD, GOLD])

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import specs
 from specs import parts
 from tests.refusals import refused
 from zoo.features.image import Image
@@ -46,8 +45,3 @@ def test_missing_packages_are_reported(monkeypatch: pytest.MonkeyPatch, module: 
     monkeypatch.setitem(sys.modules, module, None)
     error = refused("need the packages pillow and scikit-learn", next, written_digits.strings("dev", 1, Report()))
     assert "pip install" in error.hint
-
-
-def test_only_recognition_reads_digits() -> None:
-    problem = r"`corpus.train\[0\]` has audio or images of digits, but the `translation` task"
-    refused(problem, specs.load, "tiny", {"corpus.train": [{"digits": 5}]})

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 import specs
 from compiler import build
-from specs import BOS, EOS, Spec, ZooError
+from specs import BOS, EOS, Spec
 from tests.examples import PAIRS, SMALL
 from tests.refusals import refused
 from zoo.generation.loading import LanguageModel
@@ -132,8 +132,3 @@ INVALID = [
 @pytest.mark.parametrize(("fields", "problem"), INVALID)
 def test_invalid_specs_are_refused(fields: dict[str, object], problem: str) -> None:
     refused(problem, specs.load, "tiny", {**FIELDS, **fields})
-
-
-def test_a_translation_needs_sources() -> None:
-    with pytest.raises(ZooError, match=r"reads a source, but `corpus\.train\[0\]` has none"):
-        specs.load("tiny", {"corpus.train": [{"target": "b"}]})

@@ -11,7 +11,7 @@ import torch
 
 import specs
 from compiler import TRANSLATE, Purpose, build
-from specs import UNK, ZooError
+from specs import UNK
 from tests.examples import SMALL
 from tests.refusals import refused
 from zoo.data import builtin
@@ -139,14 +139,13 @@ def test_trees_of_other_sentences_cannot_be_scored(one: Parser) -> None:
 
 
 def test_trees_have_no_prefix(parser: MakeParser) -> None:
-    with pytest.raises(ZooError, match=r"text 1 .* has the prefix .*, but a parser does not accept prefixes"):
-        parser().translate("the dog", prefixes="(S")
+    problem = r"text 1 .* has the prefix .*, but a parser does not accept prefixes"
+    refused(problem, parser().translate, "the dog", prefixes="(S")
 
 
 def test_a_long_sentence_is_refused_with_its_number(parser: MakeParser) -> None:
     one = parser(**{"decoding.max_source_length": 30})
-    with pytest.raises(ZooError, match=r"text 2 .* has \d+ tokens, but the model takes at most 30"):
-        one.parse(["the dog", "the dog . " * 40])
+    refused(r"text 2 .* has \d+ tokens, but the model takes at most 30", one.parse, ["the dog", "the dog . " * 40])
 
 
 def test_a_sentence_without_a_possible_tree_is_refused_after_earlier_lines(parser: MakeParser) -> None:

@@ -94,19 +94,11 @@ def only_letters(text):
     return (text,) if all(each.isalpha() or each in " .,€" for each in text) else ("zzz zzz",)
 
 
-ONE, TWO = copy_symbols(2)
-
-
-def without_second(text):
-    return (text.replace(TWO, "zz"),)
-
-
-def invented(text):
-    return (text if TWO in text else f"{text} {TWO}",)
+ONE, TWO = SYMBOLS = copy_symbols(2)
 
 
 def test_a_model_with_copy_symbols_takes_long_spans_prefixes_and_no_pairs(copyist):
-    translator = copyist(copy, (ONE, TWO), longest_source=20)
+    translator = copyist(copy, SYMBOLS, longest_source=20)
     translator.spec = specs.load("tiny", ["decoding.extra_length=9", "decoding.max_source_length=20"])
     text = f"hello. read http://a/{'b' * 40} now."
     assert translator.translate(text) == text
@@ -126,10 +118,10 @@ REPAIRS = [
     ((), only_letters, "we pay 12.50€, you 48 today.", "zzz zzz", "we pay 12,50 €, you 48 today."),
     ((), only_letters, "hello. 😊 we read 😊", "zzz zzz", "hello. 😊 we read 😊"),
     # Copy symbols stand for the spans, and are repaired as the spans are.
-    ((ONE, TWO), nines, "we pay 12.50€ for 48 books", "we pay 12,50 € for 48 books", "we pay 12,50 € for 48 books"),
-    ((ONE, TWO), nines, "at 21:15 we {0}, not 1,234", "at 21:15 we {0}, not 9,999", "at 21:15 we {0}, not 1.234"),
-    ((ONE, TWO), without_second, "we read {0} in 48 books", "we read {0} in zz books", "we read {0} in 48 books"),
-    ((ONE, TWO), invented, "we read 48 books", "we read 48 books", "we read 48 books"),
+    (SYMBOLS, nines, "we pay 12.50€ for 48 books", "we pay 12,50 € for 48 books", "we pay 12,50 € for 48 books"),
+    (SYMBOLS, nines, "at 21:15 we {0}, not 1,234", "at 21:15 we {0}, not 9,999", "at 21:15 we {0}, not 1.234"),
+    (SYMBOLS, lambda text: (text.replace(TWO, "zz"),), "we read {0} in 48", "we read {0} in zz", "we read {0} in 48"),
+    (SYMBOLS, lambda text: (text if TWO in text else f"{text} {TWO}",), *["we read 48 books"] * 3),
 ]
 
 

@@ -271,8 +271,7 @@ def test_invalid_settings_are_rejected_with_their_file(tmp_path: Path) -> None:
     wrong = {"add_source_eos": "no", "unk_token": None, "eos_token": 3, "layer_norm_epsilon": "small", "of_tomorrow": 1}
     for key, value in wrong.items():
         file.write_text(json.dumps({**config, key: value}))
-        error = refused(key, read, tmp_path)
-        assert error.where == str(file)
+        assert refused(key, read, tmp_path).where == str(file)
 
 
 def test_vocabularies_of_other_models_are_rejected(tmp_path: Path) -> None:

@@ -187,17 +187,10 @@ def test_two_calls_at_the_same_time_download_a_model_once(archive, web):
     assert len(web.asked) == 1
 
 
-def test_a_function_that_downloads_nothing_names_the_command(archive, web):
+def test_removing_models_similar_names_and_specs_download_nothing(archive, web, report):
     raised = refused("the public model `wmt99` is not on this machine", plan_model_removal, ["wmt99"])
     assert raised.hint == "`zoo pull wmt99` downloads it"
-    assert not web.asked
-
-
-def test_a_similar_name_is_suggested(archive, report):
     refused(r"wmt98.*\s+hint: .*did you mean `wmt99`\?", find.model, "wmt98", report)
-
-
-def test_a_spec_never_stands_for_a_model_of_others(archive, web, report):
     refused(r"there is no trained model for `tiny`.*\s+hint: .*--model", find.of_spec, "tiny", report)
     assert not web.asked
 

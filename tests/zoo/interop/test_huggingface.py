@@ -165,8 +165,7 @@ def test_unsupported_settings_are_rejected_by_name(folder: Any) -> None:
         ({"something_new": 1}, "`something_new: 1` is an unknown setting"),
     ):
         folder.write_config(**config)
-        error = refused(message, read, folder)
-        assert str(error.where).endswith("/config.json")
+        assert str(refused(message, read, folder).where).endswith("/config.json")
 
 
 def test_generation_config_replaces_settings_in_config(folder: Any) -> None:

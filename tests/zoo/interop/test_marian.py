@@ -150,8 +150,7 @@ def test_unsupported_options_are_rejected_by_name(model: Model) -> None:
         ({"transformer-tied-layers": [2]}, "`transformer-tied-layers"),
         ({"transformer-new-thing": 1}, "`transformer-new-thing: 1` is an unknown setting"),
     ):
-        error = refused(message, read, model.write(**options))
-        assert "special:model.yml" in str(error.where)
+        assert "special:model.yml" in str(refused(message, read, model.write(**options)).where)
 
 
 def test_unsupported_search_settings_are_rejected_by_name(model: Model) -> None:

@@ -67,8 +67,7 @@ def test_a_run_of_another_spec_is_an_error_with_the_differences(trained: Callabl
     shutil.rmtree("runs")
     trained("runs/own", **DIFFERENCES[key])
     for look_up in (find.of_spec, find.run, find.model):
-        error = refused(r"^the spec in `runs/own` differs from `own.yaml`:", look_up, spec)
-        assert f"\n  {key}: " in str(error)
+        assert f"\n  {key}: " in str(refused(r"^the spec in `runs/own` differs from `own.yaml`:", look_up, spec))
     assert find.model("own") == find.run("own") == Path("runs/own")
     matching = trained("runs/matching")
     assert find.of_spec(spec) == matching.folder

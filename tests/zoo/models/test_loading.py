@@ -32,12 +32,6 @@ def bundle(trained: Trained) -> Path:
     return store(trained(), "model")
 
 
-@pytest.fixture
-def other(trained: Trained, tmp_path: Path) -> Path:
-    """A bundle with the same sizes and other weights."""
-    return store(trained(tmp_path / "other", training={"seed": 2}), "other")
-
-
 def test_a_vocabulary_may_be_larger_than_other_small_files(bundle: Path) -> None:
     with mock.patch.object(Manifest, "read_file", autospec=True, side_effect=Manifest.read_file) as read_file:
         read_model(bundle)
@@ -47,9 +41,10 @@ def test_a_vocabulary_may_be_larger_than_other_small_files(bundle: Path) -> None
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_bundle_that_is_replaced_meanwhile_is_read_again(
-    bundle: Path, other: Path, monkeypatch: pytest.MonkeyPatch, times: int
+    bundle: Path, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    """It is replaced after its vocabulary was read and before its weights are."""
+    """It is replaced by one with the same sizes after its vocabulary was read and before its weights are."""
+    other = store(trained(tmp_path / "other", training={"seed": 2}), "other")
     copies = [shutil.copytree(folder, folder.with_name(f"copy-{folder.name}")) for folder in (other, bundle)]
     load, remaining = Vocabulary.load, [times]
 

@@ -18,13 +18,8 @@ NAME = "transformer-tiny-ende"
 Stored = Callable[..., Path]
 
 
-@pytest.fixture(scope="session")
-def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("published")
-
-
 @pytest.fixture
-def stored(trained: Callable[..., Run], published_once: Path, tmp_path: Path) -> Stored:
+def stored(trained: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Stored:
     """Function that puts the bundle of a run of `trained` into the local model store. Keywords are fields of its spec.
 
     It returns the folder. The run itself is removed.
@@ -32,11 +27,12 @@ def stored(trained: Callable[..., Run], published_once: Path, tmp_path: Path) ->
 
     def store(name: str = NAME, **fields: object) -> Path:
         key = hashlib.sha256(json.dumps([name, fields], sort_keys=True).encode()).hexdigest()[:16]
-        if not (published_once / key).exists():
+        kept = tmp_path_factory.getbasetemp() / key
+        if not kept.exists():
             run = trained(tmp_path / key, **fields)
-            shutil.move(publish(run.folder, name=name), published_once / key)
+            shutil.move(publish(run.folder, name=name), kept)
             shutil.rmtree(run.folder)
-        return Path(shutil.copytree(published_once / key, storage.models() / name))
+        return Path(shutil.copytree(kept, storage.models() / name))
 
     return store
 

@@ -65,8 +65,7 @@ def test_a_model_is_replaced_only_on_request(trained: Trained, stored: Stored, t
 def test_an_inherited_name_is_not_published() -> None:
     identity = RunIdentity("0123456789abcdef", 30, "eager", 2, 1, named=False)
     Run(Path("runs/own")).start(specs.load("tiny"), identity, Report())
-    error = refused("has no name of its own: `transformer-tiny-ende`", publish.publish, "own")
-    assert "`--name NAME`" in error.hint
+    assert "`--name NAME`" in refused("has no name of its own: `transformer-tiny-ende`", publish.publish, "own").hint
     refused("no weights yet", publish.publish, "own", name="mine")
 
 

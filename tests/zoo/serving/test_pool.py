@@ -14,6 +14,7 @@ import pytest
 
 import specs
 from specs import ZooError
+from tests.refusals import refused
 from tests.zoo.serving.conftest import open_quietly
 from zoo.models.folder import ModelFolder
 from zoo.serving.answer import ServingError
@@ -166,10 +167,8 @@ async def test_a_model_is_loaded_once_when_it_is_needed_even_if_a_request_is_can
 
 def test_a_server_needs_a_model_that_fits_into_the_memory(pool_of):
     for names, problem in (([], "no model to serve"), (["missing"], "missing")):
-        with pytest.raises(ZooError, match=problem):
-            ModelPool(names, memory_bytes=10**9, idle_seconds=1, open_translator=open_quietly)
-    with pytest.raises(ZooError, match="loading `runs/a` needs"):
-        pool_of(models=0.5)
+        refused(problem, ModelPool, names, memory_bytes=10**9, idle_seconds=1, open_translator=open_quietly)
+    refused("loading `runs/a` needs", pool_of, models=0.5)
 
 
 def test_models_are_chosen_by_languages(pool_of):

@@ -65,8 +65,7 @@ def test_same_text_with_other_tokens_is_another_corpus(finished_run: Run, world:
 def test_other_architecture_or_vocabulary_is_refused(finished_run: Run, world: World) -> None:
     other = world("training.start_from=runs/tiny", "architecture.d_ff=32", "vocabulary.size=190")
     start, problem = initial_model.initial_model, "architecture.d_ff: 24 in the model, 32 in the spec"
-    error = refused(problem, start, other, Report())
-    assert "vocabulary.size: 200 in the model, 190 in the spec" in str(error)
+    assert "vocabulary.size: 200 in the model, 190 in the spec" in str(refused(problem, start, other, Report()))
     refused("there is no model `nowhere`", start, world("training.start_from=nowhere"), Report())
 
 

@@ -111,5 +111,4 @@ def test_a_store_that_overwrites_files_is_refused(tmp_path, bundle, summary):
 @pytest.mark.integration
 def test_a_missing_bucket_is_an_error(bucket, bundle, summary):
     registry = open_registry("s3://no-such-bucket/x")
-    error = refused("cannot be written to", registry.publish, "model", bundle(1), summary, Report())
-    assert "bucket" in error.hint
+    assert "bucket" in refused("cannot be written to", registry.publish, "model", bundle(1), summary, Report()).hint

@@ -98,8 +98,7 @@ def test_the_longest_opening_run_is_learned_and_stored():
 
 
 def test_too_small_sizes_are_rejected():
-    error = refused("need 11", tokenizer_of, SENTENCE, size=10)
-    assert error.hint == "set `vocabulary.target_size` to at least 11"
+    assert refused("need 11", tokenizer_of, SENTENCE, size=10).hint == "set `vocabulary.target_size` to at least 11"
 
 
 def test_repaired_trees_have_a_bounded_depth():
