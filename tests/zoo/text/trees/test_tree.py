@@ -88,7 +88,7 @@ def test_detokenise():
     ("(S (NN dog)))", "has no opening bracket", 1),
     ("(S (NN dog))\n\n(S (NN dog)) dog", "has no brackets around it", 3),
     ("(S (NN dog))\n(S\n(NP))", "the constituent `(NP)` contains no words", 2),
-    ("(S (NN dog))\n()", "are empty", 2),
+    ("(S (NN dog))\n()", "contains no words", 2),
     ("(S (-NONE- *))", "contains no words", 1),
     ("(S the (NN dog))", "has no brackets around it", 1),
     ("(S (NN dog) barks)", "has no brackets around it", 1),
