@@ -124,7 +124,7 @@ def _show_brackets(scores: BracketScores, messages: Report) -> None:
         number, row = failed[0]
         messages.warn(
             f"{len(failed):,} of {scores.sentences:,} sentences have errors and are not scored; the first is "
-            f"sentence {number:,}: {row.problem} (punctuation and other words that EVALB ignores are not compared)"
+            f"sentence {number:,}: {row.problem} (punctuation and other tokens that EVALB ignores are not compared)"
         )
     messages.info(f"F1 {scores.f1:.2f} ({scores.signature})")
 

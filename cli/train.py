@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def prepare(spec: options.Reference, overrides: options.Overrides = None) -> None:
     """Download the corpus, learn the vocabulary and write the tokenised training data.
 
-    If a part of the corpus has the field `models`, these models first translate its text. Archives are verified by
+    If a part of the corpus lists `models`, its text is first translated by these models. Archives are verified by
     their hashes, and finished work is not repeated. The environment variable ZOO_HOME sets where the data is stored.
     ZOO_MIRROR sets a folder or URL from which archives are fetched instead of their original URLs, and ZOO_OFFLINE=1
     prevents downloads.

@@ -213,8 +213,8 @@ def _plan(found: Mapping[Path, Path], output: Path | None, code: str, what: str,
 
     Args:
         found: The input files, each with its path relative to the output folder.
-        output: The output file or folder. None writes each output beside its input.
-        code: Code of the target language, which precedes the suffix of an output that is beside its input.
+        output: The output file or folder. None: write each output beside its input.
+        code: Code of the target language. It is inserted before the suffix of outputs that are beside their inputs.
         what: Name for an output in error messages, such as "translation".
         suffix: Suffix of the outputs. By default, each output has the suffix of its input.
 

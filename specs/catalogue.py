@@ -39,7 +39,9 @@ class SpecFile:
                 content = stream.read(_MAX_BYTES + 1)
         except OSError as error:
             problem = f"cannot read `{self.file}`: {error.strerror or error}"
-            raise ZooError(problem, hint="check the file's permissions and the disk", exit_code=1) from None
+            raise ZooError(
+                problem, hint="check the file's permissions, and whether the disk can be read", exit_code=1
+            ) from None
         if len(content) > _MAX_BYTES:
             hint = "check that the path is right: a spec file usually has a few thousand bytes"
             raise ZooError(f"`{self.file}` is too large for a spec: more than {_MAX_BYTES:,} bytes", hint=hint)

@@ -181,7 +181,7 @@ class Transformer:
         return x
 
     def residual(self, x: Value, sublayer: EncoderSubLayer | DecoderSubLayer, context: LayerContext) -> Value:
-        """Return LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4). The spec may place the norm elsewhere."""
+        """Return LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1 and 5.4). The spec may place the norm elsewhere."""
         norm, dropout = self.a.option(sublayer, "norm"), self.a.option(sublayer, "dropout")
         y = SUBLAYERS[sublayer.kind](x if norm.placement == "post" else normalised(x, norm), sublayer, context)
         if not isinstance(y, Value) or y.type != x.type:

@@ -89,7 +89,7 @@ class PackedSsru(KernelOperation, Operation):
 
 
 class ResidualNorm(KernelOperation, LayerNorm):
-    """LayerNorm(x + Dropout(y + c)) (3.1, 5.4).
+    """LayerNorm(x + Dropout(y + c)) (sections 3.1 and 5.4).
 
     Inputs: x, then y (only if `residual`), then the random seed (only with dropout). Parameters: gain, bias, and
     optionally c, the bias of the matrix product that computes y.

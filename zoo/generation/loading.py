@@ -51,7 +51,7 @@ class PromptPreprocessor(Preprocessor):
         """
         if prefix.strip():
             problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model accepts no prefixes"
-            raise ZooError(problem, hint="omit the prefix, and begin the input text with it")
+            raise ZooError(problem, hint="put the prefix at the beginning of the input text instead")
         prompt = self._encode_prefix(text, index)
         self.require_length(f"the prompt {excerpt(text)}", len(prompt), "shorten the prompt")
         part = SearchInput(index, {}, self._max_target_length(len(prompt)), prompt, text.strip())

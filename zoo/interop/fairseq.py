@@ -124,10 +124,10 @@ def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
 
 
 def _text(options: Settings, request: ImportRequest) -> ModelText:
-    """Describe how the training text of a model was tokenised and split, according to the options in its checkpoint.
+    """Describe how the training text of a model was tokenised and split into subwords, according to the options in its checkpoint.
 
     Raises:
-        ZooError: The text was split with a method that zoo does not support.
+        ZooError: The text was split into subwords with a method that zoo does not support.
     """
     bpe = options.any("bpe")
     if bpe not in (None, *_CODES, "sentencepiece") and not request.text.tokenizer:

@@ -130,7 +130,7 @@ class Translated(BaseModel):
 class TextResult(BaseModel):
     """The translations of a text. `model` is null if the text was already in the target language.
 
-    `hint` names a public model if it suits the texts better than the model included with zoo. Otherwise, `hint` is
+    `hint` names a public model if that model suits the request's texts better than the model included with zoo. Otherwise, `hint` is
     omitted.
     """
 

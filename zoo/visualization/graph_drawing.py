@@ -32,7 +32,7 @@ def draw_network(spec: Spec, file: Path, length: int = LENGTH) -> None:
     Args:
         spec: The spec.
         file: The SVG file to write.
-        length: The sentence length, in tokens, for the FLOPs per token in the title.
+        length: The sentence length, in tokens. The FLOPs per token in the title are computed for this length.
 
     Raises:
         ZooError: The file's name does not end in .svg, or the file cannot be written.

@@ -193,7 +193,7 @@ class Network(ForeignTensors):
     def _activation(self, number: int) -> str:
         if number not in ACTIVATIONS:
             name = {4: "sigmoid approximation of GELU", 5: "tanh", 6: "sigmoid"}.get(number, number)
-            raise ZooError(f"the feed-forward networks have the activation {name}, which zoo does not support")
+            raise ZooError(f"the feed-forward networks use the activation {name}, which zoo does not support")
         return ACTIVATIONS[number]
 
     def _same(self, name: str, default: int) -> int:
@@ -257,7 +257,7 @@ class Network(ForeignTensors):
             table, *others = (self.take(name) for name in names)
             if table.dim() != 2 or not all(torch.equal(table, other) for other in others):
                 problem = f"`{names[0]}` is not a matrix, or differs from the bias in other layers"
-                raise ZooError(f"{problem}, but zoo requires the same bias in all layers")
+                raise ZooError(f"{problem}, but in zoo all layers share one bias")
             tables[side] = table
         max_distance = int(self._of_layers("self_attention", "relative_attention_max_distance", 0, STACKS))
         if all(torch.equal(table, alibi_table(table.shape[1], side)) for side, table in tables.items()):

@@ -84,7 +84,7 @@ class WrittenIds:
         self.end = end
 
     def select(self, values: Tensor) -> Tensor:
-        """Return a matrix or bias with its rows reordered from zoo's to transformers' token IDs."""
+        """Return a matrix or bias with its rows in the order of the token IDs in transformers instead of zoo."""
         return select_rows(values.float(), self.order[: len(values)], 0.0)
 
     @property

@@ -148,7 +148,7 @@ class HuggingFaceMarian(Family):
         }
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return `("positions",)` if the exported weights contain position embeddings. Otherwise, return `()`."""
+        """Return which groups of tensors the exported weights contain: `("positions",)` for position embeddings, or `()`."""
         return ("positions",) if isinstance(a.positions, Sinusoidal | Learned) else ()
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:

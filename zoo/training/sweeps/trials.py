@@ -59,7 +59,7 @@ def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
     references = [word for word in words if "=" not in word]
     if not references:
         hint = "specify a folder of specs, such as `specs/table3`, or several specs"
-        raise ZooError("no specs are given for the sweep", where="command line", hint=hint)
+        raise ZooError("no specs were given for the sweep", where="command line", hint=hint)
     return references, [word for word in words if "=" in word]
 
 

@@ -40,7 +40,7 @@ def test_overrides_are_those_of_all_rows() -> None:
         ("table3 training.seed=3", "is set by the sweep itself"),
         ("table3/base own/base.yaml", "would have the same name in the sweep, `base`"),
         ("parsing", r"the task of `parsing/.*` is `parsing`"),
-        ("training.steps=5", "no specs are given"),
+        ("training.steps=5", "no specs were given"),
     ],
 )
 def test_rows_that_cannot_be_compared_are_refused(own_specs: Path, arguments: str, message: str) -> None:
