@@ -124,7 +124,7 @@ def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
 
 
 def _text(options: Settings, request: ImportRequest) -> ModelText:
-    """Describe how the training text of a model was tokenised and split into subwords, according to the options in its checkpoint.
+    """Describe how a model's training text was tokenised and split into subwords, according to its checkpoint.
 
     Raises:
         ZooError: The text was split into subwords with a method that zoo does not support.

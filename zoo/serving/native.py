@@ -130,8 +130,8 @@ class Translated(BaseModel):
 class TextResult(BaseModel):
     """The translations of a text. `model` is null if the text was already in the target language.
 
-    `hint` names a public model if that model suits the request's texts better than the model included with zoo. Otherwise, `hint` is
-    omitted.
+    `hint` names a public model if that model suits the request's texts better than the model included with zoo.
+    Otherwise, `hint` is omitted.
     """
 
     source: str

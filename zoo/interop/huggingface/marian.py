@@ -148,7 +148,7 @@ class HuggingFaceMarian(Family):
         }
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return which groups of tensors the exported weights contain: `("positions",)` for position embeddings, or `()`."""
+        """Return `("positions",)` if the exported weights contain the group of position embeddings, otherwise `()`."""
         return ("positions",) if isinstance(a.positions, Sinusoidal | Learned) else ()
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
