@@ -21,8 +21,9 @@ from zoo.evaluation.metrics import compute_text_metric, table_rows
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.text_metrics import text_metric
 from zoo.generation.translator import Translator
+from zoo.models.catalogue import find
 from zoo.report import Report
-from zoo.text.language_codes import UNKNOWN, base_language
+from zoo.text.language_codes import UNKNOWN, base_language, best_match
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.vocabulary import Vocabulary
 
@@ -78,9 +79,7 @@ def nllb():
     (NLLB, ("en", "DEU"), ("eng_Latn", "deu_Latn")),
     ({}, ("FR", "de-AT"), ("fr", "de")),
     ({"codes": ["zh_CN", "zh_TW"]}, (None, "zh-tw"), ("zh_CN", "zh_TW")),
-    ({"codes": ["zh_CN", "zh_TW", "en"]}, ("en", "zh"), ("en", "zh_CN")),
     ({"codes": ["zho_Hans", "pt_BR", "pt", "nb"]}, ("zh-CN", "pt-BR"), ("zho_Hans", "pt_BR")),
-    ({"codes": ["zho_Hans", "pt_BR", "nb", "he"]}, ("zh", "pt-PT"), ("zho_Hans", "pt_BR")),
     ({"codes": ["zho_Hans", "pt_BR", "nb", "he"]}, ("no", "iw"), ("nb", "he")),
 ])  # fmt: skip
 def test_languages_are_completed_where_only_one_is_possible(languages, given, expected, report):
@@ -228,6 +227,20 @@ def test_scores_of_several_directions_are_means_of_each(parrot):
     assert [choice["target"] for _, choice in translator.asked] == ["deu_Latn", "en"]
     titles = [title for title, _ in table_rows({**entries, "chrf_en_fr": 9.5, "sentences": 2})]
     assert titles[1:4] == ["chrF, eng_Latn to deu_Latn", "chrF, de to en", "chrF, en to fr"]
+
+
+@pytest.mark.parametrize(("codes", "matches"), [
+    (find("nllb-200-1.3B").languages.codes, {
+        "zh": "zho_Hans", "zho": "zho_Hans", "zh-SG": "zho_Hans", "zh-TW": "zho_Hant", "zh-MO": "zho_Hant",
+        "zt-TW": "zho_Hant", "zho_HK": "zho_Hant", "yue": "yue_Hant", "no-NO": "nob_Latn", "de_DE": "deu_Latn",
+    }),
+    ("pt_PT pt_BR", {"pt": "pt_PT", "pt-BR": "pt_BR", "pb": "pt_BR", "pb-BR": "pt_BR", "pt-AO": "pt_PT"}),
+    ("pt zh", {"pt-BR": "pt", "pb-BR": "pt", "zh-Hant": "zh", "yue": None, "de": None}),
+    ("zh_TW zh_CN", {"zh": "zh_CN", "zh-HK": "zh_TW"}),
+    ("zho_Hans", {"zh-Hant": None, "zh-CN": "zho_Hans"}),
+])  # fmt: skip
+def test_a_code_matches_the_most_similar_one(codes, matches):
+    assert {code: best_match(code, codes.split()) for code in matches} == matches
 
 
 def test_codes_with_scripts_and_countries_have_the_rules_of_their_language() -> None:
