@@ -60,6 +60,7 @@ def score(
     interactive = is_typed(source) or sys.stdout.isatty()
     translator = open_model(from_options(spec, name or model, messages), **how, report=messages)
     progress = messages if output or not interactive else Report()
+    translator.preprocessor(from_, to)  # an error that does not depend on the texts has no line number
     score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)
     inputs = [source, target] if source else [None]
     task = translator.spec.task
