@@ -53,6 +53,7 @@ def score(
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
     from zoo.report import Report
+    from zoo.text.languages import choose_direction
     from zoo.text.lines import available_chunks
 
     _check_options(source, target, name, model)
@@ -60,6 +61,7 @@ def score(
     interactive = is_typed(source) or sys.stdout.isatty()
     translator = open_model(from_options(spec, name or model, messages), **how, report=messages)
     progress = messages if output or not interactive else Report()
+    choose_direction(translator.spec, from_, to, Report())  # an error that does not depend on the texts has no line
     score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)
     inputs = [source, target] if source else [None]
     task = translator.spec.task

@@ -268,7 +268,7 @@ def _translate(
     from zoo.files.atomic import atomic_file
     from zoo.files.reading import read_bytes
     from zoo.generation.config import LanguageOptions
-    from zoo.text.language_codes import language_tag
+    from zoo.text.language_codes import LanguageCode
     from zoo.text.sentences import excerpt
 
     languages: LanguageOptions = {"source": direction[0], "target": direction[1]}
@@ -288,7 +288,7 @@ def _translate(
         str(document),
         translate,
         lambda texts, translations: translator.align(texts, translations, report=warnings, **languages),
-        language_tag(direction[1]),
+        str(LanguageCode.parse(direction[1])),
     )
     with atomic_file(target.resolve()) as partial:  # write through a symbolic link
         partial.write_bytes(result)

@@ -33,7 +33,7 @@ class State:
     carried: Mapping[str, Tensor]
     """Values that a step passes to the next step, such as keys and values of earlier tokens, one row per hypothesis.
 
-    They may have more positions than the next step reads (see `StepState`).
+    Of some values, the next step reads only the last positions (see `StepState`).
     """
     read: tuple[int, ...]
     """For each sentence, the number of tokens that each of its hypotheses has read.

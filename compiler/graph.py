@@ -46,8 +46,7 @@ class StepState:
 
     - PAST: all positions. The value is a cache that grows.
     - CAPACITY: all positions. The value is a cache that is written in place.
-    - a number r: the last r positions. The value contains the r positions before the step and the new positions, so
-      the next step can also start from an earlier position.
+    - a number r: the last r positions. The value contains the r positions before the step and the new positions.
     """
 
     value: str

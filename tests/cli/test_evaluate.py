@@ -55,6 +55,7 @@ def test_an_invalid_pair_is_located_after_the_scores_before_it(
     write("b", *["wir lesen"] * 4, long)
     result = zoo(*SCORE_FILES)
     assert ("(a:5, b:5)" in result.err, result.out) == (True, scores)
+    assert "a:1" not in zoo(*SCORE_FILES, "--to", "it").refusal
 
 
 def test_files_need_the_same_length(zoo: Zoo, translator: Translator) -> None:

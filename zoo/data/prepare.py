@@ -49,6 +49,7 @@ from zoo.text.vocabulary import SIDES, Vocabulary, check_learnable, learning_exa
 _FORMAT = 6  # increase this number whenever the same corpus gives different prepared files
 _CHUNK_EXAMPLES = 8192
 _CHUNK_FILES = 32  # an hour of audio takes 115 MB
+_PROGRESS_PAIRS = 256  # number of pairs after which the progress is shown
 _LANGUAGE_EXAMPLES = 500  # number of examples from which the languages are detected
 _CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
 _MAX_OVERLAP = 0.01  # warn if a larger fraction of dev or test is also in the training text
@@ -386,11 +387,13 @@ class _Preparation:
             raise ZooError(f"there is nothing to train on: {self.counts}", hint=hint)
 
     def _with_progress(self, label: str, pairs: Iterable[Value], total: int | None = None) -> Iterator[Value]:
-        unread = iter(pairs)
+        number = 0
         with self.report.progress(label, total, "pairs") as progress:
-            while chunk := list(islice(unread, 256)):
-                yield from chunk
-                progress.advance(len(chunk))
+            for number, pair in enumerate(pairs, start=1):
+                yield pair
+                if number % _PROGRESS_PAIRS == 0:
+                    progress.advance(_PROGRESS_PAIRS)
+            progress.advance(number % _PROGRESS_PAIRS)
 
 
 def _shortened(streams: Iterable[str]) -> str:

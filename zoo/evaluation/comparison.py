@@ -205,18 +205,19 @@ def bootstrap(name: str, texts: EvaluationSet, outputs: Sequence[str]) -> tuple[
         outputs: Outputs of the system.
 
     Returns:
-        The score followed by the scores on the samples, [1 + SAMPLES], and the metric's signature.
+        The score followed by the scores on the samples, [1 + SAMPLES], and the metric's signatures, joined.
 
     Raises:
         ZooError: The numbers of outputs and references differ, or are 0.
     """
     check_lengths(outputs, texts.references)
-    scores = []
+    scores, signatures = [], dict[str, None]()
     for number, ((_, target), rows) in enumerate(texts.rows_to_score(name).items()):
         metric, counts = text_metric(name, target), sample_counts(len(rows), SEED + number)
         statistics = metric.statistics(*([lines[row] for row in rows] for lines in (outputs, texts.references)))
         scores.append(metric.scores(np.vstack([statistics.sum(0), counts @ statistics])))
-    return np.mean(scores, axis=0), metric.signature(seed=SEED, bs=SAMPLES)
+        signatures[metric.signature(seed=SEED, bs=SAMPLES)] = None
+    return np.mean(scores, axis=0), " and ".join(signatures)
 
 
 def evaluate_files(

@@ -113,15 +113,16 @@ def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float 
     """Return the score and signature of a metric in `TEXT_METRICS` as entries of `scores.json`.
 
     If there are several translation directions, the score is the mean over the directions. Each direction then has an
-    additional entry, such as `bleu de en`.
+    additional entry, such as `bleu de en`. Signatures that depend on the language are joined.
     """
-    scores = {}
+    scores, signatures = {}, dict[str, None]()
     for (source, target), rows in outputs.evaluation_set.rows_to_score(name).items():
         metric = text_metric(name, target)
         texts, references = ([lines[row] for row in rows] for lines in (outputs.texts, outputs.references))
         scores[f"{name} {source} {target}"] = metric.score(texts, references)
+        signatures[metric.signature()] = None
     of_directions = scores if len(outputs.evaluation_set.rows_by_direction) > 1 else {}
-    return {name: fmean(scores.values()), **of_directions, get_metric(name).signature: metric.signature()}
+    return {name: fmean(scores.values()), **of_directions, get_metric(name).signature: " and ".join(signatures)}
 
 
 def direction_score(scores: Mapping[str, Any], name: str, *direction: str) -> Any:

@@ -133,7 +133,7 @@ def _parse_entry(file: Path, name: str, value: object) -> ManifestEntry:
     try:
         return ENTRY.validate_python(value)
     except ValueError:
-        raise damaged(file, f"the entry of {quote(name)} has no size or no SHA-256", _RESTORE_HINT) from None
+        raise damaged(file, f"the entry of {quote(name)} has no valid size and SHA-256", _RESTORE_HINT) from None
 
 
 def write(folder: Path) -> None:

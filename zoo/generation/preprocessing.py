@@ -303,7 +303,7 @@ class Preprocessor:
         return replace_in_pair(source, target, self.symbols, languages, self.vocabulary.source.is_rare)
 
     def encode_pairs_side(
-        self, texts: Sequence[str], side: Side, *, numbers: Iterable[int] = range(1, sys.maxsize)
+        self, texts: Sequence[str], side: Side, *, numbers: Sequence[int] | None = None
     ) -> list[list[int]]:
         """Encode one side of sentence pairs for scoring.
 
@@ -321,7 +321,7 @@ class Preprocessor:
                 tokens.
         """
         rows = []
-        for number, text in zip(numbers, texts, strict=False):
+        for number, text in zip(range(1, len(texts) + 1) if numbers is None else numbers, texts, strict=True):
             row = self._encode(text, side)
             own = self.languages.source_tokens if side == "source" else self.languages.target_tokens
             start = 1 if side == "target" else 0  # after BOS

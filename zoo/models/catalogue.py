@@ -25,7 +25,7 @@ from zoo.files import storage
 from zoo.files.reading import read_text
 from zoo.models.registries.revision import is_name
 from zoo.report import size
-from zoo.text.language_codes import base_language
+from zoo.text.language_codes import base_language, best_match
 
 _SHORT, _LONG = 200, 2_000
 _Text = Annotated[str, Field(min_length=1, max_length=_LONG)]
@@ -80,7 +80,7 @@ class CardLanguages(Section):
         """Return a language pair in the model's own codes, such as `deu_Latn` for `de`. None if it is not supported."""
         if self.codes is not None:
             codes = self.codes.split()
-            own_source, own_target = _same_language(source, codes), _same_language(target, codes)
+            own_source, own_target = best_match(source, codes), best_match(target, codes)
             return (own_source, own_target) if own_source and own_target and own_source != own_target else None
         pairs, bases = self.directions, (base_language(source), base_language(target))
         if (source, target) in pairs:
@@ -253,13 +253,6 @@ def parse(text: str, file: str) -> ModelCard:
         ZooError: The card is invalid. The error contains the file and the line.
     """
     return validate(ModelCard, read(text, file, "name: NAME"))
-
-
-def _same_language(code: str, codes: Sequence[str]) -> str | None:
-    """Return `code` if it is in `codes`, or else the first code for the same language, such as `deu_Latn` for `de`."""
-    if code in codes:
-        return code
-    return next((each for each in codes if base_language(each) == base_language(code)), None)
 
 
 def cards() -> list[ModelCard]:

@@ -98,7 +98,7 @@ def _page_router() -> APIRouter:
     return routes
 
 
-async def _raise_serving_error(_: Request, error: Exception) -> Response:
+async def _raise_serving_error(request: Request, error: Exception) -> Response:
     """Raise an error of the web framework as a ServingError, so that the `Guard` middleware sends the response."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
@@ -109,7 +109,8 @@ async def _raise_serving_error(_: Request, error: Exception) -> Response:
         raise ServingError(400, f"`{place}`: {problem}" if place else problem)
     assert isinstance(error, HTTPException)
     # The error has a cause if FastAPI could not decode the body. Its own message does not say what to do.
-    raise ServingError(error.status_code, _NO_OBJECT if error.__cause__ else str(error.detail))
+    undecoded = error.__cause__ and error.status_code == 400 and "json" in request.headers.get("content-type", "")
+    raise ServingError(error.status_code, _NO_OBJECT if undecoded else str(error.detail))
 
 
 def max_connections() -> int:

@@ -24,11 +24,11 @@ _PAIRS = (
     "isl:is ita:it jpn:ja kan:kn kat:ka kaz:kk khk:mn khm:km kir:ky kor:ko lao:lo lit:lt ltz:lb lvs:lv mal:ml mar:mr "
     "mkd:mk mlt:mt mya:my nld:nl nno:nn nob:no npi:ne ory:or pan:pa pbt:ps pes:fa pol:pl por:pt ron:ro rus:ru san:sa "
     "sin:si slk:sk slv:sl snd:sd som:so spa:es srp:sr swe:sv swh:sw tam:ta tat:tt tel:te tgk:tg tgl:tl tha:th tur:tr "
-    "uig:ug ukr:uk urd:ur uzn:uz vie:vi xho:xh yor:yo yue:zh zho:zh zsm:ms zul:zu"
+    "uig:ug ukr:uk urd:ur uzn:uz vie:vi xho:xh yor:yo zho:zh zsm:ms zul:zu"
 )
 _THREE_LETTERS = dict(pair.split(":") for pair in _PAIRS.split())
 """Two-letter codes of languages, keyed by their three-letter codes (ISO 639)."""
-_VARIANTS = "zh-cn:zh-hans zh-sg:zh-hans zh-tw:zh-hant zh-hk:zh-hant zt:zh-hant pb:pt-br iw:he no:nb"
+_VARIANTS = "zh-cn:zh-hans zh-sg:zh-hans zh-tw:zh-hant zh-hk:zh-hant zh-mo:zh-hant zt:zh-hant pb:pt-br iw:he no:nb"
 _ALIASES = dict(pair.split(":") for pair in _VARIANTS.split())
 """Usual codes, keyed by other common codes."""
 _SCRIPT_LENGTH = 4
@@ -38,15 +38,10 @@ def base_language(code: str) -> str:
     """Return a language code without script and region, with two letters if possible.
 
     For example, return `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`. The result identifies the rules for a language, such
-    as the rules for sentence splitting.
+    as the rules for sentence splitting. Cantonese (`yue`) has the rules for Chinese.
     """
     base = code.replace("_", "-").partition("-")[0].lower()
-    return _THREE_LETTERS.get(base, base)
-
-
-def language_tag(code: str) -> str:
-    """Convert a language code to the form that HTML and other documents use: `zh-Hans` for `zho_Hans`."""
-    return "-".join((base_language(code), *code.replace("_", "-").split("-")[1:]))
+    return "zh" if base == "yue" else _THREE_LETTERS.get(base, base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +61,13 @@ class LanguageCode:
     @classmethod
     def parse(cls, code: str) -> Self:
         """Split a language code into its parts."""
-        lower = code.replace("_", "-").lower()
-        base, *subtags = _ALIASES.get(lower, lower).split("-")
-        base = base_language(base)
+        base, *subtags = code.replace("_", "-").lower().split("-")
+        base = _THREE_LETTERS.get(base, base)
+        usual = "-".join((_ALIASES.get(base, base), *subtags))
+        base, *subtags = _ALIASES.get(usual, usual).split("-")
         script = next((tag for tag in subtags if len(tag) == _SCRIPT_LENGTH), "")
-        rest = tuple(tag.upper() for tag in subtags if tag != script)
-        return cls(_ALIASES.get(base, base), script.title(), rest)
+        rest = dict.fromkeys(tag.upper() for tag in subtags if tag != script)  # `pb-BR` would have its region twice
+        return cls(base, script.title(), tuple(rest))
 
     def __str__(self) -> str:
         return "-".join(filter(None, (self.base, self.script, *self.rest)))
@@ -81,14 +77,19 @@ def best_match(code: str, codes: Iterable[str]) -> str | None:
     """Return the code in `codes` for the same language as `code`, or None if there is no such code.
 
     For example, return `de` for `DE`, `deu` and `de-AT`, and `zho_Hans` for `zh-CN` and `zh`. A code with a different
-    region matches if there is no better match. A code with a different script does not match.
+    region matches if there is no better match. A code with a different script does not match. Without a script, `zh`
+    selects simplified rather than traditional Chinese.
     """
     wanted = LanguageCode.parse(code)
     parsed = {each: LanguageCode.parse(each) for each in codes}
     same = [(each, own.script) for each, own in parsed.items() if own.base == wanted.base]
     similar = [each for each, script in same if script == wanted.script or "" in (script, wanted.script)]
-    rank = {each: (each != code, parsed[each] != wanted, len(str(parsed[each]))) for each in similar}
-    return min(similar, key=rank.__getitem__, default=None)
+
+    def rank(each: str) -> tuple[bool, bool, bool, int]:
+        own = parsed[each]
+        return each != code, own != wanted, not wanted.script and own.script == "Hant", len(str(own))
+
+    return min(similar, key=rank, default=None)
 
 
 def are_languages(source: str, target: str) -> bool:

@@ -87,8 +87,9 @@ def train(
         The run.
 
     Raises:
-        ZooError: The run was started with a different spec or corpus, another process is training it, there is not
-            enough disk space or memory, or the device does not exist. In these cases, the run is unchanged.
+        ZooError: The run was started with a different spec or corpus, it has weights but no checkpoint, another process
+            is training it, there is not enough disk space or memory, or the device does not exist. In these cases, the
+            run is unchanged.
     """
     return run_training(spec, run=run, fresh=fresh, device=device, report=report).run
 
@@ -130,7 +131,8 @@ def _require_resumable(run: Run, spec: Spec) -> None:
     step = max((checkpoint.step for checkpoint in list_checkpoints(run)), default=0)
     if run.trained and not step:
         problem = f"`{run.folder}` has trained weights, but no checkpoint from which training could resume"
-        hint = f"set `training.start_from={run.folder}` and train in another folder with `--run DIR`, or use `--fresh`"
+        start = quote(f"training.start_from={run.folder}")
+        hint = f"set `{start}` and train in another folder with `--run DIR`, or use `--fresh`"
         raise ZooError(problem, hint=hint)
     if step > spec.training.steps:
         problem = f"`training.steps` is {spec.training.steps:,}, but `{run.folder}` is already at step {step:,}"

@@ -57,6 +57,12 @@ def test_a_head_that_arrives_bit_by_bit_has_a_maximum_time(url_of, impatient):
                 client.sendall(b"x")
 
 
+def test_a_head_request_gets_no_body_and_keeps_the_connection(url_of):
+    with connect(url_of()) as client, client.makefile("rb") as answers:
+        client.sendall(b"".join(b"%s /health/ready HTTP/1.1\r\nhost: x\r\n\r\n" % each for each in (b"HEAD", b"GET")))
+        assert [*iter(answers.readline, b"\r\n")][:1] == [answers.readline()] == [b"HTTP/1.1 200 OK\r\n"]
+
+
 def test_a_large_body_is_read_in_small_parts(url_of, monkeypatch):
     receive, parts = app.Connection.data_received, []
     monkeypatch.setattr(app.Connection, "data_received", lambda self, data: [parts.append(data), receive(self, data)])

@@ -21,7 +21,7 @@ from zoo.serving.languages import (
     [
         ("de", "de"), ("DE", "de"), ("deu", "de"), ("eng_Latn", "en-Latn"), ("zh-hans", "zh-Hans"),
         ("ZH-CN", "zh-Hans"), ("zho_Hant", "zh-Hant"), ("zt", "zh-Hant"), ("en-us", "en-US"), ("pt_BR", "pt-BR"),
-        ("pb", "pt-BR"), ("no", "nb"), ("iw", "he"),
+        ("pb", "pt-BR"), ("pb-BR", "pt-BR"), ("no", "nb"), ("iw", "he"),
     ],
 )  # fmt: skip
 def test_standard_codes(code, standard):
@@ -35,7 +35,7 @@ def test_other_texts_are_no_codes(text):
 
 
 def test_names_and_public_codes():
-    codes = {"eng_Latn": "en", "zho_Hans": "zh-Hans", "zho_Hant": "zh-Hant"}
+    codes = {"eng_Latn": "en", "zho_Hans": "zh-Hans", "zho_Hant": "zh-Hant", "yue_Hant": "yue"}
     assert public_codes([*codes]) == codes
     assert language_name("de") == "German"
     assert language_name("zh-Hans").startswith("Chinese (Simplified")

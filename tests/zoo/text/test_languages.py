@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 
 import numpy as np
@@ -21,8 +22,9 @@ from zoo.evaluation.metrics import compute_text_metric, table_rows
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.text_metrics import text_metric
 from zoo.generation.translator import Translator
+from zoo.models.catalogue import find
 from zoo.report import Report
-from zoo.text.language_codes import UNKNOWN, base_language
+from zoo.text.language_codes import UNKNOWN, base_language, best_match
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.vocabulary import Vocabulary
 
@@ -77,11 +79,6 @@ def nllb():
     (NLLB, ("eng_Latn", "deu_Latn"), ("eng_Latn", "deu_Latn")),
     (NLLB, ("en", "DEU"), ("eng_Latn", "deu_Latn")),
     ({}, ("FR", "de-AT"), ("fr", "de")),
-    ({"codes": ["zh_CN", "zh_TW"]}, (None, "zh-tw"), ("zh_CN", "zh_TW")),
-    ({"codes": ["zh_CN", "zh_TW", "en"]}, ("en", "zh"), ("en", "zh_CN")),
-    ({"codes": ["zho_Hans", "pt_BR", "pt", "nb"]}, ("zh-CN", "pt-BR"), ("zho_Hans", "pt_BR")),
-    ({"codes": ["zho_Hans", "pt_BR", "nb", "he"]}, ("zh", "pt-PT"), ("zho_Hans", "pt_BR")),
-    ({"codes": ["zho_Hans", "pt_BR", "nb", "he"]}, ("no", "iw"), ("nb", "he")),
 ])  # fmt: skip
 def test_languages_are_completed_where_only_one_is_possible(languages, given, expected, report):
     assert choose_direction(imported(**languages), *given, report) == expected
@@ -220,6 +217,7 @@ def test_scores_of_several_directions_are_means_of_each(parrot):
     translator = parrot("translation")
     directions = [("eng_Latn", "deu_Latn"), ("de", "en")]
     outputs = ModelOutputs(translator, EvaluationSet(translator.streams, directions))
+    assert {"moses-de", "moses-en"} < {*re.split("[:|]", compute_text_metric(outputs, name="paper_bleu").popitem()[1])}
     entries = compute_text_metric(outputs, name="chrf")
     pairs = zip(translator.known.values(), translator.references, strict=True)
     single = [text_metric("chrf").score([output], [reference]) for output, reference in pairs]
@@ -228,6 +226,16 @@ def test_scores_of_several_directions_are_means_of_each(parrot):
     assert [choice["target"] for _, choice in translator.asked] == ["deu_Latn", "en"]
     titles = [title for title, _ in table_rows({**entries, "chrf_en_fr": 9.5, "sentences": 2})]
     assert titles[1:4] == ["chrF, eng_Latn to deu_Latn", "chrF, de to en", "chrF, en to fr"]
+
+
+@pytest.mark.parametrize(("own", "expected", "given"), [
+    (None, "zho_Hans", "zh zho zh-SG"), (None, "zho_Hant", "zh-TW zh-MO zt-TW zho_HK"), (None, "yue_Hant", "yue"),
+    ("pt_BR pt", "pt_BR", "pt-BR pb"), ("pt_PT pt_BR", "pt_BR", "pt-BR pb-BR"), ("pt_PT pt_BR", "pt_PT", "pt pt-AO"),
+    ("pt", "pt", "pt-BR pb-BR"), ("zh_TW zh_CN", "zh_CN", "zh"), ("zh", "zh", "zh-Hant"), ("zho_Hans", None, "zh-Hant"),
+])  # fmt: skip
+def test_a_code_matches_the_most_similar_one(own, expected, given):
+    codes = (own or find("nllb-200-1.3B").languages.codes).split()
+    assert {best_match(code, codes) for code in given.split()} == {expected}
 
 
 def test_codes_with_scripts_and_countries_have_the_rules_of_their_language() -> None:
