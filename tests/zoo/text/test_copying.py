@@ -144,7 +144,7 @@ def test_spans_are_restored_as_the_translation_requires(languages: str, text: st
     (f"La voiture de {A}", "La voiture d'Annika"),
     (f"D'{B} et qu'{B}", "De Kowalczyk et que Kowalczyk"),
     (f"Que {A} le sache, d'{A}", "Qu'Annika le sache, d'Annika"),
-    (f"d'{C}", "d'1500"),
+    (f"d'{C}", "d'1500"), (f"Le film De Anna de {A}, D'Souza", "Le film De Anna d'Annika, D'Souza"),
 ])  # fmt: skip
 def test_french_words_before_names_are_elided_if_needed(translation: str, expected: str):
     spans = replace_spans("Annika, Kowalczyk, 1500", SYMBOLS, "en", "fr").spans
