@@ -20,7 +20,7 @@ from zoo.text.spans import Span, find_names, find_spans, match_spans, never
 
 MAX_SYMBOLS = 64
 _FIRST = 0xF0000
-_SYMBOL = re.compile(rf"((?<!\w)\w+[\s'’])?([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr| h\b|\.)?")
+_SYMBOL = re.compile(rf"((?<!\w)\w+(?:\s['’]?|['’]))?([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr| h\b|\.)?")
 """A symbol, with the word before it, and the ending of a time or an ordinal that the model may write after it."""
 _NUMBER = re.compile(r"\d+(?:\.º?|er?|s)?")
 """A number that a translation may write as a word. Models often write English ordinals, such as "2nd", wrongly."""

@@ -207,11 +207,10 @@ def test_other_numbers_are_not_phone_numbers(text):
     ("fr", "en", "22e", "22nd"), ("fr", "en", "11e", "11th"), ("es", "fr", "1.º", "1er"), ("es", "en", "3.er", "3rd"),
     ("en", "es", "3rd", "3.º"), ("de", "en", "1990er", "1990s"), ("en", "fr", "1990s", "années 1990"),
     ("de", "en", "1990er Jahren", "1990s"), ("de", "fr", "950,- €/Monat", "950 €/mois"), ("en", "de", "12s", "12"),
-    ("en", "de", "90s", "90er"),
     ("en", "fr", "9:15 p.m.", "21 h 15"), ("en", "es", "9:15 p.m.", "21:15"), ("fr", "en", "14 h 30", "2:30 p.m."),
     ("fr", "en", "2 h 30", "2:30"), ("es", "fr", "9 de la noche", "21 h"), ("fr", "de", "8 heures du soir", "20 Uhr"),
     ("de", "en", "9 Uhr abends", "9 p.m."), ("de", "es", "9 Uhr 30", "9:30"), ("de", "fr", "1.12.2024", "1/12/2024"),
-    ("es", "de", "05/06/2024", "05.06.2024"), ("en", "de", "31/12/2024", "31.12.2024"),
+    ("es", "de", "05/06/2024", "05.06.2024"), ("en", "de", "31/12/2024", "31.12.2024"), ("en", "de", "90s", "90er"),
     ("en", "fr", "12/31/2024", "31/12/2024"), ("en", "de", "EUR 500", "500 €"), ("de", "en", "USD 500", "$500"),
     ("de", "fr", "1,5 Mio. €", "1,5 million d'euros"), ("en", "de", "$2.3bn", "2,3 Milliarden $"),
     ("fr", "de", "1,5 M€", "1,5 Millionen €"), ("en", "de", "5 m", "5 m"), ("en", "de", "1990s", "1990er"),
@@ -250,7 +249,7 @@ def test_what_may_not_be_a_date_stays(source, target, text):
     ("de", "en", "Raum 3 bis 17 Uhr, von 9 bis 17 Uhr", ["3", "5 p.m.", "9 a.m.", "5 p.m."]),
     ("en", "fr", "on the 14th at 9, in the 14th year", ["14", "9", "14e"]), ("fr", "en", "Ve siècle", ["5th"]),
     ("fr", "es", "XIIe siècle, les années 80", ["XII", "80"]), ("de", "en", "der 2. Stock, am 3. unter", ["2nd", "3"]),
-    ("de", "en", "Wir sind 12. Unter ihnen. Waren 15. Teile", ["12", "15"]), ("en", "fr", "5th and 6th.", ["5e", "6e"]),
+    ("de", "en", "Es sind 12. Unter. Wir wurden 15. Kind", ["12", "15"]), ("en", "fr", "5th and 6th.", ["5e", "6e"]),
 ])  # fmt: skip
 def test_spans_stand_beside_each_other(source, target, text, spellings):
     spans = find_spans(text, source, target)
