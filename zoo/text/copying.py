@@ -20,9 +20,9 @@ from zoo.text.spans import Span, find_names, find_spans, match_spans, never
 
 MAX_SYMBOLS = 64
 _FIRST = 0xF0000
-_SYMBOL = re.compile(rf"([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr| h\b|\.)?")
-"""A symbol, with the ending of a time or a German ordinal number that the model may write after it."""
-_NUMBER = re.compile(r"\d+(?:\.º?|er?)?")
+_SYMBOL = re.compile(rf"((?<!\w)\w+(?:\s['’]?|['’]))?([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr| h\b|\.)?")
+"""A symbol, with the word before it, and the ending of a time or an ordinal that the model may write after it."""
+_NUMBER = re.compile(r"\d+(?:\.º?|er?|s)?")
 """A number that a translation may write as a word. Models often write English ordinals, such as "2nd", wrongly."""
 _DASHES = str.maketrans("—―", "––")
 """Replacements for long dashes, which many vocabularies lack."""
@@ -185,9 +185,9 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
     """
 
     def spell(match: re.Match[str]) -> str:
-        span, ending = spans.get(match[1]), match[2] or ""
+        word, span, ending = match[1] or "", spans.get(match[2]), match[3] or ""
         if span is None:
-            return ending
+            return word + ending
         spelling = span.spellings[0]
         is_last = not match.string[match.end() :].strip()
         # A model may omit the full stop, because English times may end with "p.m.".
@@ -196,17 +196,17 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
             ending = ""  # a German translation has the dot of a day, as in "am 13. um 9 Uhr"
         if span.minutes and not re.search(r"\d", spelling):  # a time in words
             ending = "." if ending == "." else ""
-            before = match.string[: match.start()]
+            before = match.string[: match.start(2)]
             if _DETERMINER.search(before):
                 spelling = spelling.removeprefix("a ")  # "the quarter past nine train"
             if not re.search(r"\w", before) and (span.start or span.text[0].isupper()):
                 spelling = spelling[0].upper() + spelling[1:]
-        return spelling if spelling.endswith(ending) or ending.strip() in spelling.split() else spelling + ending
+        text = word + spelling + ("" if spelling.endswith(ending) or ending.strip() in spelling.split() else ending)
+        for pattern, contraction in notation_of(base_language(language)).contractions.items() if word else ():
+            text = re.sub(pattern, contraction, text)
+        return text
 
-    text = _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
-    for pattern, contraction in notation_of(base_language(language)).contractions.items():
-        text = re.sub(pattern, contraction, text)
-    return text
+    return _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
 
 
 def has_symbol(text: str) -> bool:

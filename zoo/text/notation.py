@@ -43,7 +43,8 @@ class Notation:
         address: Pattern of street addresses with a house number.
         months: Names and abbreviations of each month, separated by `|`. The best spelling comes first.
         weekdays: Names of each weekday, separated by `|`. A translation may contain any of the names.
-        contractions: Replacements for words before names and decades, such as "d'" for "de". The keys are patterns.
+        contractions: Replacements for the word before a copy symbol, such as "d'" for "de". The keys are patterns of
+            the word and the beginning of the copied text.
         date_mark: Separator in dates such as 31.12.2024. Empty if dates may begin with the month, as in English, or if
             there is no file for the language. Dates are never rewritten into such a language.
         after_day: Pattern of the text after an ordinal that is a day, such as " at" in "on the 14th at 9 a.m.".

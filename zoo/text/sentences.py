@@ -132,7 +132,7 @@ def split_sentences(text: str, language: str) -> list[str]:
         # The dot in `Math.Round` or `n.º` does not end a sentence.
         is_inside_word = last.endswith(".") and (sentence[0].isupper() or sentence[0] in "ºª")
         has_title = patterns.ends_with_title.search(last[-_LONGEST_TITLE:])
-        has_ordinal = patterns.ordinal.match(last[-len("1. ") :] + sentence)
+        has_ordinal = patterns.ordinal.match(last + sentence, max(len(last) - len("1. "), 0))
         if last and (is_inside_word or has_title or has_ordinal or not (_has_word(last) and _has_word(sentence))):
             sentences[-1] += sentence
         else:

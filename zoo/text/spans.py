@@ -339,7 +339,7 @@ def _time(match: re.Match[str], source: Notation, target: Notation) -> Span:
     base = hour % 24 * 60 + minute
     end = None if marker or match["until"] is None else patterns_of(source.code).span.search(match.string, match.end())
     if end and end["time"]:  # in "3 to 5 p.m.", this match is "3"
-        halves = [base] if source.reads_24_hours else [base % HALF_DAY, base % HALF_DAY + HALF_DAY]
+        halves = [base] if source.reads_24_hours and not end["half"] else [base % HALF_DAY, base % HALF_DAY + HALF_DAY]
         halves = [each for each in halves if each < _time(end, source, target).minutes[0]] or halves
         kind, base = "day", halves[-1]
     if kind in ("am", "pm"):
@@ -407,7 +407,7 @@ def _spell(match: re.Match[str], value: str, sign: str, reading: str, source: No
     kind = source.unit_forms.get(symbol.casefold(), "")
     is_day = reading.isdecimal() and len(reading) <= 2 and _is_day(match, source)
     number = f"{_write(reading, value, target)}{target.ending(reading, bool(match['ordinal']), is_day)}"
-    is_decade = match["decade"] != "s" or len(reading) > 2 or match.string.endswith("the ", 0, match.start())
+    is_decade = match["decade"] != "s" or len(reading) > 2 or reading.endswith("0")
     if is_decade and (match["decade"] or (match["decade"] == "" and target.decade.startswith("{"))):
         number = target.decade.format(number)
     forms = target.scales.get(source.scale_forms.get(scale.strip().casefold(), ""))

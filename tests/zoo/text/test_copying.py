@@ -129,6 +129,7 @@ def test_times_in_words_are_spelled_in_the_target_language(source: str, target: 
     ("en-de", "a Rolex watch", f"eine {A} Uhr", "eine Rolex Uhr"),
     ("en-fr", "from 9 am to 5:30 pm", f"de {A} h à {B} h", "de 9 h à 17 h 30"),
     ("en-fr", "from the 1950s", f"du {A}", "des années 1950"), ("en-es", "in the 1950s", f"En {A}", "En los años 1950"),
+    ("es-en", "el siglo XV y en los años 60", f"The century {A} and the years {B}", "The 15th century and the 60s"),
     # Text in capitals has a translation in capitals, but its placeholders stay.
     ("en-de", "HALF PAST NINE IS TOO LATE", f"{A} ist zu spät", "HALB ZEHN IST ZU SPÄT"),
     ("en-de", "ROOM NO. 5 OPENS AT 9 A.M. FOR %S", f"Raum {A} öffnet um {B} für {C}",
@@ -144,7 +145,7 @@ def test_spans_are_restored_as_the_translation_requires(languages: str, text: st
     (f"La voiture de {A}", "La voiture d'Annika"),
     (f"D'{B} et qu'{B}", "De Kowalczyk et que Kowalczyk"),
     (f"Que {A} le sache, d'{A}", "Qu'Annika le sache, d'Annika"),
-    (f"d'{C}", "d'1500"),
+    (f"d'{C}", "d'1500"), (f"Le film De Anna de {A}, D'Souza", "Le film De Anna d'Annika, D'Souza"),
 ])  # fmt: skip
 def test_french_words_before_names_are_elided_if_needed(translation: str, expected: str):
     spans = replace_spans("Annika, Kowalczyk, 1500", SYMBOLS, "en", "fr").spans

@@ -21,6 +21,7 @@ def test_sentences_end_at_punctuation_marks():
         ("en", ["Call foo().Bar, Math.Round or System.Out on example.Com. ", "Then stop!", "Go."]),
         ("de", ["Am 3. Mai kam Dr. Müller, z. B. mit dem Zug. ", "Das war's! ", "„Geh!“, sagte sie. ", "Er ging."]),
         ("de", ["Die Funktion RAND.NV() liefert ASP.NET. ", "Das ist neu."]),
+        ("de", ["Die Kinder sind 12. ", "Unter ihnen ist Anna. ", "Ich bin 30. ", "Klasse, oder?"]),
         ("de", ["Im 2. Stock, bis 14. ", "Danach am 1. Tag. ", "Es gilt bis 31.12. ", "Sagen Sie es Hrn. Meier."]),
         ("fr", ["Je connais M. Dupont et Mme. Petit. ", "Il arrive."]),
         ("es", ["Su pedido n.º 580731 ha sido enviado. ", "Gracias."]),

@@ -45,6 +45,8 @@ def test_other_text_is_not_recognised(text):
     ("en", "24/7, 1/2 cup, 2–4 kg, 3:2, ½, 14½", ["24/7", "1/2", "2–4 kg", "3:2", "½", "14½"]),
     ("es", "en la Calle Mayor, 15, 3.º B, 28013 Madrid", ["Calle Mayor, 15, 3.º B, 28013 Madrid"]),
     ("de", "Schillerstr. 7, 10115 Ulm, Domstraße 5 km; 1, rue Xy", ["Schillerstr. 7, 10115 Ulm", "5 km", "1, rue Xy"]),
+    ("de", "an der Landstraße 20 Bäume, Milchstraße 100, Domstraße 7 Autos", ["20", "100", "7"]),
+    ("es", "en la calle Mayor 12 perros, 2 en la calle Real 5.", ["12", "2", "calle Real 5"]),
     ("en", "from 9-17 o'clock, 10-9-8", ["9", "17 o'clock", "10", "9", "8"]),
     ("en", "see example.com/a or a.b-c.org.", ["example.com/a", "a.b-c.org"]),
     ("en", "the max_value, 2x, W1D 2LG, Louis XIV, 75 sq m", ["max_value", "2x", "W1D 2LG", "XIV", "75 sq m"]),
@@ -206,7 +208,7 @@ def test_other_numbers_are_not_phone_numbers(text):
     ("en", "fr", "9:15 p.m.", "21 h 15"), ("en", "es", "9:15 p.m.", "21:15"), ("fr", "en", "14 h 30", "2:30 p.m."),
     ("fr", "en", "2 h 30", "2:30"), ("es", "fr", "9 de la noche", "21 h"), ("fr", "de", "8 heures du soir", "20 Uhr"),
     ("de", "en", "9 Uhr abends", "9 p.m."), ("de", "es", "9 Uhr 30", "9:30"), ("de", "fr", "1.12.2024", "1/12/2024"),
-    ("es", "de", "05/06/2024", "05.06.2024"), ("en", "de", "31/12/2024", "31.12.2024"),
+    ("es", "de", "05/06/2024", "05.06.2024"), ("en", "de", "31/12/2024", "31.12.2024"), ("en", "de", "90s", "90er"),
     ("en", "fr", "12/31/2024", "31/12/2024"), ("en", "de", "EUR 500", "500 €"), ("de", "en", "USD 500", "$500"),
     ("de", "fr", "1,5 Mio. €", "1,5 million d'euros"), ("en", "de", "$2.3bn", "2,3 Milliarden $"),
     ("fr", "de", "1,5 M€", "1,5 Millionen €"), ("en", "de", "5 m", "5 m"), ("en", "de", "1990s", "1990er"),
@@ -238,11 +240,13 @@ def test_what_may_not_be_a_date_stays(source, target, text):
     ("en", "de", "from 12/31/2024 to 31/12/2024", ["12/31/2024", "31/12/2024"]),
     ("en", "de", "We meet at 9 AM. Bye", ["9 Uhr"]),
     ("en", "de", "9-5 pm, 2:30 and 4 p.m. day 1 - 9 am", ["9 Uhr", "17 Uhr", "14:30 Uhr", "16 Uhr", "1", "9 Uhr"]),
-    ("en", "de", "room 3.14, room $8.50", ["3.14", "8,50 $"]), ("es", "en", "los años 80", ["80s"]),
+    ("en", "de", "Parts 1 and 2 p.m. between 3 and 4 p.m.", ["1", "14 Uhr", "15 Uhr", "16 Uhr"]),
+    ("en", "de", "room 3.14, room $8.50", ["3.14", "8,50 $"]), ("es", "en", "en los años 80", ["80s"]),
     ("de", "en", "Raum 3 bis 17 Uhr, von 9 bis 17 Uhr", ["3", "5 p.m.", "9 a.m.", "5 p.m."]),
     ("en", "fr", "on the 14th at 9, in the 14th year", ["14", "9", "14e"]), ("fr", "en", "Ve siècle", ["5th"]),
     ("fr", "es", "XIIe siècle, les années 80", ["XII", "80"]), ("de", "en", "der 2. Stock, am 3. unter", ["2nd", "3"]),
     ("es", "en", "Elija Herramientas ▸ Opciones.", []),  # triangles between the names of menus are no spans
+    ("de", "en", "Es sind 12. Unter. Wir wurden 15. Kind", ["12", "15"]), ("en", "fr", "5th and 6th.", ["5e", "6e"]),
 ])  # fmt: skip
 def test_spans_stand_beside_each_other(source, target, text, spellings):
     spans = find_spans(text, source, target)
