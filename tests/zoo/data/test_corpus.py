@@ -156,7 +156,7 @@ def test_a_treebank_gives_sentences_and_trees(tmp_path, name):
     [
         ("(S (NN dog)", "not closed .*bad.mrg:1"),
         ("(S (NN dog))\n(S (NN d\u2028og))", r"has no brackets around it .*bad.mrg:2"),
-        ("(S (NN dog))\n(S (NN \x7f))", r"are empty .*bad.mrg:2"),
+        ("(S (NN dog))\n(S (NN \x7f))", r"contains no words .*bad.mrg:2"),
     ],
 )
 def test_invalid_trees_are_rejected_with_file_and_line(tmp_path, content, problem):
