@@ -84,6 +84,9 @@ def _texts(size: int) -> dict[str, str]:
     def many(part: str) -> str:
         return _repeated(part, size)
 
+    def third(part: str) -> str:
+        return _repeated(part, size // 3)
+
     return {
         "HTML, unclosed CDATA": many("<![CDATA["),
         "HTML, unclosed comments": many("<!--"),
@@ -123,11 +126,11 @@ def _texts(size: int) -> dict[str, str]:
         "Markdown, many links": many("[x](y) "),
         "Markdown, paragraphs with tabs": many("a\tb\n\n"),
         "Markdown, lines of a paragraph": many("*one* two\n"),
-        "Markdown, unclosed brackets": many("[") + "\n\n" + many("[a]("),
+        "Markdown, unclosed brackets": third("[") + "\n\n" + third("[a]("),
         "Markdown, unclosed code spans": "".join("`" * (length % 50) + "a" for length in range(size // 25)),
         "Markdown, unclosed emphasis": many("**a *b ~~c _d "),
-        "Markdown, unclosed formulas": many("$a ") + "\n\n" + many("\\(a") + many("\n\n$$a"),
-        "Markdown, unclosed template tags": many("{{") + many("{%") + many("[[a|"),
+        "Markdown, unclosed formulas": third("$a ") + "\n\n" + third("\\(a") + third("\n\n$$a"),
+        "Markdown, unclosed template tags": third("{{") + third("{%") + third("[[a|"),
         "Markdown, unclosed HTML": many("<code>") + many("a <!--"),
         "Markdown, nested quotes": "".join("> " * (depth % 60) + "a\n" for depth in range(size // 64)),
         "Markdown, nested containers": "".join("    " * (depth % 30) + "!!! a\n" for depth in range(size // 66)),
