@@ -140,9 +140,10 @@ def serve(
         ),
         report=messages,
     )
-    # Clients could fill the disk with the warnings of uvicorn and python-multipart.
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.ERROR)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("zoo.serving").setLevel(logging.INFO)
+    for name in ("uvicorn", "python_multipart"):  # clients could fill the disk with warnings about wrong requests
+        logging.getLogger(name).setLevel(logging.ERROR)
     listener = open_socket(host, port)
     if host not in _LOOPBACK and not settings.keys.needed:
         messages.warn("other machines can use this server without a key: add `--keys FILE`, or use `--host 127.0.0.1`")

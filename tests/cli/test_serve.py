@@ -90,10 +90,12 @@ def test_the_server_can_be_stopped_while_it_compiles(trained: Trained, tmp_path:
 
 
 _FULL_DISK = f"""
-import errno
-from unittest.mock import Mock
+import errno, logging
 from py3langid.langid import LanguageIdentifier
-LanguageIdentifier.from_model_file = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+def fail(*_, **__):
+    logging.getLogger("library").warning("a warning")
+    raise OSError(errno.ENOSPC, "No space left on device")
+LanguageIdentifier.from_model_file = fail
 {forks.COMMAND}
 """
 
@@ -102,7 +104,7 @@ LanguageIdentifier.from_model_file = Mock(side_effect=OSError(errno.ENOSPC, "No 
 def test_a_full_disk_or_a_model_that_cannot_be_loaded_ends_the_server(trained: Trained) -> None:
     weights = trained().weights
     damage = "error: the model `runs/tiny` cannot be loaded"
-    for program, messages in ((_FULL_DISK, ["No space left", "TMPDIR"]), (forks.COMMAND, [damage])):
+    for program, messages in ((_FULL_DISK, ["No space left", "TMPDIR", "WARNING"]), (forks.COMMAND, [damage])):
         result = forks.run(program, *_START)
         assert result.wait() == 1
         assert missing(result.stderr, *messages, "Traceback") == ["Traceback"]

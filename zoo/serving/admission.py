@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_late
 from prometheus_client import Counter as Total
 
 from zoo.serving.answer import LOG, RETRY_SECONDS, Options, ServingError
-from zoo.serving.pool import PooledModel
+from zoo.serving.pool import Route
 from zoo.serving.settings import Settings, hash_key
 
 LINE_BREAKS = re.compile(r"((?<!\s)\s*[\r\n]\s*)")
@@ -22,22 +22,18 @@ start of white space."""
 MAX_LINES = 20_000
 """Maximum total number of lines in the texts of a request. Each line takes up some event-loop time."""
 _LONGEST_LIGATURE = 17  # a tokenizer reads U+FDFA as 18 characters, and every other character as at most 4
-
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 
 
 class Metrics:
-    """Metrics of one server.
-
-    Attributes:
-        statuses: Number of requests per HTTP status since the last `log_statuses`, excluding monitoring requests.
-    """
+    """Metrics of one server."""
 
     def __init__(self) -> None:
         self._registry = own = CollectorRegistry()
-        self.statuses: Counter[int] = Counter()
-        self.requests = Total("zoo_requests", "Requests by path and status.", ["path", "status"], registry=own)
-        self.seconds = Histogram("zoo_request_seconds", "Time to answer.", ["path"], buckets=_SECONDS, registry=own)
+        self._statuses: Counter[int] = Counter()
+        """Number of requests per HTTP status since the last `log_statuses`, excluding monitoring requests."""
+        self._requests = Total("zoo_requests", "Requests by path and status.", ["path", "status"], registry=own)
+        self._seconds = Histogram("zoo_request_seconds", "Time to answer.", ["path"], buckets=_SECONDS, registry=own)
         self.rejected = Total("zoo_rejected", "Rejected requests by reason.", ["reason"], registry=own)
         self.texts = Total("zoo_texts", "Translated texts by model.", ["model"], registry=own)
         self.sentences = Total("zoo_sentences", "Lines given to a model.", ["model"], registry=own)
@@ -48,9 +44,16 @@ class Metrics:
         """Add a metric whose value is computed when the metrics are read."""
         Gauge(name, description, registry=self._registry).set_function(value)
 
+    def count_request(self, path: str, status: int, seconds: float, *, is_monitoring: bool) -> None:
+        """Count a request after `seconds`, when it has been answered or the client has disconnected."""
+        self._requests.labels(path, str(status)).inc()
+        self._seconds.labels(path).observe(seconds)
+        if not is_monitoring:
+            self._statuses[status] += 1
+
     def log_statuses(self) -> None:
         """Log the number of requests per HTTP status. Log nothing if there were no requests."""
-        counts, self.statuses = self.statuses, Counter()
+        counts, self._statuses = self._statuses, Counter()
         if counts:
             listed = ", ".join(f"{count} with status {status}" for status, count in sorted(counts.items()))
             LOG.info("%d requests: %s", counts.total(), listed)
@@ -61,22 +64,14 @@ class Metrics:
 
 
 class Admission:
-    """Admits requests within the configured limits, and counts their texts.
-
-    Attributes:
-        open_requests: Number of requests that are being answered, excluding monitoring requests.
-        starting: Whether the server is still loading its models.
-        ending: Event that is set when the server shuts down.
-        background: Tasks that continue after their requests were answered. They are cancelled at shutdown.
-        used_characters: Number of characters translated with each API key, keyed by the key's SHA-256.
-    """
+    """Admits requests within the configured limits, and counts their texts."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._limits, self._keys = settings.limits, settings.keys
-        self.open_requests, self.starting, self.ending = 0, False, asyncio.Event()
-        self.background: set[asyncio.Task[Any]] = set()
-        self.used_characters: Counter[str] = Counter()
-        self._queued_texts = self._queued_characters = self._held_bytes = 0
+        self._is_starting = self._is_ending = False
+        self._cancelled_at_end: set[asyncio.Task[Any]] = set()
+        self._used_characters: Counter[str] = Counter()
+        self._open_requests = self._queued_texts = self._queued_characters = self._held_bytes = 0
         metrics.gauge("zoo_queued_texts", "Texts that are waiting or being translated.", lambda: self._queued_texts)
         metrics.gauge(
             "zoo_queued_characters",
@@ -85,13 +80,48 @@ class Admission:
         )
         metrics.gauge("zoo_held_bytes", "Bytes of requests and documents in memory.", lambda: self._held_bytes)
         metrics.gauge(
-            "zoo_open_requests", "Requests that are being answered, except for monitoring.", lambda: self.open_requests
+            "zoo_open_requests", "Requests that are being answered, except for monitoring.", lambda: self._open_requests
         )
 
     @property
     def ready(self) -> bool:
         """Whether the server can answer another request immediately."""
-        return not (self.starting or self.ending.is_set()) and self._queued_texts < self._limits.queued_texts
+        return not (self._is_starting or self._is_ending) and self._queued_texts < self._limits.queued_texts
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Report that the server is not ready while the `with` block runs, and after an error in it."""
+        self._is_starting = True
+        yield
+        self._is_starting = False
+
+    def end(self) -> None:
+        """Shut down: cancel all tasks that were passed to `cancel_at_end`."""
+        self._is_ending = True
+        for task in self._cancelled_at_end:
+            task.cancel()
+
+    def cancel_at_end(self, task: asyncio.Task[Any]) -> None:
+        """Cancel a task when the server shuts down, because clients could not download its result afterwards."""
+        if self._is_ending:
+            task.cancel()
+        self._cancelled_at_end.add(task)
+        task.add_done_callback(self._cancelled_at_end.discard)
+
+    @contextmanager
+    def open_request(self) -> Iterator[None]:
+        """Count a request as open while the `with` block runs. Raise ServingError if too many requests are open."""
+        self._open_requests += 1
+        try:
+            if self._open_requests > self._limits.requests:
+                raise ServingError(503, "the server is busy; try again later", "requests", RETRY_SECONDS)
+            yield
+        finally:
+            self._open_requests -= 1
+
+    def usage(self, key: str) -> tuple[int, int | None]:
+        """Return the number of characters translated with an API key (its SHA-256), and the key's limit, if any."""
+        return self._used_characters[key], self._keys.get(key)
 
     def authorize(self, key: str | None) -> str:
         """Check an API key. Return its SHA-256, or an empty string if the server needs no keys.
@@ -136,36 +166,36 @@ class Admission:
             raise ServingError(400, "`prefix` requires single-line texts")
 
     @contextmanager
-    def admit(self, key: str, texts: Sequence[str], models: Iterable[PooledModel] = ()) -> Iterator[None]:
+    def admit(self, key: str, texts: Sequence[str], routes: Iterable[Route] = ()) -> Iterator[None]:
         """Count the texts as queued while the `with` block runs.
 
         Args:
             key: SHA-256 of the client's API key.
             texts: The texts, and any translations that the client has sent.
-            models: The models that will translate the texts.
+            routes: The models that will translate the texts.
 
         Raises:
             ServingError: The request is larger than the queue, the queue is full, the request would probably wait too
                 long, or the quota of the API key is used up.
         """
-        characters, limits, quota = sum(map(len, texts)), self._limits, self._keys.get(key)
+        characters, limits, (used, quota) = sum(map(len, texts)), self._limits, self.usage(key)
         if len(texts) > limits.queued_texts or characters > limits.queued_characters:
             raise ServingError(
                 413,
                 f"the request has {len(texts):,} texts with {characters:,} characters; "
                 f"the limit is {limits.queued_texts:,} texts with {limits.queued_characters:,} characters",
             )
-        if quota is not None and self.used_characters[key] + characters > quota:
+        if quota is not None and used + characters > quota:
             raise ServingError(456, f"the limit of this API key, {quota:,} characters, is reached", "quota")
         if (
             self._queued_texts + len(texts) > limits.queued_texts
             or self._queued_characters + characters > limits.queued_characters
         ):
             raise ServingError(429, "the queue is full; try again later", "queue", RETRY_SECONDS)
-        translators = (model.loaded.translator for model in models if model.loaded is not None)
-        if any(translator.waiting_seconds > limits.wait_seconds for translator in translators):
+        loaded = (route.model.loaded for route in routes)
+        if any(each is not None and each.translator.waiting_seconds > limits.wait_seconds for each in loaded):
             raise ServingError(429, "the server is busy; try again later", "wait", RETRY_SECONDS)
-        self.used_characters[key] += characters
+        self._used_characters[key] += characters
         self._queued_texts += len(texts)
         self._queued_characters += characters
         try:

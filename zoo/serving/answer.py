@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from dataclasses import dataclass
-
-from fastapi.responses import JSONResponse
 
 from zoo.generation.translation import Translation
 
@@ -14,10 +13,6 @@ RETRY_SECONDS = 2
 """Seconds after which a client should try again if the server is busy."""
 RELOAD_SECONDS = 5
 """Seconds after which a client should try again if a model cannot be used."""
-DEEPL_PATH = "/v2/"
-"""Path prefix of DeepL's API, whose errors have the `message` key instead of `error`."""
-AUDIO_PATH = "/v1/audio/"
-"""Path prefix of OpenAI's API, whose errors are objects with the `message` key."""
 
 
 @dataclass(frozen=True)
@@ -92,16 +87,6 @@ class ServingError(Exception):
         super().__init__(message)
 
 
-class ClientGone(Exception):
-    """The client closed the connection before it received the response."""
-
-
-def error_response(path: str, error: ServingError) -> JSONResponse:
-    """Return the JSON response for an error, in the format of the API that the path belongs to."""
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    if path.startswith(AUDIO_PATH):
-        kind = "invalid_request_error" if error.status < 500 else "server_error"
-        content = {"message": error.message, "type": kind, "param": None, "code": error.reason}
-        return JSONResponse({"error": content}, error.status, headers)
-    key = "message" if path.startswith(DEEPL_PATH) else "error"
-    return JSONResponse({key: error.message}, error.status, headers)
+def log_error(problem: str, error: Exception) -> None:
+    """Log a problem, and the type and traceback of its error. The error's message may contain the client's text."""
+    LOG.error("%s %s\n%s", problem, type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))

@@ -27,7 +27,7 @@ from specs import ZooError
 from zoo.serving import deepl, libretranslate, native, openai
 from zoo.serving.answer import LOG, ServingError
 from zoo.serving.documents import Documents, remove_stale_folders
-from zoo.serving.requests import Guard
+from zoo.serving.requests import Endpoint, Guard
 from zoo.serving.service import Service
 from zoo.text.language_codes import detector
 from zoo.version import __version__
@@ -73,11 +73,13 @@ def create_app(service: Service) -> FastAPI:
 
     for kind in (RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _raise_serving_error)
-    for routes in (native.router(service, documents), native.monitoring(service), _page_router()):
-        app.include_router(routes)
-    for make_router in (libretranslate.router, deepl.router, openai.router):
-        app.include_router(make_router(service, documents))
-    app.add_middleware(Guard, service=service)
+    routers = [module.router(service, documents) for module in (native, libretranslate, deepl, openai)]
+    routers += [native.monitoring(service), _page_router()]
+    for router in routers:
+        app.include_router(router)
+    endpoints = [endpoint for router in routers for endpoint in router.routes]
+    apis = {"": Endpoint, "/v1/": native.Native, "/v1/audio/": openai.OpenAI, "/v2/": deepl.DeepL}
+    app.add_middleware(Guard, service=service, endpoints=endpoints, apis=apis)
     if origins := service.settings.cors:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
     return app
@@ -85,7 +87,7 @@ def create_app(service: Service) -> FastAPI:
 
 def _page_router() -> APIRouter:
     """Return a router that serves the web page. The page uses the APIs, and loads nothing from other hosts."""
-    routes = APIRouter(include_in_schema=False)
+    routes = APIRouter(route_class=Endpoint, include_in_schema=False)
     kinds = {"index.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
     files = {name: (_FOLDER / name).read_text("utf-8") for name in kinds}
     files["page.css"] = colour_sheet() + theme_sheet() + SHEET + files["page.css"]
@@ -206,9 +208,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer the accepted requests, then shut down."""
-        self._service.admission.ending.set()
-        for task in self._service.admission.background:
-            task.cancel()
+        self._service.admission.end()
         self._ending_since = time.monotonic()
         await super().shutdown(sockets)
 
@@ -222,12 +222,11 @@ class Server(uvicorn.Server):
 
     async def _preload(self) -> None:
         """Load the models. If a model cannot be loaded, stop the server."""
-        self._service.admission.starting = True
         try:
-            await self._service.pool.preload(self._preloaded)
+            with self._service.admission.starting():
+                await self._service.pool.preload(self._preloaded)
         except ServingError as error:
             self.failure, self.should_exit = error.message, True
-        self._service.admission.starting = False
 
     async def _maintain(self) -> None:
         """Close stalled connections, and reload the API keys when their file changes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from pathlib import PurePath
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
@@ -16,6 +17,7 @@ from zoo.serving.answer import RETRY_SECONDS, Call, ServingError
 from zoo.serving.documents import DOCUMENT_SECONDS, DOWNLOAD_SECONDS, Documents, Outcome
 from zoo.serving.languages import AUTO, base_code, language_name, match_code
 from zoo.serving.requests import (
+    Endpoint,
     Parameters,
     authorized_parameters,
     authorized_upload,
@@ -41,9 +43,26 @@ _CHOICES = {
 """Values that DeepL permits for some parameters."""
 
 
+class DeepL(Endpoint):
+    """Endpoint of DeepL's API. Clients send the key in the header or the body."""
+
+    scheme = "deepl-auth-key"
+
+    @classmethod
+    def error_content(cls, error: ServingError) -> dict[str, Any]:
+        """Return the body of the response for an error."""
+        return {"message": error.message}
+
+
+class _Upload(DeepL):
+    """Endpoint to which clients upload a document. They send the key in the header."""
+
+    requires_header = accepts_file = is_downloaded = True
+
+
 def router(service: Service, documents: Documents) -> APIRouter:
     """Return a router with the endpoints of DeepL's API."""
-    routes = APIRouter(prefix="/v2", include_in_schema=False)
+    routes = APIRouter(prefix="/v2", route_class=DeepL, include_in_schema=False)
 
     @routes.api_route("/translate", methods=["GET", "POST"])
     async def translate(request: Request) -> JSONResponse:
@@ -86,11 +105,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
     @routes.api_route("/usage", methods=["GET", "POST"])
     async def usage(request: Request) -> dict[str, int]:
         _, key = await authorized_parameters(service, request)
-        limit = service.settings.keys.get(key)
-        return {
-            "character_count": service.admission.used_characters[key],
-            "character_limit": _UNLIMITED if limit is None else limit,
-        }
+        used, limit = service.admission.usage(key)
+        return {"character_count": used, "character_limit": _UNLIMITED if limit is None else limit}
 
     @routes.get("/glossaries")
     async def glossaries(request: Request) -> dict[str, list[object]]:
@@ -106,7 +122,6 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
     started: dict[tuple[str, str, str], tuple[asyncio.Task[Outcome], int]] = {}
     """Task and number of characters, keyed by the document's ID, the document's key and the client's API key."""
 
-    @routes.post("/document")
     async def upload(request: Request) -> dict[str, str]:
         given, key, name, content = await authorized_upload(service, request)
         if not (name := PurePath(read_string(given, "filename", default=name) or "").name):
@@ -124,17 +139,17 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         asyncio.get_running_loop().call_later(DOCUMENT_SECONDS + DOWNLOAD_SECONDS, started.pop, handle, None)
         return {"document_id": document_id, "document_key": document_key}
 
+    routes.add_api_route("/document", upload, methods=["POST"], route_class_override=_Upload)
+
     async def find(request: Request, document_id: str) -> tuple[asyncio.Task[Outcome], int]:
         given, key = await authorized_parameters(service, request)
         handle = (document_id, require_string(given, "document_key"), key)
         if handle not in started:
-            raise ServingError(
-                404, "there is no such document; check its ID, its key and the API key, or upload the document again"
-            )
+            problem = "there is no such document; check its ID, its key and the API key, or upload the document again"
+            raise ServingError(404, problem)
         if started[handle][0].cancelled():
-            raise ServingError(
-                503, "the server is shutting down; upload the document again later", "end", RETRY_SECONDS
-            )
+            problem = "the server is shutting down; upload the document again later"
+            raise ServingError(503, problem, "end", RETRY_SECONDS)
         return started[handle]
 
     @routes.api_route("/document/{document_id}", methods=["GET", "POST"])
@@ -142,8 +157,8 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         task, characters = await find(request, document_id)
         if not task.done():
             return {"document_id": document_id, "status": "queued"}
-        if message := task.result().error:
-            return {"document_id": document_id, "status": "error", "error_message": message}
+        if isinstance(found := task.result(), ServingError):
+            return {"document_id": document_id, "status": "error", "error_message": found.message}
         done = {"status": "done", "seconds_remaining": 0, "billed_characters": characters}
         return {"document_id": document_id, **done}
 
@@ -153,9 +168,9 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         if not task.done():
             problem = "the document is not translated yet; wait until its status is `done`"
             raise ServingError(503, problem, "document", RETRY_SECONDS)
-        if message := task.result().error:
-            raise ServingError(503, message, "document")
-        path, _ = documents.files.get(task.result().secret)
+        if isinstance(found := task.result(), ServingError):
+            raise ServingError(found.status, found.message, found.reason)  # a copy: a raised error refers to its frames
+        path, _ = documents.files.get(found)
         return FileResponse(path, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
 
 

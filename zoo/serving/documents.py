@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import TypeVar, cast
 
 from specs import Recognition
-from zoo.documents.document import SegmentText, read_texts, write_documents
+from zoo.documents.document import DocumentSource, SegmentText, read_texts, write_documents
 from zoo.documents.html import ElementRoles
 from zoo.features.modality import read_frames
 from zoo.features.windows import read_windows
@@ -27,14 +28,16 @@ from zoo.generation.recognizer import Recognizer
 from zoo.generation.transcription import Transcript, max_window_seconds
 from zoo.generation.translation import Translation
 from zoo.serving.admission import MAX_LINES
-from zoo.serving.answer import LOG, RETRY_SECONDS, Answer, Call, Options, ServingError
+from zoo.serving.answer import LOG, RETRY_SECONDS, Answer, Call, ServingError, log_error
 from zoo.serving.languages import standard_code
 from zoo.serving.pool import Route
 from zoo.serving.processes import Processes
-from zoo.serving.service import Plan, Service, models_of, readable_errors, routes_of
+from zoo.serving.service import Plan, Service, readable_errors, routes_of
 
 DOCUMENT_SECONDS = 600.0
 """Maximum time to translate a document if the client does not wait for the response."""
+Outcome = str | ServingError
+"""Result of translating a document: the secret needed to download the translation, or an error."""
 _T = TypeVar("_T")
 _DETECTED_CHARACTERS = 2_000
 """Number of characters at the beginning of a document from which its language is detected."""
@@ -48,29 +51,25 @@ DOWNLOAD_SECONDS = 600.0
 MAX_STORED_BYTES = 1_000_000_000
 """Maximum total size of the stored translations."""
 _PREFIX = "zoo-serve-"
+_PROBLEMS = {"unkept": "lack numbers, links or similar", "uncertain": "have a low probability"}
+"""Attributes of translations that list problems, with descriptions for the log."""
 _MIN_AGE_SECONDS = 5.0  # a server that has just created its folder has not locked it yet
 _NAME_BYTES = 24
 _RETRY_FILES_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Result of translating a document: the secret needed to download the translation, or an error message."""
+class _Job:
+    """Texts with markup, or a document, that a client wants to translate (`call`).
 
-    secret: str = ""
-    error: str = ""
+    `segments` and `plans` have one element for each text or document. `processes` read and write the texts.
+    """
 
-
-@dataclass(frozen=True)
-class _Document:
-    """Document with its segments, its whole text, the target language, and its translation plan."""
-
-    content: bytes
-    name: str
-    segments: list[SegmentText]
-    text: str
-    target: str
-    plan: Plan
+    call: Call
+    processes: Processes
+    sources: Sequence[DocumentSource]
+    segments: Sequence[Sequence[SegmentText]]
+    plans: Sequence[Plan]
 
 
 class Documents:
@@ -100,16 +99,10 @@ class Documents:
         """
         self._service.admission.check_texts(texts, call.options)
         sources = [(text.encode(), "text.html", roles) for text in texts]
-        found = await self._call(self._markup_processes, read_texts, sources)
-        self._check_segments([segment for segments in found for segment in segments])
+        found = await self._read(self._markup_processes, sources)
         plans = await self._service.plan(call, [_plain(segments) for segments in found])
-        language = standard_code(call.target)
-        pairs = [(segment, plan) for segments, plan in zip(found, plans, strict=True) for segment in segments]
-        with self._service.admission.admit(call.key, texts, models_of(plans)):
-            ranks = [
-                await self._call(self._markup_processes, write_documents, sources, *each, language)
-                for each in await self._translate_segments(pairs, call.options)
-            ]
+        with self._service.admission.admit(call.key, texts, routes_of(plans)):
+            ranks = await self._translate(_Job(call, self._markup_processes, sources, found, plans))
         return [
             Answer([Translation(content.decode()) for content in contents], plan.source, plan.confidence)
             for contents, plan in zip(zip(*ranks, strict=True), plans, strict=True)
@@ -121,9 +114,10 @@ class Documents:
         Raises:
             ServingError: The format is unknown, the document is damaged, a limit is exceeded, or no model is available.
         """
-        document = await self._read(call, content, name)
-        with self._service.admission.admit(call.key, [document.text], models_of([document.plan])):
-            return await self._translate_planned(document)
+        job, text = await self._read_document(call, content, name)
+        with self._service.admission.admit(call.key, [text], routes_of(job.plans)):
+            ((translated,),) = await self._translate(job)
+        return translated
 
     async def start_document(self, call: Call, content: bytes, name: str) -> tuple[asyncio.Task[Outcome], int]:
         """Start translating a document. The work continues after the request has been answered.
@@ -133,57 +127,40 @@ class Documents:
         Returns:
             The task that translates the document, and the number of characters in the document.
         """
-        document = await self._read(call, content, name)
+        job, text = await self._read_document(call, content, name)
         with ExitStack() as stack:  # an error must be the response to this request
             stack.enter_context(self._service.admission.hold())(len(content))
-            stack.enter_context(self._service.admission.admit(call.key, [document.text], models_of([document.plan])))
-            admission = stack.pop_all()
-        task = asyncio.create_task(self._outcome(document))
-        self._service.admission.background.add(task)
-        task.add_done_callback(self._service.admission.background.discard)
-        task.add_done_callback(lambda _: admission.close())
-        return task, len(document.text)
+            stack.enter_context(self._service.admission.admit(call.key, [text], routes_of(job.plans)))
+            admitted = stack.pop_all()
+        task = asyncio.create_task(self._translate_and_store(job, name))
+        task.add_done_callback(lambda _: admitted.close())
+        self._service.admission.cancel_at_end(task)
+        return task, len(text)
 
-    async def _outcome(self, document: _Document) -> Outcome:
+    async def _translate_and_store(self, job: _Job, name: str) -> Outcome:
         """Translate a document. Return errors as results: an exception in a task would keep the document in memory."""
-        if document.plan.route is None:
-            return Outcome(error="Source and target language are the same")
+        if job.plans[0].route is None:
+            return ServingError(503, "Source and target language are the same", "document")
         try:
             async with asyncio.timeout(DOCUMENT_SECONDS):
-                return Outcome(secret=self.files.add(await self._translate_planned(document), document.name))
+                ((translated,),) = await self._translate(job)
+                return self.files.add(translated, name)
         except TimeoutError:
-            return Outcome(error=f"the document took more than {DOCUMENT_SECONDS:g} seconds")
+            return ServingError(503, f"the document took more than {DOCUMENT_SECONDS:g} seconds", "document")
         except ServingError as error:
-            return Outcome(error=error.message)
-        except Exception as error:  # its message may contain the client's text, so only its type is logged
-            LOG.error("a document failed with %s", type(error).__name__)
-            return Outcome(error="internal error; the server's log has the details")
+            return ServingError(503, error.message, "document")
+        except Exception as error:
+            log_error("a document failed with", error)
+            return ServingError(503, "internal error; the server's log has the details", "document")
 
-    async def _read(self, call: Call, content: bytes, name: str) -> _Document:
-        """Read the text of a document, and plan its translation."""
-        (segments,) = await self._call(self._document_processes, read_texts, [(content, name, None)])
-        self._check_segments(segments)
+    async def _read_document(self, call: Call, content: bytes, name: str) -> tuple[_Job, str]:
+        """Read a document, and plan its translation. Return the job, and the text of the document."""
+        sources = [(content, name, None)]
+        (segments,) = await self._read(self._document_processes, sources)
         text = _plain(segments)
         beginning = text[: min(_DETECTED_CHARACTERS, self._service.settings.limits.text_characters)]
-        (plan,) = await self._service.plan(call, [beginning])
-        return _Document(content, name, segments, text, call.target, plan)
-
-    def _check_segments(self, segments: Sequence[SegmentText]) -> None:
-        """Raise ServingError if there are too many segments, or if a segment is too long."""
-        limit = self._service.settings.limits.text_characters
-        if (longest := max((len(text) for text, _ in segments), default=0)) > limit:
-            raise ServingError(413, f"a paragraph has {longest:,} characters; the limit is {limit:,}", "length")
-        if len(segments) > MAX_LINES:
-            message = f"there are {len(segments):,} paragraphs; the limit is {MAX_LINES:,}; split the document"
-            raise ServingError(413, message, "texts")
-
-    async def _translate_planned(self, document: _Document) -> bytes:
-        segments = [(segment, document.plan) for segment in document.segments]
-        (translated,) = await self._translate_segments(segments, Options())
-        sources = [(document.content, document.name, None)]
-        arguments = (sources, *translated, standard_code(document.target))
-        (written,) = await self._call(self._document_processes, write_documents, *arguments)
-        return written
+        plans = await self._service.plan(call, [beginning])
+        return _Job(call, self._document_processes, sources, [segments], plans), text
 
     async def transcribe(self, key: str, route: Route, content: bytes) -> Transcript:
         """Transcribe an audio file with a route's model, in the route's target language.
@@ -196,7 +173,7 @@ class Documents:
         source, limit = cast(Recognition, route.model.spec.task).source, self._service.settings.limits.audio_seconds
         windows, duration = await self._call(self._document_processes, read_windows, content, source, seconds, limit)
         spoken = " " * math.ceil(duration * _CHARACTERS_PER_SECOND)
-        with self._service.admission.admit(key, [spoken], [route.model]):
+        with self._service.admission.admit(key, [spoken], [route]):
             found = await self._service.recognize(route, [window.values for window in windows])
         return Transcript.of(windows, found, duration)
 
@@ -204,8 +181,19 @@ class Documents:
         """Recognise the text in an image with a route's model. The errors are the same as those of `transcribe`."""
         task = cast(Recognition, route.model.spec.task)
         frames = await self._call(self._document_processes, read_frames, content, task)
-        with self._service.admission.admit(key, [" " * _CHARACTERS_PER_PICTURE], [route.model]):
+        with self._service.admission.admit(key, [" " * _CHARACTERS_PER_PICTURE], [route]):
             (found,) = await self._service.recognize(route, [frames])
+        return found
+
+    async def _read(self, processes: Processes, sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:
+        """Read the segments of documents. Raise ServingError if there are too many, or if a segment is too long."""
+        found = await self._call(processes, read_texts, sources)
+        limit, lengths = self._service.settings.limits.text_characters, [len(text) for text, _ in chain(*found)]
+        if (longest := max(lengths, default=0)) > limit:
+            raise ServingError(413, f"a paragraph has {longest:,} characters; the limit is {limit:,}", "length")
+        if len(lengths) > MAX_LINES:
+            message = f"there are {len(lengths):,} paragraphs; the limit is {MAX_LINES:,}; split the document"
+            raise ServingError(413, message, "texts")
         return found
 
     async def _call(self, processes: Processes, function: Callable[..., _T], *arguments: object) -> _T:
@@ -222,34 +210,28 @@ class Documents:
             LOG.error("no worker process can be used: %s", error)
             raise ServingError(503, "the server is busy; try again later", "process", RETRY_SECONDS) from None
 
-    async def _translate_segments(
-        self, segments: Sequence[tuple[SegmentText, Plan]], options: Options
-    ) -> list[tuple[list[str], list[list[AlignedToken]]]]:
-        """Translate segments. For each of the `n_best` ranks, return all segments' translations and alignments."""
-        texts, plans = [text for (text, _), _ in segments], [plan for _, plan in segments]
-        answers = await self._service.translate_groups(texts, plans, options)
-        for name, problem in (
-            ("unkept", "lack numbers, links or similar"),
-            ("uncertain", "have a low probability"),
-        ):
+    async def _translate(self, job: _Job) -> list[list[bytes]]:
+        """Translate texts with markup or a document. For each of the `n_best` ranks, return all translations."""
+        segments = list(chain(*job.segments))
+        texts = [text for text, _ in segments]
+        plans = [plan for plan, found in zip(job.plans, job.segments, strict=True) for _ in found]
+        answers = await self._service.translate_groups(texts, plans, job.call.options)
+        for name, problem in _PROBLEMS.items():
             if count := sum(bool(getattr(each.translations[0], name)) for each in answers):
                 LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # without texts of clients
-        results = []
-        for rank in range(options.n_best or 1):
+        language, ranks = standard_code(job.call.target), list[list[bytes]]()
+        for rank in range(job.call.options.n_best or 1):
             targets = [each.translations[min(rank, len(each.translations) - 1)].text.strip() for each in answers]
             alignments: list[list[AlignedToken]] = [[] for _ in segments]
             for route in routes_of(plans):
-                indices = [
-                    index
-                    for index, ((_, has_markup), plan) in enumerate(segments)
-                    if plan.route == route and has_markup
-                ]
+                indices = [i for i, (_, has_markup) in enumerate(segments) if has_markup and plans[i].route == route]
                 pairs = [texts[index] for index in indices], [targets[index] for index in indices]
                 found = await self._service.align(route, *pairs)
                 for index, tokens in zip(indices, found, strict=True):
                     alignments[index] = tokens
-            results.append((targets, alignments))
-        return results
+            arguments = job.sources, targets, alignments, language
+            ranks.append(await self._call(job.processes, write_documents, *arguments))
+        return ranks
 
 
 def _plain(segments: Sequence[SegmentText]) -> str:

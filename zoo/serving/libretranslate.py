@@ -12,8 +12,9 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from zoo.documents.document import FORMATS
 from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.documents import Documents
-from zoo.serving.languages import AUTO, language_name
+from zoo.serving.languages import AUTO, detect, language_name
 from zoo.serving.requests import (
+    Endpoint,
     authorized_parameters,
     authorized_upload,
     read_integer,
@@ -24,9 +25,15 @@ from zoo.serving.requests import (
 from zoo.serving.service import Service
 
 
+class _Upload(Endpoint):
+    """Endpoint to which clients upload a document."""
+
+    accepts_file = is_downloaded = True
+
+
 def router(service: Service, documents: Documents) -> APIRouter:
     """Return a router with the endpoints of LibreTranslate's API."""
-    routes = APIRouter(include_in_schema=False)
+    routes = APIRouter(route_class=Endpoint, include_in_schema=False)
     limits = service.settings.limits
 
     @routes.post("/translate")
@@ -51,7 +58,6 @@ def router(service: Service, documents: Documents) -> APIRouter:
             response["alternatives"] = _one_or_all([_texts(each)[1:] for each in answers], single)
         return JSONResponse(response)  # a dictionary would be validated first
 
-    @routes.post("/translate_file")
     async def translate_file(request: Request) -> dict[str, str]:
         given, key, name, content = await authorized_upload(service, request)
         if not name:
@@ -62,6 +68,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
         secret = documents.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
         return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}
 
+    routes.add_api_route("/translate_file", translate_file, methods=["POST"], route_class_override=_Upload)
+
     @routes.get("/download_file/{secret}")
     async def download_file(secret: str) -> Response:
         path, name = documents.files.get(secret)
@@ -70,9 +78,11 @@ def router(service: Service, documents: Documents) -> APIRouter:
         return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
     @routes.post("/detect")
-    async def detect(request: Request) -> list[dict[str, object]]:
+    async def detect_language(request: Request) -> list[dict[str, object]]:
         given, _ = await authorized_parameters(service, request)
-        found = service.detect(require_string(given, "q"))
+        text = require_string(given, "q")
+        service.admission.check_texts([text])
+        found = detect(text)
         probable = [(code, probability) for code, probability in found if probability >= 0.01]
         return [_detected(code, probability) for code, probability in probable or found[:1]]
 

@@ -17,7 +17,7 @@ from zoo.models.catalogue import EVERYDAY, better_for
 from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO
-from zoo.serving.requests import authorize, authorized_upload, read_string
+from zoo.serving.requests import Endpoint, authorize, authorized_upload, read_string
 from zoo.serving.service import Service
 
 
@@ -211,9 +211,28 @@ class RecognizeResult(BaseModel):
     model: str
 
 
+class Native(Endpoint):
+    """Endpoint of zoo's own API. Clients send the key in the header."""
+
+    scheme = "bearer"
+    requires_header = True
+
+
+class Upload(Native):
+    """Endpoint to which clients upload a file."""
+
+    accepts_file = True
+
+
+class _Monitoring(Endpoint):
+    """Endpoint that reports the state of the server."""
+
+    is_monitoring = True
+
+
 def router(service: Service, documents: Documents) -> APIRouter:
     """Return a router with the endpoints of zoo's own API."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=Native)
 
     @routes.post("/v1/translate", response_model=TranslateResult, response_model_exclude_unset=True)
     async def translate(request: Request, body: TranslateBody) -> Any:
@@ -227,7 +246,6 @@ def router(service: Service, documents: Documents) -> APIRouter:
         events = _events(await service.translate_each(call, texts), body)
         return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
-    @routes.post("/v1/recognize")
     async def recognize(request: Request) -> RecognizeResult:
         """Return the text in an image, which is the `file` field of a form (`multipart/form-data`)."""
         given, key, _, content = await authorized_upload(service, request)
@@ -235,6 +253,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
         route = service.pool.recognizer("image", name, target=target)
         found = await documents.recognize(key, route, content)
         return RecognizeResult(text=found.text, log_probability=found.log_probability, model=route.model.name)
+
+    routes.add_api_route("/v1/recognize", recognize, methods=["POST"], route_class_override=Upload)
 
     @routes.post("/v1/score")
     async def score(request: Request, body: ScoreBody) -> ScoreResult:
@@ -283,10 +303,9 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
 
 def monitoring(service: Service) -> APIRouter:
-    """Return a router with the monitoring endpoints."""
-    routes = APIRouter()
+    """Return a router with the monitoring endpoints, and the list of models, which needs no key either."""
+    routes = APIRouter(route_class=_Monitoring)
 
-    @routes.get("/v1/models")
     async def models() -> ModelList:
         """List the models of this server."""
         models = [
@@ -304,6 +323,8 @@ def monitoring(service: Service) -> APIRouter:
             for model in service.pool.models.values()
         ]
         return ModelList(data=models)
+
+    routes.add_api_route("/v1/models", models, route_class_override=Endpoint)
 
     @routes.get("/health")
     async def health() -> dict[str, object]:
@@ -331,15 +352,12 @@ def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
     """Convert an answer to a result. `body` is the translation request, or None if the answer is a parse tree."""
     translations = []
     for each in answer.translations:
-        translated = Translated(text=each.text, score=each.score, log_probability=each.log_probability)
+        rest: dict[str, Any] = {name: list(marked) for name in MARKS if (marked := getattr(each, name))}
         if body is not None:
-            translated.confidence = each.confidence
+            rest["confidence"] = each.confidence
         if body is not None and body.sentences:
-            translated.sentences, translated.confidences = [*each.parts], [*each.confidences]
-        for name in MARKS:
-            if marked := getattr(each, name):
-                setattr(translated, name, list(marked))
-        translations.append(translated)
+            rest |= {"sentences": [*each.parts], "confidences": [*each.confidences]}
+        translations.append(Translated(text=each.text, score=each.score, log_probability=each.log_probability, **rest))
     result = TextResult(
         source=answer.source,
         detected_confidence=answer.confidence,

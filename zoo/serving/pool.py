@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -70,10 +70,60 @@ class PooledModel:
     folder: Path
     spec: Spec
     loaded: LoadedModel | None = None
-    loading: asyncio.Task[None] | None = None
+    loading: asyncio.Task[ServingError | None] | None = None
     failed: str = ""
     active: int = 0
     last_used: float = 0.0
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Count a request that uses the model while the `with` block runs."""
+        self.active += 1
+        try:
+            yield
+        finally:
+            self.active -= 1
+            self.last_used = time.monotonic()
+
+    async def load(self, open_translator: Callable[[Path], Translator]) -> None:
+        """Load the model, or wait for the load that is already running. A load continues if the caller is cancelled.
+
+        Raises:
+            ServingError: The model cannot be loaded.
+        """
+        if self.loading is None:
+            self.loading = asyncio.create_task(self._load(open_translator))
+        if (error := await asyncio.shield(self.loading)) is not None:
+            raise error
+
+    async def _load(self, open_translator: Callable[[Path], Translator]) -> ServingError | None:
+        """Load the current revision, and replace the revision that was loaded before.
+
+        Return an error instead of raising it, because all clients may have left.
+        """
+        revision = ""
+        try:
+            revision = self.revision()
+            translator = await asyncio.to_thread(open_translator, self.folder)
+            if revision != self.revision():  # replaced while it was being read
+                revision = self.revision()
+                translator = await asyncio.to_thread(open_translator, self.folder)
+        except Exception as error:
+            self.failed = revision
+            LOG.error("model %s cannot be loaded: %s", self.name, error)
+            return ServingError(503, f"the model `{self.name}` cannot be loaded", "load", RELOAD_SECONDS)
+        finally:
+            self.loading = None
+        self.loaded, self.spec = LoadedModel(translator, revision), translator.spec
+        self.last_used = time.monotonic()
+        LOG.info("model %s is loaded, revision %s", self.name, revision)
+        return None
+
+    def unload(self) -> None:
+        """Unload the model if it is loaded. Requests that use it finish first."""
+        if self.loaded is not None:
+            self.loaded = None
+            LOG.info("model %s is unloaded", self.name)
 
     def memory_bytes(self) -> int:
         """Estimate the memory that the model needs while it translates, in bytes."""
@@ -281,13 +331,9 @@ class ModelPool:
         while (loaded := model.loaded) is None:
             if model.loading is None:
                 self._make_space(model)
-            await self._load_once(model)
-        model.active += 1
-        try:
+            await model.load(self._open)
+        with model.in_use():
             yield loaded
-        finally:
-            model.active -= 1
-            model.last_used = time.monotonic()
 
     async def preload(self, names: Sequence[str]) -> None:
         """Load models in the given order. Stop before the first model that does not fit into memory.
@@ -318,12 +364,12 @@ class ModelPool:
             if model.loaded is None or model.loading is not None:
                 continue
             if not model.active and now - model.last_used >= self._idle_seconds:
-                self._unload(model)
+                model.unload()
                 continue
-            with suppress(ServingError, ZooError, OSError):  # logged by _load; the old revision remains in use
+            with suppress(ServingError, ZooError, OSError):  # logged by `load`; the old revision remains in use
                 if (revision := model.revision()) not in ("", model.loaded.revision, model.failed):
                     LOG.info("model %s has the new revision %s", model.name, revision)
-                    await self._load_once(model)
+                    await model.load(self._open)
 
     def loaded_models(self) -> list[LoadedModel]:
         """Return the models in memory."""
@@ -332,9 +378,7 @@ class ModelPool:
     def close(self) -> None:
         """Unload all models. Do not wait for models that are being loaded."""
         for model in self.models.values():
-            if model.loading is not None:
-                model.loading.cancel()
-            self._unload(model)
+            model.unload()
 
     def _translators(self, name: str | None = None) -> list[PooledModel]:
         """Return the models that translate text, or only the model with this name.
@@ -342,34 +386,6 @@ class ModelPool:
         Other models must not receive text from clients, because the text could be the name of a file on this machine.
         """
         return [model for model in self.candidates(name) if isinstance(model.spec.task, Translation)]
-
-    async def _load_once(self, model: PooledModel) -> None:
-        """Load a model, or wait for the load that is already running. A load continues if the caller is cancelled."""
-        if model.loading is None:
-            model.loading = asyncio.create_task(self._load(model))
-            model.loading.add_done_callback(  # retrieve the error even if all clients have left
-                lambda task: task.cancelled() or task.exception()
-            )
-        await asyncio.shield(model.loading)
-
-    async def _load(self, model: PooledModel) -> None:
-        """Load the current revision of a model, and replace the revision that was loaded before."""
-        revision = ""
-        try:
-            revision = model.revision()
-            translator = await asyncio.to_thread(self._open, model.folder)
-            if revision != model.revision():  # replaced while it was being read
-                revision = model.revision()
-                translator = await asyncio.to_thread(self._open, model.folder)
-        except Exception as error:
-            model.failed = revision
-            LOG.error("model %s cannot be loaded: %s", model.name, error)
-            raise ServingError(503, f"the model `{model.name}` cannot be loaded", "load", RELOAD_SECONDS) from None
-        finally:
-            model.loading = None
-        model.loaded, model.spec = LoadedModel(translator, revision), translator.spec
-        model.last_used = time.monotonic()
-        LOG.info("model %s is loaded, revision %s", model.name, revision)
 
     def _fits(self, wanted: PooledModel) -> bool:
         """Return whether a model fits into memory, together with all models that are loaded or being loaded."""
@@ -382,9 +398,4 @@ class ModelPool:
             idle = [each for each in self.models.values() if each.loaded and not each.loading and not each.active]
             if not idle:
                 raise ServingError(503, "all models in memory are in use; try again later", "models", RELOAD_SECONDS)
-            self._unload(min(idle, key=lambda model: model.last_used))
-
-    def _unload(self, model: PooledModel) -> None:
-        if model.loaded is not None:
-            model.loaded = None
-            LOG.info("model %s is unloaded", model.name)
+            min(idle, key=lambda model: model.last_used).unload()

@@ -1,41 +1,29 @@
-"""Limit requests to all endpoints, and read their parameters from JSON, forms and query strings."""
+"""Endpoints and their conventions, the limits for requests, and parameters in JSON, forms and query strings."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import PurePath
-from typing import Any
+from typing import Any, ClassVar, cast
 from urllib.parse import parse_qsl
 
 from fastapi import Request
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from starlette.datastructures import FormData, Headers, UploadFile
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specs.notation import quote
 from zoo.files.reading import parse_json
-from zoo.serving.answer import AUDIO_PATH, LOG, RETRY_SECONDS, ClientGone, ServingError, error_response
+from zoo.serving.answer import LOG, RETRY_SECONDS, ServingError, log_error
 from zoo.serving.service import Service
 
-MONITORING = ("/health", "/health/ready", "/metrics")
-"""Endpoints that answer even if the server is busy."""
-OPEN = (*MONITORING, "/v1/models")
-"""Endpoints that need no key."""
-_DOWNLOADED = ("/translate_file", "/v2/document")
-"""Endpoints whose clients download the translation later."""
-DOCUMENTS = (
-    *_DOWNLOADED,
-    "/v1/recognize",
-    f"{AUDIO_PATH}transcriptions",
-    f"{AUDIO_PATH}translations",
-)
-"""Endpoints whose request bodies may be as large as a document."""
 _MULTIPART, _FORM = "multipart/form-data", "application/x-www-form-urlencoded"
-_SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}
-"""Scheme of the `Authorization` header for each path prefix."""
 _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
 _DISCARDED_BODIES = 20  # a rejected body is read up to this multiple of the limit, so the client reads the response
 _PORT, _ADDRESS = re.compile(r":\d*$"), re.compile(r"[\d.]+|\[[\da-f:.]+\]")
@@ -43,6 +31,35 @@ _MAX_FORM_FIELDS = 1_000
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s"';]*)""", re.IGNORECASE)
 _CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1")
 Parameters = dict[str, Any]
+
+
+class Endpoint(APIRoute):
+    """Endpoint with the conventions of its API, which apply before a request is read. Each API has its own subclass.
+
+    By default, no key is read from the headers, and the API's functions read it from the body if they need a key.
+    """
+
+    scheme: ClassVar[str] = ""
+    """Scheme of the `Authorization` header that contains the key, in lower case. If empty, the header is not read."""
+    requires_header: ClassVar[bool] = False
+    """Whether the key must be in the header. Requests without a key are then rejected before the body is read."""
+    accepts_file: ClassVar[bool] = False
+    """Whether a request's body may contain a file, and be as large as a document."""
+    is_downloaded: ClassVar[bool] = False
+    """Whether the client downloads the result later. This is not possible after the server stops."""
+    is_monitoring: ClassVar[bool] = False
+    """Whether the endpoint answers even if the server is busy. Its requests are not logged."""
+
+    @classmethod
+    def header_key(cls, headers: Headers) -> str | None:
+        """Return the API key in the headers of a request, or None."""
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        return key.strip() or None if cls.scheme and scheme.lower() == cls.scheme else None
+
+    @classmethod
+    def error_content(cls, error: ServingError) -> dict[str, Any]:
+        """Return the body of the response for an error."""
+        return {"error": error.message}
 
 
 class Guard:
@@ -53,8 +70,18 @@ class Guard:
     contain no text from clients.
     """
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self.app, self.service = app, service
+    def __init__(
+        self, app: ASGIApp, service: Service, endpoints: Sequence[Endpoint], apis: Mapping[str, type[Endpoint]]
+    ) -> None:
+        """Guard an application.
+
+        Args:
+            app: The application.
+            service: The service of the application.
+            endpoints: All endpoints of the application.
+            apis: Conventions for unknown paths, keyed by prefix. One prefix is empty.
+        """
+        self.app, self.service, self._endpoints, self._apis = app, service, endpoints, apis
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -64,6 +91,7 @@ class Guard:
         # Some clients append the path to an address that ends with a slash. The connection omits the body for HEAD.
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         scope = {**scope, "path": re.sub("//+", "/", scope["path"]), "method": method}
+        path, endpoint = self._find(scope["path"])
         status, started, metrics = 0, time.perf_counter(), self.service.metrics
 
         async def send_counted(message: Message) -> None:
@@ -73,50 +101,52 @@ class Guard:
                 message["headers"] = [*message["headers"], (b"x-content-type-options", b"nosniff")]
             await send(message)
 
-        counted = scope["path"] not in MONITORING
-        self.service.admission.open_requests += counted
         try:
-            await self._answer(scope, receive, send_counted)
+            await self._answer(endpoint, scope, receive, send_counted)
         except ServingError as error:
             if error.reason != "invalid":
                 metrics.rejected.labels(error.reason).inc()
             if not status:
-                await error_response(scope["path"], error)(scope, receive, send_counted)
-        except ClientGone:
+                headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+                response = JSONResponse(endpoint.error_content(error), error.status, headers)
+                await response(scope, receive, send_counted)
+        except ClientDisconnect:
             status = _CLIENT_CLOSED
             metrics.disconnected.inc()
             LOG.info("a client disconnected before the response")
         finally:
-            self.service.admission.open_requests -= counted
-            route = getattr(scope.get("route"), "path", "other")
-            metrics.requests.labels(route, str(status)).inc()
-            if route not in MONITORING:
-                metrics.statuses[status] += 1
-            metrics.seconds.labels(route).observe(time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            metrics.count_request(path, status, seconds, is_monitoring=endpoint.is_monitoring)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _find(self, path: str) -> tuple[str, type[Endpoint]]:
+        """Return the declared path of an endpoint, and its conventions.
+
+        If there is no endpoint, return "other", and the conventions of the API with the longest matching prefix.
+        """
+        for endpoint in self._endpoints:
+            if endpoint.path_regex.match(path):
+                return endpoint.path, type(endpoint)
+        return "other", self._apis[max(filter(path.startswith, self._apis), key=len)]
+
+    async def _answer(self, endpoint: type[Endpoint], scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application. Raise ServingError if the request is rejected or the application fails."""
+        admission = self.service.admission
         try:
-            busy = self.service.admission.open_requests > self.service.settings.limits.requests
-            if busy and scope["path"] not in MONITORING:
-                raise ServingError(503, "the server is busy; try again later", "requests", RETRY_SECONDS)
-            with self.service.admission.hold() as hold:
-                body = await self._read_body(scope, receive, hold, self._refusal(scope))
-                await self._run(scope, body, receive, send)
-        except (ServingError, ClientGone):
+            with nullcontext() if endpoint.is_monitoring else admission.open_request(), admission.hold() as hold:
+                body = await self._read_body(endpoint, scope, receive, hold)
+                await self._run(endpoint, scope, body, receive, send)
+        except (ServingError, ClientDisconnect):
             raise
-        except Exception as error:  # its message may contain the client's text, so only its type is logged
-            frames = "".join(traceback.format_tb(error.__traceback__))
-            LOG.error("internal error %s\n%s", type(error).__name__, frames)
+        except Exception as error:
+            log_error("internal error", error)
             raise ServingError(500, "internal error; the server's log has the details") from None
 
-    async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+    async def _run(self, endpoint: type[Endpoint], scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Run the application. Cancel it if the client disconnects or time runs out before the response begins.
 
-        For endpoints whose results are downloaded later, also cancel the application when the server shuts down. No
-        download is possible afterwards.
+        For endpoints whose results are downloaded later, also cancel the application when the server shuts down.
         """
-        admission = self.service.admission
+        admission, seconds = self.service.admission, self.service.settings.limits.request_seconds
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def begin(message: Message) -> None:
@@ -125,54 +155,53 @@ class Guard:
             await send(message)
 
         work = asyncio.ensure_future(self.app(scope, _replay(body, receive), begin))
-        reasons: dict[asyncio.Future[Any], Exception] = {
-            asyncio.create_task(_wait_for_disconnect(receive)): ClientGone()
-        }
-        if scope["path"] in _DOWNLOADED:  # no download is possible after the server stops
-            error = ServingError(503, "the server is shutting down; try again later", "end", RETRY_SECONDS)
-            reasons[asyncio.create_task(admission.ending.wait())] = error
+        gone = asyncio.create_task(_wait_for_disconnect(receive))
+        if endpoint.is_downloaded:
+            admission.cancel_at_end(work)
         try:
-            seconds = self.service.settings.limits.request_seconds
-            done, _ = await asyncio.wait({work, begun, *reasons}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({work, begun, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if work not in done and begun not in done:
-                raise next((reasons[each] for each in done), admission.timed_out())
-            await work
+                raise ClientDisconnect if gone in done else admission.timed_out()
+            await asyncio.wait({work})
+            if work.cancelled():
+                raise ServingError(503, "the server is shutting down; try again later", "end", RETRY_SECONDS)
+            work.result()
         finally:
-            for each in (work, *reasons):
-                each.cancel()
+            work.cancel()
+            gone.cancel()
 
-    def _refusal(self, scope: Scope) -> ServingError | None:
+    def _refusal(self, endpoint: type[Endpoint], headers: Headers) -> ServingError | None:
         """Return the error for a request whose `Host` header or API key is not allowed. Otherwise, return None.
 
         The `Host` header is checked to prevent DNS rebinding, in which a web page points its own host name to this
         server.
         """
-        hosts, name = self.service.settings.hosts, _PORT.sub("", Headers(scope=scope).get("host", "")).lower()
+        hosts, name = self.service.settings.hosts, _PORT.sub("", headers.get("host", "")).lower()
         if hosts and name not in hosts and not _ADDRESS.fullmatch(name):
             return ServingError(421, f"the host name {quote(name)} is not allowed (`zoo serve --allow-host`)", "host")
-        path, key = scope["path"], header_key(scope)
-        can_be_in_body = not path.startswith("/v1/") and path != "/v2/document"
+        key = endpoint.header_key(headers)
         try:
-            if path not in OPEN and (key is not None or not can_be_in_body):
+            if key is not None or endpoint.requires_header:
                 self.service.admission.authorize(key)
         except ServingError as error:
             return error
         return None
 
     async def _read_body(
-        self, scope: Scope, receive: Receive, hold: Callable[[int], None], refusal: ServingError | None
+        self, endpoint: type[Endpoint], scope: Scope, receive: Receive, hold: Callable[[int], None]
     ) -> bytes:
         """Return the body of a request. If the request is rejected, read and discard the body, then raise the error.
 
         Args:
+            endpoint: Conventions of the endpoint.
             scope: The ASGI scope of the request.
             receive: The ASGI function that returns the next part of the body.
             hold: Function that is called with the size of each part that is kept in memory.
-            refusal: The error, if the request has already been rejected because of its headers.
         """
         limits, chunks, size = self.service.settings.limits, [], 0
         headers = Headers(scope=scope)
-        is_upload = scope["path"] in DOCUMENTS and _content_type(headers) == _MULTIPART
+        refusal = self._refusal(endpoint, headers)
+        is_upload = endpoint.accepts_file and _content_type(headers) == _MULTIPART
         max_bytes = limits.document_bytes if is_upload else limits.body_bytes
         too_large = refusal or ServingError(413, f"the body is larger than {max_bytes:,} bytes", "body")
         announced = headers.get("content-length", "")
@@ -180,12 +209,7 @@ class Guard:
             raise too_large
         try:
             async with asyncio.timeout(limits.body_seconds):
-                more = True
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientGone
-                    chunk, more = message.get("body", b""), message.get("more_body", False)
+                async for chunk in Request(scope, receive).stream():
                     size += len(chunk)
                     if size <= max_bytes and refusal is None:
                         hold(len(chunk))
@@ -248,15 +272,9 @@ async def _read_parameters(request: Request) -> Parameters:
 
 def authorize(service: Service, request: Request, given: Parameters) -> str:
     """Return the SHA-256 of the API key in the headers or parameters of a request, or raise ServingError."""
-    key = header_key(request.scope) or read_string(given, "api_key", "apiKey", "auth_key")
+    endpoint = cast(Endpoint, request.scope["route"])
+    key = endpoint.header_key(request.headers) or read_string(given, "api_key", "apiKey", "auth_key")
     return service.admission.authorize(key)
-
-
-def header_key(scope: Scope) -> str | None:
-    """Return the API key in the headers of a request, or None."""
-    given = Headers(scope=scope).get("authorization", "")
-    scheme = next((scheme for path, scheme in _SCHEMES.items() if scope["path"].startswith(path)), None)
-    return given[len(scheme) :].strip() if scheme and given.lower().startswith(scheme) else None
 
 
 def _content_type(headers: Headers) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -26,17 +25,16 @@ from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.serving.admission import LINE_BREAKS, Admission, Metrics
-from zoo.serving.answer import LOG, RELOAD_SECONDS, Answer, Call, Options, ServingError
+from zoo.serving.answer import RELOAD_SECONDS, Answer, Call, Options, ServingError, log_error
 from zoo.serving.languages import (
     AUTO,
     base_code,
-    detect,
     detect_source,
     differ_in_region,
     no_model_error,
     standard_code,
 )
-from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
+from zoo.serving.pool import LoadedModel, ModelPool, Route
 from zoo.serving.settings import Settings
 
 _T = TypeVar("_T")
@@ -86,7 +84,7 @@ class Service:
             ServingError: A limit is exceeded, or there is no model for the languages.
         """
         plans = await self.plan(call, texts)
-        with self.admission.admit(call.key, texts, models_of(plans)):
+        with self.admission.admit(call.key, texts, routes_of(plans)):
             return await self.translate_groups(texts, plans, call.options)
 
     async def translate_each(
@@ -98,12 +96,12 @@ class Service:
         error. If no model translates any of the texts, the first error is raised. The work is cancelled when the
         iterator is closed.
         """
-        plans = [plan async for plan in self._plan_each(call, texts)]
+        plans = await self._plan_each(call, texts)
         known = [plan for plan in plans if isinstance(plan, Plan)]
         if isinstance(plans[0], ServingError) and not known:
             raise plans[0]
-        admission = self.admission.admit(call.key, texts, models_of(known))
-        admission.__enter__()  # an error must precede the response, whose iterator starts later
+        admitted = ExitStack()
+        admitted.enter_context(self.admission.admit(call.key, texts, routes_of(known)))  # before the response begins
 
         async def one(index: int) -> tuple[int, Answer | ServingError]:
             if isinstance(plan := plans[index], ServingError):
@@ -117,7 +115,7 @@ class Service:
         tasks = [asyncio.create_task(one(index)) for index in range(len(texts))]
         # The texts leave the queue when the tasks end, even if the client has left before the first result.
         finished = asyncio.gather(*tasks, return_exceptions=True)
-        finished.add_done_callback(lambda _: admission.__exit__(None, None, None))
+        finished.add_done_callback(lambda _: admitted.close())
 
         async def results() -> AsyncIterator[tuple[int, Answer | ServingError]]:
             try:
@@ -196,7 +194,7 @@ class Service:
             raise ServingError(400, "the server has no such parser; `GET /v1/models` lists the models")
         model = parsers[0]
         route = Route(model, *model.directions()[0])
-        with self.admission.admit(call.key, texts, [model]):
+        with self.admission.admit(call.key, texts, [route]):
             async with self.pool.lease(model) as loaded:
                 parser = cast(Parser, loaded.translator)
                 lines = list(texts) if tokenized else [parser.tokenize(text) for text in texts]
@@ -214,36 +212,29 @@ class Service:
         self.metrics.sentences.labels(route.model.name).inc(len(inputs))
         return found
 
-    def detect(self, text: str) -> list[tuple[str, float]]:
-        """Return the possible languages of a text with probabilities, most probable first."""
-        self.admission.check_texts([text])
-        return detect(text)
-
     async def plan(self, call: Call, texts: Sequence[str]) -> list[Plan]:
         """Check a request (`call`), and return the model and the languages (a `Plan`) for each of its texts."""
         plans = list[Plan]()
-        async for plan in self._plan_each(call, texts):
+        for plan in await self._plan_each(call, texts):
             if isinstance(plan, ServingError):
                 raise plan
             plans.append(plan)
         return plans
 
-    async def _plan_each(self, call: Call, texts: Sequence[str]) -> AsyncIterator[Plan | ServingError]:
-        """Check a request (`call`). For each text, yield a `Plan`, or an error if no model translates the text."""
+    async def _plan_each(self, call: Call, texts: Sequence[str]) -> list[Plan | ServingError]:
+        """Check a request (`call`). For each text, return a `Plan`, or an error if no model translates the text."""
         self.admission.check_texts(texts, call.options)
         if call.source is not None and call.source.lower() != AUTO:
-            plan = self._plan_one(call, call.source)
-            for _ in texts:
-                yield plan
-            return
-        choices = {*self._sources(call), base_code(call.target)}
+            return [self._plan_one(call, call.source)] * len(texts)
+        choices, plans = {*self._sources(call), base_code(call.target)}, list[Plan | ServingError]()
         for text in texts:
             await asyncio.sleep(0)  # detection takes milliseconds: other requests continue between the texts
             try:
                 code, probability = detect_source(text, choices, call.target)
-                yield replace(self._plan_one(call, code), confidence=probability)
+                plans.append(replace(self._plan_one(call, code), confidence=probability))
             except ServingError as error:
-                yield error
+                plans.append(error)
+        return plans
 
     def _plan_one(self, call: Call, source: str) -> Plan:
         unchanged = standard_code(source) == standard_code(call.target)
@@ -285,12 +276,8 @@ class Service:
                 self.metrics.texts.labels(route.model.name).inc(len(indices))
                 for index, segments in zip(indices, split, strict=True):
                     translations = _join(segments[::2], [next(results) for _ in segments[::2]], segments[1::2])
-                    answers[index] = replace(
-                        answers[index],
-                        translations=translations,
-                        model=route.model.name,
-                        revision=loaded.revision,
-                    )
+                    source, confidence = plans[index].source, plans[index].confidence
+                    answers[index] = Answer(translations, source, confidence, route.model.name, loaded.revision)
 
         await asyncio.gather(*map(translate_group, routes_of(plans)))
         return answers
@@ -377,11 +364,6 @@ def _require_short(
         raise ServingError(413, message, "length")
 
 
-def models_of(plans: Iterable[Plan]) -> list[PooledModel]:
-    """Return the models that a list of plans uses."""
-    return [route.model for route in routes_of(plans)]
-
-
 def routes_of(plans: Iterable[Plan]) -> list[Route]:
     """Return the distinct routes in a list of plans."""
     return list(dict.fromkeys(plan.route for plan in plans if plan.route is not None))
@@ -395,8 +377,7 @@ def readable_errors() -> Iterator[None]:
     except ZooError as error:
         if error.exit_code == 2:
             raise ServingError(400, error.summary) from None
-        frames = "".join(traceback.format_tb(error.__traceback__))  # the message may contain the client's text
-        LOG.error("the model cannot be used\n%s", frames)
+        log_error("the model cannot be used because of", error)
         raise ServingError(503, "the model cannot be used now; try again later", "load", RELOAD_SECONDS) from None
 
 

@@ -15,6 +15,7 @@ def test_a_request_is_json_a_form_or_a_query(client, expected):
     for options in ({"json": GIVEN}, {"data": GIVEN}, {"params": GIVEN}, {"files": multipart}):
         answer = client.post("/translate", **options)
         assert (answer.status_code, answer.json()) == (200, {"translatedText": expected[0]})
+        assert answer.headers["x-content-type-options"] == "nosniff", "browsers never guess that a text is markup"
     mixed = {"q": TEXT, "target": "de", "format": "text"}
     for key in ({}, {"apiKey": ""}, {"api_key": "x"}, {"key": "x"}):  # as the clients in npm name and send it
         answer = client.post("/translate", params={"source": "en"}, json={**mixed, **key})

@@ -23,7 +23,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian's package chromium)")
 pytestmark = [pytest.mark.integration, needs_chromium]
 
-DROPPED = "const all = new DataTransfer(); all.items.add(new File(['we read'], 'dropped.txt')); all"
+DROPPED = "const all = new DataTransfer(); for (const name of '12') all.items.add(new File([1], `${name}.txt`)); all"
 
 
 @pytest.fixture(scope="module")
@@ -250,18 +250,20 @@ def test_documents_are_translated(page, tmp_path):
     assert download.value.suggested_filename == "a.de.txt"
     (tmp_path / "b.txt").write_bytes(b"\xff")
     page.set_input_files("#file", tmp_path / "b.txt")
-    page.wait_for_selector("#file-error:has-text('UTF-8')")
+    page.wait_for_selector("#file-status .error:has-text('UTF-8')")
     (tmp_path / "b.txt").unlink()
     page.dispatch_event("#file", "change")
-    page.wait_for_selector("#file-error:has-text('cannot be read')")
+    page.wait_for_selector("#file-status .error:has-text('cannot be read')")
     page.locator("h1").dispatch_event("drop", {"dataTransfer": page.evaluate_handle(DROPPED)})
-    page.wait_for_selector("#file-status:has-text('dropped.txt: Download')")
+    page.wait_for_selector("#file-status p:has-text('1.txt: Download') + p:has-text('2.txt: Download')")
     page.route("**/translate_file", lambda route: route.fulfill(status=413, body="<html>"))  # from a reverse proxy
     page.set_input_files("#file", tmp_path / "a.txt")
-    page.wait_for_selector("#file-error:has-text('status 413')")
+    page.wait_for_selector("#file-status .error:has-text('status 413')")
 
 
-def test_texts_never_become_markup(page):
+def test_texts_never_become_markup_and_the_page_may_only_use_its_own_server(page, url):
+    policy = page.request.get(url).headers["content-security-policy"]
+    assert ("default-src 'none'" in policy, "unsafe" in policy) == (True, False)
     translate(page, "<img src=x onerror=alert(1)> we <b>read</b>")
     assert page.locator("#result img, #result b").count() == 0
     explain(page.locator("#result button").first)
@@ -410,8 +412,3 @@ def test_errors_say_what_to_do(open_page, service_of):
         page.wait_for_selector("#error:empty + #result button")
     page.fill("#text", "we read")
     page.wait_for_selector("#error:has-text('does not answer')")
-
-
-def test_the_page_may_only_use_its_own_server(page, url):
-    policy = page.request.get(url).headers["content-security-policy"]
-    assert ("default-src 'none'" in policy, "unsafe" in policy) == (True, False)

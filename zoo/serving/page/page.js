@@ -23,9 +23,13 @@ function element(name, attributes = {}, ...inside) {
 
 function showError(error, id = "error") {
   if (error.name === "AbortError") return;
+  byId(id).textContent = describeError(error);
+}
+
+function describeError(error) {
   const lost = error instanceof TypeError;
   const message = lost ? "The server does not answer. Try again when it is running." : error.message;
-  byId(id).textContent = message[0].toUpperCase() + message.slice(1);
+  return message[0].toUpperCase() + message.slice(1);
 }
 
 const apiKey = () => byId("key").value.replace(/[^!-~]/g, ""); // a pasted key may contain spaces or invisible characters
@@ -364,28 +368,31 @@ function swap() {
 // Throws an error if a file cannot be read. For such a file, fetch throws the same error as for a lost server.
 async function checkReadable(file) {
   await file.slice(0, 1).arrayBuffer().catch(() => {
-    throw new Error(`${file.name} cannot be read. Choose a file, not a folder.`);
+    throw new Error("The file cannot be read. Choose a file, not a folder.");
   });
 }
 
-async function translateFile(file) {
-  if (!file) return;
-  const status = byId("file-status");
-  byId("file-error").textContent = "";
-  status.textContent = `Translating ${file.name} …`;
+// Translates documents one after the other. Each has its own line, with a link to its translation or an error.
+async function translateFiles(files) {
+  const options = ["source", "target", "model"].map((id) => [id, byId(id).value]).filter(([, value]) => value);
+  const waiting = [...files].map((file) => ({ file, line: element("p", {}, `${file.name} waits …`) }));
+  byId("file-status").append(...waiting.map(({ line }) => line));
+  for (const { file, line } of waiting) await translateFile(file, options, line);
+}
+
+async function translateFile(file, options, line) {
+  line.textContent = `Translating ${file.name} …`;
   const form = new FormData();
-  form.append("file", file);
-  for (const id of ["source", "target", "model"]) if (byId(id).value) form.append(id, byId(id).value);
-  form.append("api_key", apiKey());
+  for (const [name, value] of [["file", file], ...options, ["api_key", apiKey()]]) form.append(name, value);
   try {
     await checkReadable(file);
     const response = await checked(await fetch("translate_file", { method: "POST", body: form }));
     const answer = await response.json();
     const link = element("a", { href: new URL(answer.translatedFileUrl).pathname.slice(1) }, "Download the translation");
-    status.replaceChildren(`${file.name}: `, link, " (available for ten minutes).");
+    line.replaceChildren(`${file.name}: `, link, " (available for ten minutes).");
   } catch (error) {
-    status.textContent = "";
-    showError(error, "file-error");
+    line.className = "error";
+    line.textContent = `${file.name}: ${describeError(error)}`;
   }
 }
 
@@ -542,13 +549,13 @@ on("theme", "change", () => setTheme(byId("theme").value));
 on("result", "keydown", moveFocus);
 for (const id of ["layer", "head"]) on(id, "change", () => showAttention().catch((error) => showError(error, "word-error")));
 document.addEventListener("keydown", (event) => event.key === "Escape" && closeWord());
-on("file", "change", () => translateFile(byId("file").files[0]));
+on("file", "change", () => translateFiles(byId("file").files));
 on("sound-model", "change", showInput);
 on("sound-file", "change", () => transcribe(byId("sound-file").files[0]));
 on("record", "click", () => record().catch((error) => showError(error, "sound-error")));
 for (const id of ["file", "sound-file"]) on(id, "click", () => (byId(id).value = "")); // the same file can be chosen again
 // The whole page accepts documents, because the browser would open a file that is dropped next to the section.
-for (const [area, id, use] of [[byId("sound"), "sound", transcribe], [document, "documents", translateFile]])
+for (const [area, id, use] of [[byId("sound"), "sound", ([file]) => transcribe(file)], [document, "documents", translateFiles]])
   for (const name of ["dragover", "dragleave", "drop"])
     area.addEventListener(name, (event) => {
       if (event.defaultPrevented || !event.dataTransfer.types.includes("Files")) return;
@@ -556,7 +563,7 @@ for (const [area, id, use] of [[byId("sound"), "sound", transcribe], [document, 
       byId(id).classList.toggle("over", name === "dragover");
       if (name !== "drop") return;
       byId(id).scrollIntoView({ block: "nearest" });
-      use(event.dataTransfer.files[0]);
+      use(event.dataTransfer.files);
     });
 setTheme(localStorage.getItem("theme") || "");
 start().catch(showError);
