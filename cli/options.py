@@ -21,8 +21,8 @@ Options:
         contains the lines that were written before the error. A pipe or device receives each line immediately.
         [default: stdout]
     NBest N: Print the N best results of each line, best first, as line number, score and text separated by tabs.
-        Results differ in their tokens, but two results may have the same text. With --search sample, print N samples in
-        the order in which they are drawn.
+        Results differ in their tokens, but two results may have the same text. If the results are sampled, print N
+        samples in the order in which they are drawn.
     Device auto|cpu|cuda|cuda:N: Device to compute on. auto selects the GPU if there is one, otherwise the CPU.
     MaxBatchTokens N: Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.
         [default: 4096]
@@ -60,7 +60,7 @@ from specs.catalogue import FOLDER
 
 FILES_PANEL = "Comparing files"
 EXECUTION_PANEL = "Execution"
-_METAVARS = {"integer": "N", "number": "X"}
+_METAVARS = {"integer": "N", "number": "X", "boolean": ""}
 _SPEC_SCHEMA: Any = json.loads((FOLDER / "schema.json").read_bytes())
 _ITEM = re.compile(r"(\w+)(?: (.+?))?: (.+?)(?: \[default: (.+)\])?")
 
@@ -192,7 +192,7 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
     choices, limits = known.get("enum", ()), {"min": "minimum", "max": "maximum"}
     return option(
         *names,
-        metavar="|".join(choices) or _METAVARS.get(known["type"]),
+        metavar="|".join(choices) or _METAVARS[known["type"]],
         help=re.sub(r" \(not in the paper[^)]*\)", "", known["description"]),
         shown=shown or f"the spec's {field}",
         panel=panel,
@@ -245,7 +245,7 @@ def _read_items(section: str) -> Iterator[tuple[str, dict[str, Any]]]:
         found = _ITEM.fullmatch(" ".join(item.split()))
         assert found is not None, item
         name, metavar, text, shown = found.groups()
-        yield name, {"metavar": metavar, "help": text, "show_default": shown or True}
+        yield name, {"metavar": metavar or "", "help": text, "show_default": shown or True}
 
 
 def _default_info(parameter: inspect.Parameter) -> Any:

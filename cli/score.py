@@ -46,7 +46,7 @@ def score(
     end-of-sentence token) and `token_log_probabilities`.
 
     Examples:
-        printf 'the dog sleeps\\tder Hund schläft\\n' | zoo score --spec tiny
+        printf 'the dog sleeps\tder Hund schläft\n' | zoo score --spec tiny
         zoo score --model transformer-tiny-ende --source test.en --target test.de
     """
     from cli.console import is_typed, open_output, report
