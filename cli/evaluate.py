@@ -68,9 +68,8 @@ def evaluate(
         zoo evaluate --brackets test.trees out.trees --parameters COLLINS.prm
     """
     from cli.console import report, show_json, show_tables
-    from zoo.evaluation.comparison import evaluate_files
     from zoo.evaluation.evalb import BracketScores, evaluate_bracket_files
-    from zoo.evaluation.evaluate import evaluate_models
+    from zoo.evaluation.evaluate import evaluate_files, evaluate_models
     from zoo.evaluation.metrics import table_rows
     from zoo.models.find import all_from_options
     from zoo.report import Table

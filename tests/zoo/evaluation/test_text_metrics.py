@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.refusals import refused
-from zoo.evaluation.comparison import evaluate_files
+from zoo.evaluation.evaluate import evaluate_files
 from zoo.evaluation.text_metrics import TEXT_METRICS, TRANSLATION_METRICS, moses_tokenizer, text_metric
 
 REFERENCES = [
