@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -17,7 +16,8 @@ class ErrorRate(Metric):
     """Number of edits per 100 words or characters of the references.
 
     The edits are the substitutions, deletions and insertions that turn the reference into the output. White space
-    between words counts as one character.
+    between words counts as one character. If all references are empty, the rate is 100, as in sacreBLEU's TER, or 0 if
+    the outputs are empty, too.
     """
 
     def __init__(self, unit: Literal["words", "characters"], *, lowercase: bool = False) -> None:
@@ -62,4 +62,4 @@ class ErrorRate(Metric):
         edits, of_reference = stats
         if of_reference:
             return Score(self.unit, 100 * edits / of_reference)
-        return Score(self.unit, math.inf if edits else 0.0)
+        return Score(self.unit, 100.0 if edits else 0.0)
