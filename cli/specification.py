@@ -259,9 +259,12 @@ def plan(
         report().warn(warning)
     if graph is not None:
         options.refuse_beside("--graph", code=code, passes=passes, json=json)
-        from zoo.visualization.graph_drawing import draw_network
+        from zoo.files.output import open_output, require_extension
+        from zoo.visualization.graph_drawing import network_svg
 
-        draw_network(chosen, graph, length)
+        require_extension(graph, "svg")
+        with open_output(graph) as file:
+            file.write(network_svg(chosen, length))
         return print(graph)
     if code:
         options.refuse_beside("--code", passes=passes, json=json)

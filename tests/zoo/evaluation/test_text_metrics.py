@@ -1,6 +1,5 @@
 """BLEU against its formula, the paper's BLEU with its Moses tokens, and files of translations."""
 
-
 import pytest
 
 from tests.refusals import refused
