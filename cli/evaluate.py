@@ -104,7 +104,8 @@ def evaluate(
         raise ZooError("`--hypotheses` and `--references` must be given together", hint=hint)
     else:
         options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase, transcripts=transcripts)
-        folders = all_from_options(spec, options.model_names(name, model), messages)
+        hint = "to score a file, use `--hypotheses FILE --references FILE`"
+        folders = all_from_options(spec, options.model_names(name, model, hint), messages)
         scores = evaluate_models(folders, set or "test", **how, report=messages)
     if json:
         show_json(scores if isinstance(scores, dict) else asdict(scores))
@@ -167,6 +168,8 @@ def compare(
         compared = compare_files(Path(a), Path(b), references, language=language, transcripts=transcripts)
     else:
         options.refuse("files", language=language, transcripts=transcripts)
+        for each in (a, b):
+            options.model_names(each, hint="to compare two files, add `--references FILE`")
         models = model(a, messages), model(b, messages)
         split = set or "test"
         found = compare_models(*models, split, **how, report=messages)

@@ -58,7 +58,7 @@ import zoo
 from specs import ZooError
 from specs.catalogue import FOLDER
 
-FILES_PANEL = "Comparing files"
+FILES_PANEL = "Files instead of models"
 EXECUTION_PANEL = "Execution"
 _METAVARS = {"integer": "N", "number": "X", "boolean": ""}
 _SPEC_SCHEMA: Any = json.loads((FOLDER / "schema.json").read_bytes())
@@ -97,8 +97,12 @@ def complete_override(incomplete: str) -> list[str]:
     return [field for field in fields if field.startswith(incomplete)]
 
 
-def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
+def model_names(
+    name: str | None, others: list[str] | None = None, hint: str = "text is read from stdin or from `--input FILE`"
+) -> list[str] | None:
     """Join the argument MODEL (`name`) and the `--model` options (`others`). Return None if neither is given.
+
+    `hint` tells the user how to pass a text or a file to the command.
 
     Raises:
         ZooError: `name` is not a model's name, but KEY=VALUE, a text to translate, or a file.
@@ -106,10 +110,9 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
     if name is None:
         return others
     if "=" in name and not Path(name).is_dir():
-        hint = "omit KEY=VALUE; options such as `--beam` change how the model is used"
-        raise ZooError(f"`{name}`: the fields of a trained model cannot be changed", hint=hint)
+        problem = f"`{name}`: the fields of a trained model cannot be changed"
+        raise ZooError(problem, hint="omit KEY=VALUE; options such as `--beam` change how the model is used")
     if Path(name).is_file() or " " in name:
-        hint = "text is read from stdin or from `--input FILE`"
         raise ZooError(f"`{name}` is not the name of a model", hint=hint)
     return [name, *(others or ())]
 

@@ -232,8 +232,10 @@ def sweep(
     if not results.results:
         raise ZooError("no run in this sweep has finished yet", hint="omit `--table` to train the runs")
     if json:
-        return show_json(sweep_json(results))
-    return show_tables(*sweep_tables(results))
+        show_json(sweep_json(results))
+    else:
+        show_tables(*sweep_tables(results))
+    return None
 
 
 def _warn_about_head_sizes(rows: Sequence[SweepRow], messages: Report) -> None:
