@@ -32,6 +32,7 @@ from zoo.evaluation.text_metrics import (
 )
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
+from zoo.generation.translator import Translator
 from zoo.report import Report
 
 SIGNIFICANCE_LEVEL = 0.05
@@ -153,22 +154,7 @@ def compare_models(
             )
             raise ZooError(problem, hint=f"score the model with `zoo evaluate --model {folder}`")
         translators.append(translator)
-    sets: list[EvaluationSet] = []
-    for folder, each in zip((first, second), translators, strict=True):
-        try:
-            sets.append(read_split(each.spec, split, report, each.vocabulary))
-        except (MissingSetError, MissingFileError) as error:
-            missing = error
-            if isinstance(error, MissingFileError):  # the set of an imported model is not worth a message
-                report.info(f"the {split} set of `{folder}` is not on this machine: {error.problem}")
-    if not sets:
-        raise missing
-    texts = sets[0]
-    if texts != sets[-1]:
-        raise ZooError(
-            f"the {split} sets of `{first}` and `{second}` contain different sentences",
-            hint="translate one set with both models (`zoo decode --output`), and compare the files (`--references`)",
-        )
+    texts = _shared_set((first, second), translators, split, report)
     outputs = [ModelOutputs(each, texts, report).texts for each in translators]
     one, other = (each.spec for each in translators)
     differing = difference(other, one).items()
@@ -179,6 +165,32 @@ def compare_models(
     )
     compared = tuple(_compare_by(name, texts, outputs) for name in one.scores if name in TEXT_METRICS)
     return ComparedModels(compared, len(texts.references), tuple(settings))
+
+
+def _shared_set(
+    folders: Sequence[Path], translators: Sequence[Translator], split: Split, report: Report
+) -> EvaluationSet:
+    """Return the dev or test set of two models. If only one model's set is on this machine, return this set.
+
+    Raises:
+        ZooError: No set is on this machine, or the sets differ.
+    """
+    sets: list[EvaluationSet] = []
+    for folder, each in zip(folders, translators, strict=True):
+        try:
+            sets.append(read_split(each.spec, split, report, each.vocabulary))
+        except (MissingSetError, MissingFileError) as error:
+            missing = error
+            if isinstance(error, MissingFileError):  # the set of an imported model is not worth a message
+                report.info(f"the {split} set of `{folder}` is not on this machine: {error.problem}")
+    if not sets:
+        raise missing
+    if sets[0] != sets[-1]:
+        raise ZooError(
+            f"the {split} sets of `{folders[0]}` and `{folders[1]}` contain different sentences",
+            hint="translate one set with both models (`zoo decode --output`), and compare the files (`--references`)",
+        )
+    return sets[0]
 
 
 def _compare_by(name: str, texts: EvaluationSet, outputs: Sequence[Sequence[str]]) -> Comparison:

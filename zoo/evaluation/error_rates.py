@@ -31,8 +31,7 @@ class ErrorRate(Metric):
         try:
             self._count_edits = getattr(import_module("jiwer"), f"process_{unit}")
         except ImportError:
-            name = {"words": "word", "characters": "character"}[unit]
-            problem = f"the {name} error rate cannot be computed: `jiwer` is not installed"
+            problem = f"the {unit.removesuffix('s')} error rate cannot be computed: `jiwer` is not installed"
             raise ZooError(problem, hint="run `pip install -e '.[speech]'` in zoo's source folder") from None
 
     def get_signature(self) -> Signature:

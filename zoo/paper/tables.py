@@ -35,8 +35,8 @@ def summary_table(checked: Checked) -> Table:
 def contradiction_table(checked: Checked) -> Table:
     """Return a table of the claims for which zoo's number or result differs from the paper's."""
     columns = ("section", "claim…", "paper>", "ours>", "because…")
-    cells = [claim_row(each) for each in checked.values() if each.status is Status.DIFFERENT]
-    rows = [(section, says, paper, ours, because) for section, says, _, paper, ours, _, because in cells]
+    different = (claim_row(each) for each in checked.values() if each.status is Status.DIFFERENT)
+    rows = [(section, says, paper, ours, because) for section, says, _, paper, ours, _, because in different]
     return Table(columns, rows, "Claims that come out differently")
 
 
