@@ -91,7 +91,7 @@ def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """Build the command-line application with the commands in `names`. By default, include all commands."""
     app = typer.Typer(
         help='Define, compile, train, evaluate and publish Transformers as described in "Attention Is All You Need".',
-        epilog='zoo train tiny\n\necho "the old dog sees a small house" | zoo decode --spec tiny',
+        epilog='Examples:\n\nzoo train tiny\n\necho "the old dog sees a small house" | zoo decode --spec tiny',
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -105,7 +105,7 @@ def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
             app.add_typer(groups[group], name=group, help=GROUPS[group], rich_help_panel=command.heading)
         text, options, examples = command.docstring
         panel = None if group else command.heading
-        register = groups[group].command(word, help=text, epilog=examples, rich_help_panel=panel)
+        register = groups[group].command(word, help=text, epilog=f"Examples:\n\n{examples}", rich_help_panel=panel)
         register(describe(command.function, options))
     return app
 

@@ -7,17 +7,15 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from specs import ZooError
-from zoo.report import PlainReport, Report, escape_control_characters
+from zoo.report import PlainReport, Report, Table, escape_control_characters
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from zoo.system.processors import Spread
     from zoo.text.lines import LineStream
 
@@ -198,31 +196,33 @@ def show_json(value: object) -> None:
     print(text if is_safe else json.dumps(value))
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], title: str | None = None) -> None:
-    """Print a table to stdout.
+def show_tables(*tables: Table) -> None:
+    """Print tables to stdout, separated by empty lines, and their notes to stderr. Escape control characters."""
+    for number, table in enumerate(tables):
+        print("\n" * bool(number), end="")
+        _show_table(table)
+        for note in table.notes:
+            report().info(note)
 
-    Args:
-        columns: Column headings. The suffix `>` right-aligns a column, and `…` wraps it. Suffixes are not printed.
-        rows: The cells of each row. Control characters are escaped in strings, but not in a `Text`.
-        title: Heading of the table.
-    """
+
+def _show_table(table: Table) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Table as RichTable
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.show_header = any(column.rstrip(">…") for column in columns)
-    for column in columns:
+    grid = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    grid.show_header = any(column.rstrip(">…") for column in table.columns)
+    for column in table.columns:
         justify, wraps = "right" if column.endswith(">") else "left", column.endswith("…")
-        table.add_column(column.rstrip(">…"), justify=justify, no_wrap=not wraps)  # type: ignore[arg-type]
-    for row in rows:
-        table.add_row(*(Text(escape_control_characters(cell)) if isinstance(cell, str) else cell for cell in row))
+        grid.add_column(column.rstrip(">…"), justify=justify, no_wrap=not wraps)  # type: ignore[arg-type]
+    for row in table.rows:
+        grid.add_row(*(Text(escape_control_characters(cell)) for cell in row))
     width = None if sys.stdout.isatty() else _UNLIMITED_WIDTH
     console = Console(markup=False, emoji=False, highlight=False, width=width)
     with console.capture() as capture:
-        if title is not None:
-            console.print(Text(title, "bold"))
-        console.print(table)
+        if table.title:
+            console.print(Text(table.title, "bold"))
+        console.print(grid)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 

@@ -137,6 +137,7 @@ def parse(
         zoo parse --model parser-tiny --n-best 3 --json < words.txt
     """
     from zoo.generation.parser import Parser
+    from zoo.text.trees.tree import format_tree, read_tree
 
     if pretty:
         options.refuse_beside("--pretty", json=json, n_best=n_best)
@@ -148,7 +149,8 @@ def parse(
 
     def format_lines(number: int, source: str, parses: list[Translation]) -> list[str]:
         if pretty:
-            return [_format_pretty(number, parses[0].text)]
+            text = parses[0].text
+            return [("\n" if number > 1 else "") + (format_tree(read_tree(text)) if text else "")]
         return _format_results(number, source, parses, json, n_best, is_tree=True)
 
     prepare = None if tokenized else parser.tokenize
@@ -317,9 +319,3 @@ def _result_fields(result: Translation, key: str) -> dict[str, object]:
     confidence = {} if key == "tree" else {"confidence": result.confidence}
     scores = {"score": result.score, "log_probability": result.log_probability}
     return {key: result.text, **scores, **confidence, **marks}
-
-
-def _format_pretty(number: int, tree: str) -> str:
-    from zoo.text.trees.tree import format_tree, read_tree
-
-    return ("\n" if number > 1 else "") + (format_tree(read_tree(tree)) if tree else "")

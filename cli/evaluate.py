@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from zoo.evaluation.evalb import BracketScores
     from zoo.evaluation.metrics import Scores
     from zoo.paper.runs import LayerTiming
-    from zoo.paper.tables import Table
     from zoo.report import Report
 
 
@@ -68,12 +67,12 @@ def evaluate(
         zoo evaluate --hypotheses out.de --references test.de --tokenize intl
         zoo evaluate --brackets test.trees out.trees --parameters COLLINS.prm
     """
-    from cli.console import report, show_json, show_table
-    from zoo.evaluation.comparison import evaluate_files
+    from cli.console import report, show_json, show_tables
     from zoo.evaluation.evalb import BracketScores, evaluate_bracket_files
-    from zoo.evaluation.evaluate import evaluate_models
+    from zoo.evaluation.evaluate import evaluate_files, evaluate_models
     from zoo.evaluation.metrics import table_rows
     from zoo.models.find import all_from_options
+    from zoo.report import Table
 
     messages = report()
     scores: Scores | BracketScores
@@ -105,14 +104,15 @@ def evaluate(
         raise ZooError("`--hypotheses` and `--references` must be given together", hint=hint)
     else:
         options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase, transcripts=transcripts)
-        folders = all_from_options(spec, options.model_names(name, model), messages)
+        hint = "to score a file, use `--hypotheses FILE --references FILE`"
+        folders = all_from_options(spec, options.model_names(name, model, hint), messages)
         scores = evaluate_models(folders, set or "test", **how, report=messages)
     if json:
         show_json(scores if isinstance(scores, dict) else asdict(scores))
     elif isinstance(scores, BracketScores):
         _show_brackets(scores, messages)
     else:
-        show_table(("", "…"), list(table_rows(scores)))
+        show_tables(Table(("", "…"), list(table_rows(scores))))
 
 
 def _show_brackets(scores: BracketScores, messages: Report) -> None:
@@ -168,6 +168,8 @@ def compare(
         compared = compare_files(Path(a), Path(b), references, language=language, transcripts=transcripts)
     else:
         options.refuse("files", language=language, transcripts=transcripts)
+        for each in (a, b):
+            options.model_names(each, hint="to compare two files, add `--references FILE`")
         models = model(a, messages), model(b, messages)
         split = set or "test"
         found = compare_models(*models, split, **how, report=messages)
@@ -181,17 +183,17 @@ def compare(
 
 
 def _show_comparison(compared: tuple[Comparison, ...]) -> None:
-    from cli.console import report, show_table
+    from cli.console import show_tables
     from zoo.evaluation.metrics import get_metric
+    from zoo.report import Table
 
-    rows = []
+    rows, notes = [], []
     for item in compared:
         scores = [f"{score:.2f} ± {half:.2f}" for score, half in zip(item.scores, item.confidence, strict=True)]
         name = get_metric(item.metric).title
         rows.append((name, *scores, f"{item.difference:+.2f}", f"{item.p:.3f}", item.better or "neither"))
-    show_table(("", "A>", "B>", "difference>", "p>", "better"), rows)
-    for item in compared:
-        report().info(f"{get_metric(item.metric).title}: {item.signature}")
+        notes.append(f"{name}: {item.signature}")
+    show_tables(Table(("", "A>", "B>", "difference>", "p>", "better"), rows, notes=notes))
 
 
 def paper(
@@ -219,7 +221,7 @@ def paper(
         zoo paper claims --json > claims.json
         zoo paper --html paper.html
     """
-    from cli.console import report, show_json
+    from cli.console import report, show_json, show_tables
     from zoo.files.output import open_output, require_extension
     from zoo.paper.claims import as_json, check_claims, summary
     from zoo.paper.page import paper_page
@@ -246,9 +248,9 @@ def paper(
         selected = of_part(what or "claims", checked)
         return show_json({"summary": summary(selected), "claims": [as_json(each) for each in selected]})
     if what is None:
-        _show_tables([summary_table(checked), contradiction_table(checked)])
+        show_tables(summary_table(checked), contradiction_table(checked))
         return report().info("`zoo paper claims` prints every claim, `zoo paper table3` compares Table 3 with our runs")
-    return _show_tables(TABLES[what](checked, measurements))
+    return show_tables(*TABLES[what](checked, measurements))
 
 
 def _measure_layers() -> Iterator[LayerTiming]:
@@ -261,13 +263,3 @@ def _measure_layers() -> Iterator[LayerTiming]:
         for timing in time_layers():
             progress.advance()
             yield timing
-
-
-def _show_tables(tables: Iterable[Table]) -> None:
-    from cli.console import report, show_table
-
-    for number, table in enumerate(tables):
-        print("\n" * bool(number), end="")
-        show_table(table.columns, table.rows, title=table.title)
-        for note in table.notes:
-            report().info(note)

@@ -27,7 +27,8 @@ def doctor(json: options.Json = False) -> None:
         zoo doctor
         zoo doctor --json > machine.json
     """
-    from cli.console import show_json, show_table
+    from cli.console import show_json, show_tables
+    from zoo.report import Table
     from zoo.system.doctor import diagnosis
 
     result = diagnosis()
@@ -37,9 +38,8 @@ def doctor(json: options.Json = False) -> None:
         (backend.name, "unavailable" if backend.problem else "available", backend.problem or backend.summary)
         for backend in result.backends
     ]
-    show_table(("backend", "", "description, or reason and what to do…"), backends)
-    print()
-    return show_table(("", "…"), _machine_rows(result))
+    columns = ("backend", "", "description, or reason and what to do…")
+    return show_tables(Table(columns, backends), Table(("", "…"), _machine_rows(result)))
 
 
 def _machine_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
@@ -233,9 +233,10 @@ def _show_training(speed: TrainingSpeed) -> None:
 
 
 def _show(speed: Measurement, rows: Sequence[tuple[str, str, str, str]]) -> None:
-    from cli.console import show_table
+    from cli.console import show_tables
+    from zoo.report import Table
 
     host, title = speed.host, f"{speed.name}, {speed.backend}, {speed.precision}, {speed.device}"
-    show_table(("", ">", "", "…"), rows, title=title)
+    show_tables(Table(("", ">", "", "…"), rows, title))
     threads = f"{host.threads} thread{'s' * (host.threads > 1)}"
     print(f"\n{host.processor}, {host.cores} cores, torch {host.torch} on {threads}")

@@ -21,8 +21,8 @@ Options:
         contains the lines that were written before the error. A pipe or device receives each line immediately.
         [default: stdout]
     NBest N: Print the N best results of each line, best first, as line number, score and text separated by tabs.
-        Results differ in their tokens, but two results may have the same text. With --search sample, print N samples in
-        the order in which they are drawn.
+        Results differ in their tokens, but two results may have the same text. If the results are sampled, print N
+        samples in the order in which they are drawn.
     Device auto|cpu|cuda|cuda:N: Device to compute on. auto selects the GPU if there is one, otherwise the CPU.
     MaxBatchTokens N: Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.
         [default: 4096]
@@ -58,9 +58,9 @@ import zoo
 from specs import ZooError
 from specs.catalogue import FOLDER
 
-FILES_PANEL = "Comparing files"
+FILES_PANEL = "Files instead of models"
 EXECUTION_PANEL = "Execution"
-_METAVARS = {"integer": "N", "number": "X"}
+_METAVARS = {"integer": "N", "number": "X", "boolean": ""}
 _SPEC_SCHEMA: Any = json.loads((FOLDER / "schema.json").read_bytes())
 _ITEM = re.compile(r"(\w+)(?: (.+?))?: (.+?)(?: \[default: (.+)\])?")
 
@@ -97,8 +97,12 @@ def complete_override(incomplete: str) -> list[str]:
     return [field for field in fields if field.startswith(incomplete)]
 
 
-def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
+def model_names(
+    name: str | None, others: list[str] | None = None, hint: str = "text is read from stdin or from `--input FILE`"
+) -> list[str] | None:
     """Join the argument MODEL (`name`) and the `--model` options (`others`). Return None if neither is given.
+
+    `hint` tells the user how to pass a text or a file to the command.
 
     Raises:
         ZooError: `name` is not a model's name, but KEY=VALUE, a text to translate, or a file.
@@ -106,10 +110,9 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
     if name is None:
         return others
     if "=" in name and not Path(name).is_dir():
-        hint = "omit KEY=VALUE; options such as `--beam` change how the model is used"
-        raise ZooError(f"`{name}`: the fields of a trained model cannot be changed", hint=hint)
+        problem = f"`{name}`: the fields of a trained model cannot be changed"
+        raise ZooError(problem, hint="omit KEY=VALUE; options such as `--beam` change how the model is used")
     if Path(name).is_file() or " " in name:
-        hint = "text is read from stdin or from `--input FILE`"
         raise ZooError(f"`{name}` is not the name of a model", hint=hint)
     return [name, *(others or ())]
 
@@ -192,7 +195,7 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
     choices, limits = known.get("enum", ()), {"min": "minimum", "max": "maximum"}
     return option(
         *names,
-        metavar="|".join(choices) or _METAVARS.get(known["type"]),
+        metavar="|".join(choices) or _METAVARS[known["type"]],
         help=re.sub(r" \(not in the paper[^)]*\)", "", known["description"]),
         shown=shown or f"the spec's {field}",
         panel=panel,
@@ -245,7 +248,7 @@ def _read_items(section: str) -> Iterator[tuple[str, dict[str, Any]]]:
         found = _ITEM.fullmatch(" ".join(item.split()))
         assert found is not None, item
         name, metavar, text, shown = found.groups()
-        yield name, {"metavar": metavar, "help": text, "show_default": shown or True}
+        yield name, {"metavar": metavar or "", "help": text, "show_default": shown or True}
 
 
 def _default_info(parameter: inspect.Parameter) -> Any:

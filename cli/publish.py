@@ -185,8 +185,8 @@ def remove(names: Annotated[list[str], argument(complete=options.complete_model)
 
 def _remove(plan: RemovalPlan, *, yes: bool) -> None:
     """Remove the files in `plan` after confirmation. Raise ZooError if stdin is not a terminal and `yes` is false."""
-    from cli.console import confirm, report, show_table
-    from zoo.report import size
+    from cli.console import confirm, report, show_tables
+    from zoo.report import Table, size
 
     messages = report()
     for kept in plan.kept:
@@ -194,7 +194,7 @@ def _remove(plan: RemovalPlan, *, yes: bool) -> None:
     if not plan.removable:
         return messages.info("there is nothing to remove")
     rows = [(item.kind, size(item.bytes), str(item.path)) for item in plan.removable]
-    show_table(("to remove", ">", "…"), [*rows, ("total", size(plan.bytes), "")])
+    show_tables(Table(("to remove", ">", "…"), [*rows, ("total", size(plan.bytes), "")]))
     if not yes and not confirm("remove all of this?", "nothing was removed"):
         return messages.info("nothing was removed")
     failed = plan.remove()

@@ -9,16 +9,14 @@ from functools import partial
 from itertools import zip_longest
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from cli import options
 from specs import ZooError
 
-if TYPE_CHECKING:
-    from zoo.generation.scoring import TokenScores
-
 _MAX_SCORED_LINES, _MAX_ALIGNED_LINES = 4096, 1024
 """Maximum number of pairs that are sorted by length and scored together."""
+_JSON_FIELDS = ("log_probability", "tokens", "token_log_probabilities")
 
 Pair = tuple[str, ...]
 Result = TypeVar("Result")
@@ -46,7 +44,7 @@ def score(
     end-of-sentence token) and `token_log_probabilities`.
 
     Examples:
-        printf 'the dog sleeps\\tder Hund schläft\\n' | zoo score --spec tiny
+        printf 'the dog sleeps\tder Hund schläft\n' | zoo score --spec tiny
         zoo score --model transformer-tiny-ende --source test.en --target test.de
     """
     from cli.console import is_typed, open_output, report
@@ -68,7 +66,8 @@ def score(
     pairs = _open_pairs(source, target, reads=task.reads, lists_files="source" not in task.token_streams)
     with pairs as (read, paused), open_output(output, inputs) as write:
         for _, forced in _compute_pairs(score_tokens, available_chunks(read, _MAX_SCORED_LINES, paused), inputs):
-            write(_format_score(forced, json))
+            values = {field: getattr(forced, field) for field in _JSON_FIELDS}
+            write(dumps(values) if json else f"{forced.log_probability:.6f}")
 
 
 def align(
@@ -144,13 +143,6 @@ def _compute_pairs(
                 continue
             yield from zip(pairs, results, strict=True)
             first += len(pairs)
-
-
-def _format_score(forced: TokenScores, json: bool) -> str:
-    if not json:
-        return f"{forced.log_probability:.6f}"
-    fields = ("log_probability", "tokens", "token_log_probabilities")
-    return dumps({field: getattr(forced, field) for field in fields})
 
 
 def _check_options(source: Path | None, target: Path | None, name: str | None, model: str | None) -> None:

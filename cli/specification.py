@@ -15,6 +15,7 @@ from cli.options import argument, option
 if TYPE_CHECKING:
     from zoo.planning.plan import GraphSizes, PassEffect, Plan
     from zoo.publishing.inventory import Inventory, PublishedModel, RunSummary
+    from zoo.report import Table
 
 
 def list_models(
@@ -42,7 +43,7 @@ def list_models(
         zoo list --published
         zoo list --available de-fr
     """
-    from cli.console import report, show_json, show_table
+    from cli.console import report, show_json, show_tables
     from zoo.publishing.inventory import inventory, public_models
 
     if available:
@@ -54,9 +55,7 @@ def list_models(
     if json:
         return show_json(asdict(found))
     tables = list(_tables(found))
-    for number, (title, headings, rows) in enumerate(tables):
-        print("\n" * bool(number), end="")
-        show_table(headings, rows, title=title)
+    show_tables(*tables)
     if not tables:
         report().info(f"nothing matches `{pattern}`")
     if public := len(public_models(pattern)):
@@ -65,21 +64,23 @@ def list_models(
     return None
 
 
-def _tables(found: Inventory) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
-    """Yield the title, the column headings and the rows of each table that is not empty."""
+def _tables(found: Inventory) -> Iterator[Table]:
+    """Yield each table that is not empty."""
+    from zoo.report import Table
+
     if found.runs:
         before = {"run": "folder", "parameters>": "parameters", "step>": "step", "of>": "steps"}
-        yield "Runs", *_score_table(found.runs, before, {"weights": "weights", "name…": "name"})
+        yield _score_table(found.runs, before, {"weights": "weights", "name…": "name"}, "Runs")
     if found.models:
         after = {"from": "origin", "licence": "licence", "description…": "description"}
-        yield "Published", *_score_table(found.models, {"model": "name", "parameters>": "parameters"}, after)
+        yield _score_table(found.models, {"model": "name", "parameters>": "parameters"}, after, "Published")
     if found.specs:
         spec_rows = [(spec.short_name, f"{spec.parameters:,}", spec.description) for spec in found.specs]
-        yield ("Specs", ("spec", "parameters>", "description…"), spec_rows)
+        yield Table(("spec", "parameters>", "description…"), spec_rows, "Specs")
 
 
 def _list_published(pattern: str | None, json: bool) -> None:
-    from cli.console import report, show_json, show_table
+    from cli.console import report, show_json, show_tables
     from zoo.publishing.inventory import published_models
 
     models = published_models(pattern, report())
@@ -89,13 +90,13 @@ def _list_published(pattern: str | None, json: bool) -> None:
         return report().info("no model is published" if pattern is None else f"nothing matches `{pattern}`")
     before = {"model": "name", "revision>": "revision", "parameters>": "parameters"}
     after = {"location": "location", "licence": "licence", "description…": "description"}
-    return show_table(*_score_table(models, before, after))
+    return show_tables(_score_table(models, before, after))
 
 
 def _list_available(pattern: str | None, json: bool) -> None:
-    from cli.console import report, show_json, show_table
+    from cli.console import report, show_json, show_tables
     from zoo.publishing.inventory import public_models
-    from zoo.report import size
+    from zoo.report import Table, size
 
     models = public_models(pattern)
     if json:
@@ -108,7 +109,7 @@ def _list_available(pattern: str | None, json: bool) -> None:
         facts = _cells(model.name, download, model.parameters, model.licence, model.stored, model.texts)
         rows.append([model.languages, *facts, model.description])
     columns = ("languages", "model", "download>", "parameters>", "licence", "stored from", "texts", "description…")
-    show_table(columns, rows)
+    show_tables(Table(columns, rows))
     has_patterns = any("{source}" in model.name for model in models)
     languages = "; in a name, write languages for {source} and {target}" if has_patterns else ""
     return report().info(f"`zoo pull MODEL` downloads a model{languages}")
@@ -129,16 +130,18 @@ def _cells(*values: str | int | None) -> list[str]:
 
 
 def _score_table(
-    models: Sequence[RunSummary | PublishedModel], before: Mapping[str, str], after: Mapping[str, str]
-) -> tuple[list[str], list[list[str]]]:
-    """Return the headings and the rows of a table of models with their dev and test scores.
+    models: Sequence[RunSummary | PublishedModel], before: Mapping[str, str], after: Mapping[str, str], title: str = ""
+) -> Table:
+    """Return a table of models with their dev and test scores.
 
     Args:
         models: The models or runs.
         before: Columns before the scores, as a mapping from headings to attributes of a model.
         after: Columns after the scores, in the same form.
+        title: Title of the table.
     """
     from zoo.evaluation.metrics import METRICS
+    from zoo.report import Table
 
     used = {model.metric for model in models}
     metrics = [metric for metric in METRICS if metric.name in used]
@@ -152,7 +155,7 @@ def _score_table(
         ]
         first, last = ([getattr(model, name) for name in names.values()] for names in (before, after))
         rows.append([*_cells(*first, *scores, *last[:-1]), last[-1]])
-    return [*before, *columns, *after], rows
+    return Table([*before, *columns, *after], rows, title)
 
 
 def show(
@@ -256,9 +259,12 @@ def plan(
         report().warn(warning)
     if graph is not None:
         options.refuse_beside("--graph", code=code, passes=passes, json=json)
-        from zoo.visualization.graph_drawing import draw_network
+        from zoo.files.output import open_output, require_extension
+        from zoo.visualization.graph_drawing import network_svg
 
-        draw_network(chosen, graph, length)
+        require_extension(graph, "svg")
+        with open_output(graph) as file:
+            file.write(network_svg(chosen, length))
         return print(graph)
     if code:
         options.refuse_beside("--code", passes=passes, json=json)
@@ -291,7 +297,8 @@ def _warn_about_memory(plan: Plan) -> None:
 
 
 def _show_passes(effects: Sequence[PassEffect], title: str) -> None:
-    from cli.console import show_table
+    from cli.console import show_tables
+    from zoo.report import Table
 
     columns = ("pass", "operations>", "FLOPs per sentence>", "weights>", "traffic per step>", "training keeps>")
     rows = [("as in the paper", *_format_sizes(each.before), "", "") for each in effects[:1]]
@@ -299,7 +306,7 @@ def _show_passes(effects: Sequence[PassEffect], title: str) -> None:
         sizes = zip(_format_sizes(each.before), _format_sizes(each.after), strict=True)
         changes = ["·" if new == old else f"{old} → {new}" for old, new in sizes]
         rows.append((each.name, *changes, "exact" if each.exact else "approximate", each.summary))
-    show_table((*columns, "", "…"), rows, title=title)
+    show_tables(Table((*columns, "", "…"), rows, title))
 
 
 def _format_sizes(sizes: GraphSizes) -> tuple[str, ...]:
@@ -310,19 +317,17 @@ def _format_sizes(sizes: GraphSizes) -> tuple[str, ...]:
 
 
 def _show_layers(plan: Plan) -> None:
-    from cli.console import show_table
+    from cli.console import show_tables
+    from zoo.report import Table
 
     layers = [
         (layer.name, layer.shape, f"{layer.parameters:,}", f"{layer.flops_per_token:,.0f}", layer.flops)
         for layer in plan.layers
     ]
-    show_table(
-        ("layer", "output", "parameters>", "FLOPs/token>", "FLOPs…"),
-        [*layers, ("total", "", f"{plan.parameters:,}", f"{plan.flops_per_token:,.0f}", plan.flops)],
-        title=f"{plan.name}, sentences of {plan.length} tokens",
-    )
-    print()
-    show_table(("", ">", "…"), _totals(plan))
+    layers.append(("total", "", f"{plan.parameters:,}", f"{plan.flops_per_token:,.0f}", plan.flops))
+    columns = ("layer", "output", "parameters>", "FLOPs/token>", "FLOPs…")
+    title = f"{plan.name}, sentences of {plan.length} tokens"
+    show_tables(Table(columns, layers, title), Table(("", ">", "…"), _totals(plan)))
 
 
 def _totals(plan: Plan) -> list[tuple[str, str, str]]:

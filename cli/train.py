@@ -15,7 +15,6 @@ from specs import ZooError
 if TYPE_CHECKING:
     from zoo.report import Report
     from zoo.training.run import Run
-    from zoo.training.sweeps.comparison import SweepComparison
     from zoo.training.sweeps.trials import SweepRow
 
 
@@ -212,9 +211,9 @@ def sweep(
         zoo sweep table3/base table3/a-h1 --seeds 3 --jobs 2
         zoo sweep specs/table3 --list | tr '\n' '\0' | xargs -0 -P 2 -n 1 sh -c 'eval "$0"'
     """
-    from cli.console import report, show_json
+    from cli.console import report, show_json, show_tables
     from cli.errors import INTERRUPTED
-    from zoo.paper.sweep_report import sweep_json
+    from zoo.paper.sweep_report import sweep_json, sweep_tables
     from zoo.training.sweeps.comparison import compare as compare_rows
     from zoo.training.sweeps.trials import default_folder, make_rows, make_trials, parse_arguments, train_all
 
@@ -235,7 +234,7 @@ def sweep(
     if json:
         show_json(sweep_json(results))
     else:
-        _show_results(results, messages)
+        show_tables(*sweep_tables(results))
     return None
 
 
@@ -247,15 +246,3 @@ def _warn_about_head_sizes(rows: Sequence[SweepRow], messages: Report) -> None:
     warnings = [f"{name}: {warning}" for name, warning in found if warning]
     if warnings:
         messages.warn(warnings[0] + (f" (other specs with this problem: {len(warnings) - 1})" if warnings[1:] else ""))
-
-
-def _show_results(results: SweepComparison, messages: Report) -> None:
-    from cli.console import show_table
-    from zoo.paper.sweep_report import pair_table, row_table, sweep_notes
-
-    show_table(*row_table(results))
-    if results.pairs:
-        print()
-        show_table(*pair_table(results))
-    for note in sweep_notes(results):
-        messages.info(note)

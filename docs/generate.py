@@ -152,7 +152,7 @@ def commands() -> str:
     with command.make_context("zoo", [], resilient_parsing=True) as context:
         text: str = get_docs_for_click(obj=command, ctx=context, name="zoo")
     text = re.sub(r"\[(?:bold|dim|red|green|yellow)[^\]]*\]|\[/[a-z]*\]", "", text)
-    text = re.sub(r"(?m)(?:^(?:zoo|echo|printf|COMMAND) .*\n\n?)+", _example_block, text)
+    text = re.sub(r"(?m)^Examples:\n\n((?:[^*#\n].*\n\n?)+)", _example_block, text)
     head, separator, sections = text.partition("\n## ")
     head = head.partition("\n")[2]  # the page has its own title
     for name, each in command.commands.items():
@@ -162,6 +162,6 @@ def commands() -> str:
 
 
 def _example_block(match: re.Match[str]) -> str:
-    """Return consecutive example lines of a command's help text as one Markdown code block."""
-    lines = [line for line in match.group().splitlines() if line]
+    """Return the examples in a command's help text as one Markdown code block."""
+    lines = [line for line in match[1].splitlines() if line]
     return "Examples:\n\n```sh\n" + "\n".join(lines) + "\n```\n\n"

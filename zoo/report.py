@@ -1,4 +1,4 @@
-"""Report messages, warnings and progress, and format numbers for display."""
+"""Report messages, warnings and progress, and format tables and numbers for display."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 from specs.notation import escape
@@ -141,6 +142,21 @@ class _PrintedProgress(Progress):
             words.append(f"{duration((self._total - self._done) / speed)} left")
         words += [f"{name} {figure(value)}" for name, value in self._figures.items()]
         self._report.info(f"{self._label}: {', '.join(words)}")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Table whose cells contain text.
+
+    Columns whose names end in `>` are right-aligned. Cells may be wrapped in columns whose names end in `…`. These
+    suffixes are not shown.
+    """
+
+    columns: Sequence[str]
+    """Column headings. If all headings are empty, they are not shown."""
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    notes: Sequence[str] = ()
 
 
 def escape_control_characters(text: str) -> str:

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from cli.console import show_json, show_table
+from cli.console import show_json, show_tables
 from cli.errors import print_error
 from cli.progress_bars import BarReport
 from specs import ZooError
 from tests.conftest import missing
+from zoo.report import Table
 
 
 def terminal(width: int = 120) -> tuple[BarReport, Callable[[], str]]:
@@ -91,7 +92,7 @@ def test_failure_removes_the_bar() -> None:
 
 
 def test_table_is_not_cut_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    show_table(("name", "count>", "what…"), [("a", "1", "x" * 500), ("[b]", "1,000", ":smile:")], title="Title")
+    show_tables(Table(("name", "count>", "what…"), [("a", "1", "x" * 500), ("[b]", "1,000", ":smile:")], "Title"))
     title, header, *rows = capsys.readouterr().out.splitlines()
     assert (title, header.split()) == ("Title", ["name", "count", "what"])
     assert rows == ["a         1  " + "x" * 500, "[b]   1,000  :smile:"]
@@ -99,7 +100,7 @@ def test_table_is_not_cut_without_a_terminal(capsys: pytest.CaptureFixture[str])
 
 def test_text_from_others_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     hostile = "\x1b[31mred\x1b]0;title\x07\u202e\ud800"
-    show_table(["name", "description…"], [["mine", hostile]], title="Published")
+    show_tables(Table(["name", "description…"], [["mine", hostile]], "Published"))
     show_json({"description": hostile})
     print_error(ZooError(hostile, hint=hostile))
     captured = capsys.readouterr()

@@ -37,6 +37,8 @@ ERRORS = [
     ("evaluate --hypotheses a", "`--hypotheses` and `--references` must be given together", "give both files"),
     ("evaluate --hypotheses a --references r --spec tiny", "give either a model or files to score", "omit"),
     ("evaluate --spec tiny --parameters x", "`--parameters` applies to `--brackets` only", "omit `--parameters`"),
+    (f"evaluate {__file__}", "` is not the name of a model", "to score a file, use `--hypotheses FILE --references"),
+    (f"compare {__file__} b", "` is not the name of a model", "to compare two files, add `--references FILE`"),
     ("align tiny --model tiny", "give either MODEL or `--model`, not both", "omit one of them"),
     ("score --spec tiny --source x", "`--source` needs `--target`", "give both files"),
     ("paper table5", "`TABLE` must be one of `table1`, `table2`, ", "run `zoo paper --help`"),

@@ -61,9 +61,7 @@ class Parameters:
 
     def deletes_bracket(self, label: str) -> bool:
         """Return whether brackets with this label are ignored, because the label or an equal label is in `deleted`."""
-        return label in self.deleted or any(
-            label == first and second in self.deleted for first, second in self.equal_labels
-        )
+        return any(self.same_label(label, each) for each in self.deleted)
 
 
 COLLINS = Parameters(

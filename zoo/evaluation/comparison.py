@@ -1,4 +1,4 @@
-"""Scores of translations in files, and comparison of systems by bootstrap resampling of a test set (Koehn 2004).
+"""Comparison of systems by bootstrap resampling of a test set (Koehn 2004).
 
 The bootstrap shows how much a score depends on the choice of sentences. Each bootstrap sample has as many sentences as
 the original set, drawn with replacement. All systems are scored on the same samples, so that their scores can be
@@ -7,7 +7,6 @@ compared sample by sample. sacreBLEU draws the same samples with its default see
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,29 +15,26 @@ from typing import Literal, Unpack
 import numpy as np
 
 from specs import METADATA_FIELDS, ZooError, difference
-from specs.corpus_paths import language_suffix
 from specs.notation import quote_in_full
 from specs.sections import OUTPUT
 from zoo.data.corpus import MissingFileError, Split
-from zoo.evaluation.evaluate import MissingSetError, read_split
-from zoo.evaluation.metrics import Scores, get_metric
+from zoo.evaluation.evaluate import MissingSetError, read_split, resolve_language
+from zoo.evaluation.metrics import get_metric
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.text_metrics import (
     TEXT_METRICS,
     TRANSCRIPT_METRICS,
     TRANSLATION_METRICS,
     FloatArray,
-    Tokenization,
     check_lengths,
-    moses_languages,
     read_aligned,
     text_metric,
 )
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
+from zoo.generation.translator import Translator
 from zoo.report import Report
 
-_LANGUAGE_CODE = re.compile("[a-z]{2,3}")
 SIGNIFICANCE_LEVEL = 0.05
 """Differences with a p-value below this level are significant."""
 
@@ -158,22 +154,7 @@ def compare_models(
             )
             raise ZooError(problem, hint=f"score the model with `zoo evaluate --model {folder}`")
         translators.append(translator)
-    sets: list[EvaluationSet] = []
-    for folder, each in zip((first, second), translators, strict=True):
-        try:
-            sets.append(read_split(each.spec, split, report, each.vocabulary))
-        except (MissingSetError, MissingFileError) as error:
-            missing = error
-            if isinstance(error, MissingFileError):  # the set of an imported model is not worth a message
-                report.info(f"the {split} set of `{folder}` is not on this machine: {error.problem}")
-    if not sets:
-        raise missing
-    texts = sets[0]
-    if texts != sets[-1]:
-        raise ZooError(
-            f"the {split} sets of `{first}` and `{second}` contain different sentences",
-            hint="translate one set with both models (`zoo decode --output`), and compare the files (`--references`)",
-        )
+    texts = _shared_set((first, second), translators, split, report)
     outputs = [ModelOutputs(each, texts, report).texts for each in translators]
     one, other = (each.spec for each in translators)
     differing = difference(other, one).items()
@@ -186,14 +167,50 @@ def compare_models(
     return ComparedModels(compared, len(texts.references), tuple(settings))
 
 
+def _shared_set(
+    folders: Sequence[Path], translators: Sequence[Translator], split: Split, report: Report
+) -> EvaluationSet:
+    """Return the dev or test set of two models. If only one model's set is on this machine, return this set.
+
+    Raises:
+        ZooError: No set is on this machine, or the sets differ.
+    """
+    sets: list[EvaluationSet] = []
+    for folder, each in zip(folders, translators, strict=True):
+        try:
+            sets.append(read_split(each.spec, split, report, each.vocabulary))
+        except (MissingSetError, MissingFileError) as error:
+            missing = error
+            if isinstance(error, MissingFileError):  # the set of an imported model is not worth a message
+                report.info(f"the {split} set of `{folder}` is not on this machine: {error.problem}")
+    if not sets:
+        raise missing
+    if sets[0] != sets[-1]:
+        raise ZooError(
+            f"the {split} sets of `{folders[0]}` and `{folders[1]}` contain different sentences",
+            hint="translate one set with both models (`zoo decode --output`), and compare the files (`--references`)",
+        )
+    return sets[0]
+
+
 def _compare_by(name: str, texts: EvaluationSet, outputs: Sequence[Sequence[str]]) -> Comparison:
-    (a, signature), (b, _) = (bootstrap(name, texts, each) for each in outputs)
-    half_widths = interval_half_width(a[1:]), interval_half_width(b[1:])
-    p = p_value(float(b[0] - a[0]), b[1:] - a[1:])
-    return Comparison(name, (float(a[0]), float(b[0])), half_widths, p, signature)
+    a, b = (bootstrap(name, texts, each) for each in outputs)
+    half_widths = interval_half_width(a.samples), interval_half_width(b.samples)
+    p = p_value(b.score - a.score, b.samples - a.samples)
+    return Comparison(name, (a.score, b.score), half_widths, p, a.signature)
 
 
-def bootstrap(name: str, texts: EvaluationSet, outputs: Sequence[str]) -> tuple[FloatArray, str]:
+@dataclass(frozen=True, slots=True, eq=False)
+class BootstrapScores:
+    """Scores of a system on a dev or test set and on bootstrap samples of the set, with the metric's signature."""
+
+    score: float
+    samples: FloatArray
+    """Scores on the samples, [SAMPLES]."""
+    signature: str
+
+
+def bootstrap(name: str, texts: EvaluationSet, outputs: Sequence[str]) -> BootstrapScores:
     """Score a system on a dev or test set, and on bootstrap samples of the set.
 
     If there are several translation directions, each score is the mean over the directions, and samples are drawn from
@@ -204,79 +221,19 @@ def bootstrap(name: str, texts: EvaluationSet, outputs: Sequence[str]) -> tuple[
         texts: The set.
         outputs: Outputs of the system.
 
-    Returns:
-        The score followed by the scores on the samples, [1 + SAMPLES], and the metric's signatures, joined.
-
     Raises:
         ZooError: The numbers of outputs and references differ, or are 0.
     """
     check_lengths(outputs, texts.references)
     scores, signatures = [], dict[str, None]()
-    for number, ((_, target), rows) in enumerate(texts.rows_to_score(name).items()):
-        metric, counts = text_metric(name, target), sample_counts(len(rows), SEED + number)
-        statistics = metric.statistics(*([lines[row] for row in rows] for lines in (outputs, texts.references)))
+    for number, ((_, target), *pair) in enumerate(texts.texts_to_score(name, outputs)):
+        metric = text_metric(name, target)
+        statistics = metric.statistics(*pair)
+        counts = sample_counts(len(statistics), SEED + number)
         scores.append(metric.scores(np.vstack([statistics.sum(0), counts @ statistics])))
         signatures[metric.signature(seed=SEED, bs=SAMPLES)] = None
-    return np.mean(scores, axis=0), " and ".join(signatures)
-
-
-def evaluate_files(
-    outputs: Path | str,
-    references: Path | str,
-    *,
-    language: str | None = None,
-    tokenize: Tokenization = "13a",
-    lowercase: bool = False,
-    transcripts: bool = False,
-) -> Scores:
-    """Score a file with one output per line.
-
-    Args:
-        outputs: File with the outputs.
-        references: File with one reference per line.
-        language: Language code for the paper's BLEU. If None, the suffix of the reference file is used, such as `de`.
-            If the suffix is not a language, the paper's BLEU is not computed.
-        tokenize: Tokenisation for sacreBLEU's BLEU.
-        lowercase: Whether BLEU, chrF, WER and CER ignore case.
-        transcripts: Whether to compute WER and CER instead of the metrics for translations.
-
-    Returns:
-        The score and the signature of each metric, and the number of sentences.
-
-    Raises:
-        ZooError: A file cannot be read or is not UTF-8, the files have different numbers of lines, or an option is not
-            valid.
-    """
-    texts, targets = read_aligned(outputs, references)
-    code = resolve_language(language, references)
-    scores: Scores = {}
-    for name in TRANSCRIPT_METRICS if transcripts else TRANSLATION_METRICS:
-        if name != "paper_bleu" or code is not None:
-            metric = text_metric(name, code, tokenize=tokenize, lowercase=lowercase)
-            scores[name] = metric.score(texts, targets)
-            scores[get_metric(name).signature] = metric.signature()
-    return scores | {"sentences": len(targets)}
-
-
-def resolve_language(given: str | None, references: Path | str) -> str | None:
-    """Determine the language code for the paper's BLEU.
-
-    Args:
-        given: The code that the user gave, if any.
-        references: File with the references. If `given` is None, the suffix of the file name is used, such as `de`.
-
-    Returns:
-        The code. None if the suffix is not a language for which the Moses tokeniser has rules.
-
-    Raises:
-        ZooError: `given` is not a language code. Moses would treat it as English without a warning.
-    """
-    if given is None:
-        code = language_suffix(references)
-        return code if code and code in moses_languages() else None
-    if not _LANGUAGE_CODE.fullmatch(given):
-        raise ZooError(f"`{given}` is not a language code", hint="use two or three lower-case letters, such as de")
-    return given
+    score, *samples = np.mean(scores, axis=0)
+    return BootstrapScores(float(score), np.array(samples), " and ".join(signatures))
 
 
 SAMPLES = 1_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -17,7 +16,8 @@ class ErrorRate(Metric):
     """Number of edits per 100 words or characters of the references.
 
     The edits are the substitutions, deletions and insertions that turn the reference into the output. White space
-    between words counts as one character.
+    between words counts as one character. If all references are empty, the rate is 100, as in sacreBLEU's TER, or 0 if
+    the outputs are empty, too.
     """
 
     def __init__(self, unit: Literal["words", "characters"], *, lowercase: bool = False) -> None:
@@ -31,8 +31,7 @@ class ErrorRate(Metric):
         try:
             self._count_edits = getattr(import_module("jiwer"), f"process_{unit}")
         except ImportError:
-            name = {"words": "word", "characters": "character"}[unit]
-            problem = f"the {name} error rate cannot be computed: `jiwer` is not installed"
+            problem = f"the {unit.removesuffix('s')} error rate cannot be computed: `jiwer` is not installed"
             raise ZooError(problem, hint="run `pip install -e '.[speech]'` in zoo's source folder") from None
 
     def get_signature(self) -> Signature:
@@ -62,4 +61,4 @@ class ErrorRate(Metric):
         edits, of_reference = stats
         if of_reference:
             return Score(self.unit, 100 * edits / of_reference)
-        return Score(self.unit, math.inf if edits else 0.0)
+        return Score(self.unit, 100.0 if edits else 0.0)

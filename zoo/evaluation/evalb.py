@@ -159,24 +159,29 @@ def _check_errors(scores: BracketScores, parameters: Parameters) -> None:
     )
 
 
-def _summarise(rows: Sequence[SentenceScore]) -> BracketSummary:
-    valid = [row for row in rows if row.status == VALID]
-    matched = sum(row.matched for row in valid)
-    recall = percentage(matched, sum(row.gold for row in valid))
-    precision = percentage(matched, sum(row.test for row in valid))
+def _total(rows: Sequence[SentenceScore]) -> SentenceScore:
+    """Add the counts of all sentences. Sentences that are not scored have no counts."""
+    names = ("words", "matched", "gold", "test", "crossing")
+    counts = {name: sum(getattr(row, name) for row in rows) for name in names}
     tags = [row.tags for row in rows if row.tags is not None]
+    return SentenceScore(0, VALID, **counts, tags=sum(tags) if tags else None)
+
+
+def _summarise(rows: Sequence[SentenceScore]) -> BracketSummary:
+    valid, total = [row for row in rows if row.status == VALID], _total(rows)
+    recall, precision = total.recall, total.precision
     return BracketSummary(
         sentences=len(rows),
         errors=sum(row.status == ERROR for row in rows),
         skipped=sum(row.status == SKIPPED for row in rows),
         recall=recall,
         precision=precision,
-        f1=2 * recall * precision / (recall + precision) if matched else 0.0,
+        f1=2 * recall * precision / (recall + precision) if total.matched else 0.0,
         complete_match=percentage(sum(row.matched == row.gold == row.test for row in valid), len(valid)),
-        crossing=sum(row.crossing for row in valid) / len(valid) if valid else 0.0,
+        crossing=total.crossing / len(valid) if valid else 0.0,
         no_crossing=percentage(sum(not row.crossing for row in valid), len(valid)),
         two_or_less=percentage(sum(row.crossing <= 2 for row in valid), len(valid)),
-        tagging=percentage(sum(tags), sum(row.words for row in valid)) if tags else None,
+        tagging=None if total.tags is None else percentage(total.tags, total.words),
     )
 
 
@@ -191,7 +196,7 @@ def format_table(scores: BracketScores) -> str:
             _TABLE_HEAD,
             *(_format_row(number, row) for number, row in enumerate(scores.rows, start=1)),
             "=" * 76,
-            _format_totals([row for row in scores.rows if row.status == VALID], scores),
+            _format_total(_total(scores.rows)),
             "=== Summary ===",
             "",
             "-- All --",
@@ -212,13 +217,12 @@ def _format_row(number: int, row: SentenceScore) -> str:
     )
 
 
-def _format_totals(valid: Sequence[SentenceScore], scores: BracketSummary) -> str:
-    gold, test = sum(row.gold for row in valid), sum(row.test for row in valid)
-    matched, crossing = sum(row.matched for row in valid), sum(row.crossing for row in valid)
-    tags = sum(row.tags or 0 for row in valid)
-    brackets = f"{scores.recall:22.2f} {scores.precision:6.2f} {matched:6d} {gold:5d} {test:5d}  {crossing:5d}"
-    tagging = "    -        -" if scores.tagging is None else f"{tags:5d}   {scores.tagging:6.2f}"
-    return f"{brackets if gold and test else ''}  {sum(row.words for row in valid):5d} {tagging}"
+def _format_total(row: SentenceScore) -> str:
+    brackets = (
+        f"{row.recall:22.2f} {row.precision:6.2f} {row.matched:6d} {row.gold:5d} {row.test:5d}  {row.crossing:5d}"
+    )
+    tagging = "    -        -" if row.tags is None else f"{row.tags:5d}   {percentage(row.tags, row.words):6.2f}"
+    return f"{brackets if row.gold and row.test else ''}  {row.words:5d} {tagging}"
 
 
 def _format_summary(summary: BracketSummary) -> list[str]:

@@ -1,19 +1,28 @@
-"""Evaluation of models and ensembles on the dev or test set of their corpus."""
+"""Evaluation of models and ensembles on the dev or test set of their corpus, and of outputs in files."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Unpack
 
 from specs import HeldOut, Spec, ZooError
+from specs.corpus_paths import language_suffix
 from specs.sections import OUTPUT
 from zoo.data.corpus import CorpusReader, Split
 from zoo.data.prepare import prepare
-from zoo.evaluation.metrics import MACHINE_KEY, Scores, compute_scores
+from zoo.evaluation.metrics import MACHINE_KEY, Scores, compute_scores, get_metric
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, format_examples, save_outputs
-from zoo.evaluation.text_metrics import text_metric
+from zoo.evaluation.text_metrics import (
+    TRANSCRIPT_METRICS,
+    TRANSLATION_METRICS,
+    Tokenization,
+    moses_languages,
+    read_aligned,
+    text_metric,
+)
 from zoo.files.atomic import write_json
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF, Calibration, calibration_error
@@ -24,6 +33,8 @@ from zoo.models.weights import known_digest
 from zoo.report import SILENT, Report
 from zoo.system.processors import device_name
 from zoo.text.vocabulary import Vocabulary
+
+_LANGUAGE_CODE = re.compile("[a-z]{2,3}")
 
 
 class MissingSetError(ZooError):
@@ -141,3 +152,62 @@ def _common_set(
             hint = f"use models with the same `corpus.{split}` in their specs: an ensemble is scored on one set"
             raise ZooError(f"the {split} sets of `{runs[0].folder}` and `{run.folder}` differ", hint=hint)
     return first
+
+
+def evaluate_files(
+    outputs: Path | str,
+    references: Path | str,
+    *,
+    language: str | None = None,
+    tokenize: Tokenization = "13a",
+    lowercase: bool = False,
+    transcripts: bool = False,
+) -> Scores:
+    """Score a file with one output per line.
+
+    Args:
+        outputs: File with the outputs.
+        references: File with one reference per line.
+        language: Language code for the paper's BLEU. If None, the suffix of the reference file is used, such as `de`.
+            If the suffix is not a language, the paper's BLEU is not computed.
+        tokenize: Tokenisation for sacreBLEU's BLEU.
+        lowercase: Whether BLEU, chrF, WER and CER ignore case.
+        transcripts: Whether to compute WER and CER instead of the metrics for translations.
+
+    Returns:
+        The score and the signature of each metric, and the number of sentences.
+
+    Raises:
+        ZooError: A file cannot be read or is not UTF-8, the files have different numbers of lines, or an option is not
+            valid.
+    """
+    texts, targets = read_aligned(outputs, references)
+    code = resolve_language(language, references)
+    scores: Scores = {}
+    for name in TRANSCRIPT_METRICS if transcripts else TRANSLATION_METRICS:
+        if name != "paper_bleu" or code is not None:
+            metric = text_metric(name, code, tokenize=tokenize, lowercase=lowercase)
+            scores[name] = metric.score(texts, targets)
+            scores[get_metric(name).signature] = metric.signature()
+    return scores | {"sentences": len(targets)}
+
+
+def resolve_language(given: str | None, references: Path | str) -> str | None:
+    """Determine the language code for the paper's BLEU.
+
+    Args:
+        given: The code that the user gave, if any.
+        references: File with the references. If `given` is None, the suffix of the file name is used, such as `de`.
+
+    Returns:
+        The code. None if the suffix is not a language for which the Moses tokeniser has rules.
+
+    Raises:
+        ZooError: `given` is not a language code. Moses would treat it as English without a warning.
+    """
+    if given is None:
+        code = language_suffix(references)
+        return code if code and code in moses_languages() else None
+    if not _LANGUAGE_CODE.fullmatch(given):
+        raise ZooError(f"`{given}` is not a language code", hint="use two or three lower-case letters, such as de")
+    return given

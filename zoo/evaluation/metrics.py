@@ -33,6 +33,8 @@ class Metric:
     """Display name."""
     compute: Callable[[ModelOutputs], Mapping[str, float | str]]
     """Function that returns entries of `scores.json`: the score under the metric's name, a signature, and `details`."""
+    signature: str = ""
+    """Key of the metric's signature in `scores.json`. Empty if it has no signature."""
     higher_is_better: bool = True
     uses_probabilities: bool = False
     """Whether the metric only needs the probabilities of the references, and no generated outputs."""
@@ -45,11 +47,6 @@ class Metric:
     """Whether the one-line summary of a model's scores contains the metric."""
     details: Mapping[str, str] = field(default_factory=dict)
     """Titles of additional numbers that are shown with the score, keyed by their names in `scores.json`."""
-
-    @property
-    def signature(self) -> str:
-        """Key of the metric's signature in `scores.json`: `signature` for BLEU and F1, otherwise `NAME_signature`."""
-        return f"{self.name}_signature" if self.name not in ("bleu", "f1") else "signature"
 
     def score(self, outputs: ModelOutputs) -> float:
         """Return the score of a model's outputs."""
@@ -116,10 +113,9 @@ def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float 
     additional entry, such as `bleu de en`. Signatures that depend on the language are joined.
     """
     scores, signatures = {}, dict[str, None]()
-    for (source, target), rows in outputs.evaluation_set.rows_to_score(name).items():
+    for (source, target), *texts in outputs.evaluation_set.texts_to_score(name, outputs.texts):
         metric = text_metric(name, target)
-        texts, references = ([lines[row] for row in rows] for lines in (outputs.texts, outputs.references))
-        scores[f"{name} {source} {target}"] = metric.score(texts, references)
+        scores[f"{name} {source} {target}"] = metric.score(*texts)
         signatures[metric.signature()] = None
     of_directions = scores if len(outputs.evaluation_set.rows_by_direction) > 1 else {}
     return {name: fmean(scores.values()), **of_directions, get_metric(name).signature: " and ".join(signatures)}
@@ -131,18 +127,18 @@ def direction_score(scores: Mapping[str, Any], name: str, *direction: str) -> An
     return scores.get(" ".join((name, *direction)), scores.get("_".join((name, *direction))))
 
 
-def _of_text(name: str, title: str, **fields: Any) -> Metric:
-    return Metric(name, title, partial(compute_text_metric, name=name), **fields)
+def _of_text(name: str, title: str, signature: str = "", **fields: Any) -> Metric:
+    return Metric(name, title, partial(compute_text_metric, name=name), signature or f"{name}_signature", **fields)
 
 
 METRICS = (
     _of_text("wer", "WER", higher_is_better=False, max_value=math.inf),
     _of_text("cer", "CER", higher_is_better=False, max_value=math.inf),
-    _of_text("bleu", "BLEU"),
+    _of_text("bleu", "BLEU", "signature"),
     _of_text("paper_bleu", "paper's BLEU", in_summary=False),
     _of_text("chrf", "chrF", in_summary=False),
     _of_text("ter", "TER", higher_is_better=False, max_value=math.inf, in_summary=False),
-    Metric("f1", "F1", compute_f1, details=_F1_DETAILS),
+    Metric("f1", "F1", compute_f1, "signature", details=_F1_DETAILS),
     Metric(
         "perplexity",
         "perplexity",

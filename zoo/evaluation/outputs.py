@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
@@ -55,16 +55,17 @@ class EvaluationSet(NamedTuple):
             rows.setdefault(direction, []).append(row)
         return rows
 
-    def rows_to_score(self, metric: str) -> dict[Direction, list[int]]:
-        """Return the indices of the examples that a metric in `TEXT_METRICS` scores, by translation direction.
+    def texts_to_score(self, metric: str, outputs: Sequence[str]) -> Iterator[tuple[Direction, list[str], list[str]]]:
+        """Yield each translation direction that a metric in `TEXT_METRICS` scores, with its outputs and references.
 
         If a model both transcribes and translates, error rates are computed only for its transcripts, and the other
         metrics only for its translations.
         """
         directions, transcripts = self.rows_by_direction, metric in TRANSCRIPT_METRICS
-        if len({source == target for source, target in directions}) > 1:
-            return {pair: rows for pair, rows in directions.items() if (pair[0] == pair[1]) is transcripts}
-        return directions
+        does_both = len({source == target for source, target in directions}) > 1
+        for (source, target), rows in directions.items():
+            if not does_both or (source == target) is transcripts:
+                yield (source, target), [outputs[row] for row in rows], [self.references[row] for row in rows]
 
 
 class ModelOutputs:

@@ -11,7 +11,8 @@ from zoo.evaluation.metrics import get_metric
 from zoo.paper import derived, table1
 from zoo.paper.claims import CLAIMS, PARTS, ROWS, Status
 from zoo.paper.runs import Measurements
-from zoo.paper.tables import TABLES, Checked, Table, claim_row, summary_table
+from zoo.paper.tables import TABLES, Checked, claim_row, summary_table
+from zoo.report import Table
 from zoo.training.step import learning_rate
 from zoo.visualization.page import asset, escape_text, page, table_cells, table_head
 from zoo.visualization.plot import STYLE as PLOT_STYLE

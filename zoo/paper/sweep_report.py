@@ -6,13 +6,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from zoo.evaluation.comparison import SAMPLES
 from zoo.evaluation.metrics import get_metric
 from zoo.paper.claims import ROWS, Row
-from zoo.report import duration
+from zoo.report import Table, duration
 from zoo.training.sweeps.comparison import (
     LOG_METRICS,
     METRICS,
@@ -26,9 +26,6 @@ from zoo.training.sweeps.trials import SweepRow
 
 ORDERED = ("perplexity", "paper_bleu")
 """Metrics that Table 3 prints, and that order its rows. The paper computes BLEU differently from sacreBLEU."""
-
-Lines = tuple[list[str], list[list[str]]]
-"""Headings in the notation of `cli.console.show_table`, and the cells of each row."""
 
 
 def printed_row(row: SweepRow) -> Row | None:
@@ -52,8 +49,14 @@ def printed_difference(metric: str, pair: RowPair) -> float | None:
     return math.log(second / first) if metric in LOG_METRICS else second - first
 
 
-def row_table(comparison: SweepComparison) -> Lines:
-    """Return the headings and rows of a table with the scores of a sweep, one row per configuration.
+def sweep_tables(comparison: SweepComparison) -> list[Table]:
+    """Return a table with the scores of a sweep and, if it has pairs of rows, a table that compares the pairs."""
+    tables = [row_table(comparison), *([pair_table(comparison)] if comparison.pairs else [])]
+    return [*tables[:-1], replace(tables[-1], notes=list(sweep_notes(comparison)))]
+
+
+def row_table(comparison: SweepComparison) -> Table:
+    """Return a table with the scores of a sweep, one row per configuration.
 
     For configurations from the paper's Table 3, the row also contains the paper's numbers.
     """
@@ -69,11 +72,11 @@ def row_table(comparison: SweepComparison) -> Lines:
             parameters = f"{paper['parameters']} M" if paper and "parameters" in paper else ""
             line += [paper["perplexity"], paper["bleu"], parameters] if paper else [""] * 3
         lines.append(line)
-    return columns + (["paper: perplexity>", "BLEU>", "parameters>"] if with_paper else []), lines
+    return Table(columns + (["paper: perplexity>", "BLEU>", "parameters>"] if with_paper else []), lines)
 
 
-def pair_table(comparison: SweepComparison) -> Lines:
-    """Return the headings and rows of a table that compares pairs of configurations by the metrics of Table 3.
+def pair_table(comparison: SweepComparison) -> Table:
+    """Return a table that compares pairs of configurations by the metrics of Table 3.
 
     Each row contains the difference between two configurations (second minus first; for perplexity, the ratio) and a
     verdict: whether the sweep confirms the paper's ordering.
@@ -92,7 +95,7 @@ def pair_table(comparison: SweepComparison) -> Lines:
                 line.append(_format_printed(name, printed_difference(name, pair)))
             line.append(_judgement(pair, name))
         lines.append(line)
-    return columns, lines
+    return Table(columns, lines)
 
 
 def sweep_notes(comparison: SweepComparison) -> Iterator[str]:

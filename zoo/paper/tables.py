@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import specs
 from zoo.evaluation.metrics import get_metric
@@ -13,23 +12,10 @@ from zoo.paper import derived, table1
 from zoo.paper.claims import PARTS, ROWS, CheckedClaim, Status, power_of_ten, printed_number, summary
 from zoo.paper.runs import Measurements
 from zoo.planning.memory_estimate import estimate_memory
-from zoo.report import duration
+from zoo.report import Table, duration
 
 Checked = Mapping[str, CheckedClaim]
 """Checked claims by their keys."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Table whose cells contain text.
-
-    Columns whose names end in `>` are right-aligned. Cells may be wrapped in columns whose names end in `…`.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
 
 
 def of_part(name: str, checked: Checked) -> tuple[CheckedClaim, ...]:
@@ -43,20 +29,20 @@ def summary_table(checked: Checked) -> Table:
     for key, name in [*((key, part["title"]) for key, part in PARTS.items()), ("claims", "all")]:
         part = of_part(key, checked)
         rows.append((name, *(f"{count:,}" for count in summary(part).values()), f"{len(part):,}"))
-    return Table("The paper's claims", ("part", *(f"{status}>" for status in Status), "all>"), tuple(rows))
+    return Table(("part", *(f"{status}>" for status in Status), "all>"), rows, "The paper's claims")
 
 
 def contradiction_table(checked: Checked) -> Table:
     """Return a table of the claims for which zoo's number or result differs from the paper's."""
     columns = ("section", "claim…", "paper>", "ours>", "because…")
-    cells = [claim_row(each) for each in checked.values() if each.status is Status.DIFFERENT]
-    rows = tuple((section, says, paper, ours, because) for section, says, _, paper, ours, _, because in cells)
-    return Table("Claims that come out differently", columns, rows)
+    different = (claim_row(each) for each in checked.values() if each.status is Status.DIFFERENT)
+    rows = [(section, says, paper, ours, because) for section, says, _, paper, ours, _, because in different]
+    return Table(columns, rows, "Claims that come out differently")
 
 
 def _claims(checked: Checked, measurements: Measurements) -> Iterator[Table]:
     columns = ("section", "claim…", "spec", "paper>", "ours>", "status", "because…")
-    yield Table("Claims", columns, tuple(map(claim_row, checked.values())))
+    yield Table(columns, list(map(claim_row, checked.values())), "Claims")
 
 
 def claim_row(checked: CheckedClaim) -> tuple[str, ...]:
@@ -85,7 +71,7 @@ def _table1(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         "the projections of attention are not counted.",
     )
     title = "Table 1: layers with n positions, d features, kernel width k, neighbourhood r"
-    yield Table(title, columns, tuple(rows), notes)
+    yield Table(columns, rows, title, notes)
     if measurements.timings:
         yield _timing_table(measurements)
 
@@ -98,7 +84,7 @@ def _timing_table(measurements: Measurements) -> Table:
         rows.append((ROWS["table1"][timing.key]["name"], *cells, f"n^{timing.exponent:.2f}", f"n^{timing.formula:.2f}"))
     columns = ("layer", *(f"n = {n:,}>" for n in lengths), "grows as>", "formula>")
     note = "Forward pass of a decoder layer. If a length takes over a quarter of a second, greater lengths are omitted."
-    return Table("Table 1 measured on this machine, in milliseconds", columns, tuple(rows), (note,))
+    return Table(columns, rows, "Table 1 measured on this machine, in milliseconds", [note])
 
 
 def _power(name: str, exponent: float) -> str:
@@ -125,14 +111,14 @@ def _table2(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         "all matrix products in training, forward and backward, with full batches of sentences of 27 tokens. In "
         "parentheses it gives this number as a share of the paper's FLOPs.",
     )
-    yield Table("Table 2: BLEU on newstest2014, and training cost", columns, tuple(rows), notes)
+    yield Table(columns, rows, "Table 2: BLEU on newstest2014, and training cost", notes)
     if costs := tuple(_own_costs(measurements)):
         titles = (
             *("run", "the paper's BLEU>", "time>", "devices>", "FLOPs of a device>"),
             *("cost by 6.1>", "of products>", "scale…"),
         )
         notes = ("FLOPs of a device: speed of a large matrix product, measured at the start of training.",)
-        yield Table(f"The cost of our own runs in `{measurements.root}`", titles, costs, notes)
+        yield Table(titles, costs, f"The cost of our own runs in `{measurements.root}`", notes)
     yield _public_models()
 
 
@@ -149,7 +135,7 @@ def _public_models() -> Table:
         "the documentation lists the differences. Their scores do not confirm a claim of the paper.",
     )
     columns = ("model", "test set…", "metric…", "score>", "trained by…")
-    return Table("Published scores of models by other authors with the architecture of big", columns, rows, notes)
+    return Table(columns, rows, "Published scores of models by other authors with the architecture of big", notes)
 
 
 def _planned_flops(spec: str, cost: str) -> str:
@@ -205,7 +191,7 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         "sizes for which the number of parameters is as printed.",
         f"All ten small models together: {checked['table3.counts'].because}.",
     )
-    yield Table("Table 3: variations of the base model, newstest2013", columns, tuple(rows), notes)
+    yield Table(columns, rows, "Table 3: variations of the base model, newstest2013", notes)
 
 
 def _measured(row: str, checked: Checked, measurements: Measurements) -> str:
@@ -221,13 +207,13 @@ def _table4(checked: Checked, measurements: Measurements) -> Iterator[Table]:
     for key, row in ROWS["table4"].items():
         score = checked[f"table4.{key}"]
         rows.append((row["name"], row["training"], *_numbers(score), score.because if "spec" in row else "-"))
-    yield Table("Table 4: F1 on section 23 of the Wall Street Journal", columns, tuple(rows))
+    yield Table(columns, rows, "Table 4: F1 on section 23 of the Wall Street Journal")
     metric = get_metric("f1")
     own = [run for run in measurements.runs if metric.name in run.spec.scores]
     if own:
         scores = [[metric.format_score(run.score(split, metric)) for split in ("dev", "test")] for run in own]
-        cells = tuple((run.folder, *values, run.scale) for run, values in zip(own, scores, strict=True))
-        yield Table(f"Our own parsers in `{measurements.root}`", ("run", "dev F1>", "test F1>", "scale…"), cells)
+        cells = [(run.folder, *values, run.scale) for run, values in zip(own, scores, strict=True)]
+        yield Table(("run", "dev F1>", "test F1>", "scale…"), cells, f"Our own parsers in `{measurements.root}`")
 
 
 def _numbers(checked: CheckedClaim | None) -> tuple[str, str]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from compiler import TRANSLATE, Graph, Purpose, cost, graphs, lower
 from compiler.diagram import Block, Box, Column, columns
 from compiler.passes.variants import drop_dropout
 from specs import Spec
-from zoo.files.output import open_output, require_extension
 from zoo.planning.memory_estimate import LENGTH
 from zoo.visualization.page import asset, element, image, text
 
@@ -26,18 +24,13 @@ _ARROW = (
 )
 
 
-def draw_network(spec: Spec, file: Path, length: int = LENGTH) -> None:
-    """Draw a spec's network as in Figure 1 of the paper, and next to it the model as compiled for translation.
+def network_svg(spec: Spec, length: int = LENGTH) -> str:
+    """Return an SVG drawing of a spec's network as in the paper's Figure 1, and of the model compiled for translation.
 
     Args:
         spec: The spec.
-        file: The SVG file to write.
         length: The sentence length, in tokens. The FLOPs per token in the title are computed for this length.
-
-    Raises:
-        ZooError: The file's name does not end in .svg, or the file cannot be written.
     """
-    require_extension(file, "svg")
     model = drop_dropout(lower(spec, Purpose.TRAIN))
     final = graphs(spec, TRANSLATE)
     whole = cost(model)
@@ -49,8 +42,7 @@ def draw_network(spec: Spec, file: Path, length: int = LENGTH) -> None:
         ],
     }
     title = f"{spec.name}: {whole.parameters:,} parameters, {flops:,.0f} FLOPs per target token"
-    with open_output(file) as stream:
-        stream.write(draw(panels, title))
+    return draw(panels, title)
 
 
 def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from zoo.evaluation.comparison import compare_files, evaluate_files
+from zoo.evaluation.comparison import compare_files
+from zoo.evaluation.evaluate import evaluate_files
 from zoo.evaluation.text_metrics import moses_tokenizer, text_metric
 from zoo.text.lines import read_lines
 

@@ -58,14 +58,14 @@ def test_json_has_all_rows_and_orderings_that_are_confirmed_contradicted_or_with
 
 
 def test_tables_contain_the_papers_numbers(comparison: SweepComparison) -> None:
-    columns, lines = row_table(comparison)
-    by_name = {line[0]: dict(zip(columns, line, strict=True)) for line in lines}
+    table = row_table(comparison)
+    by_name = {line[0]: dict(zip(table.columns, line, strict=True)) for line in table.rows}
     assert (by_name["c-n2"]["sets"], by_name["c-n2"]["paper: perplexity>"]) == ("N=2", "6.11")
     assert by_name["c-n2"]["paper's BLEU>"].startswith("17.00 ± 0.5")
     assert by_name["base"]["perplexity>"].startswith("9.000 ± 5.")
-    columns, lines = pair_table(comparison)
-    assert all(len(line) == len(columns) for line in lines)
-    (line,) = [line for line in lines if line[:2] == ["c-n2", "base"]]
+    table = pair_table(comparison)
+    assert all(len(line) == len(table.columns) for line in table.rows)
+    (line,) = [line for line in table.rows if line[:2] == ["c-n2", "base"]]
     assert line[2].startswith("1.333 ± ")
     verdict = "confirmed" if has_seeds(comparison) else "untested (one seed)"
     assert (line[3], line[4], line[6]) == ("1.242", verdict, "-2.1")
@@ -89,7 +89,7 @@ def test_rows_outside_of_table_3_are_better_or_worse(seeds: int) -> None:
     ]
     variances = dict.fromkeys(METRICS, SeedVariance(0.0001 * (seeds - 1), 3 * (seeds - 1)))
     comparison = SweepComparison(tuple(results), tuple(row_pairs(results, variances)), variances)
-    _, lines = pair_table(comparison)
+    lines = map(list, pair_table(comparison).rows)
     # The corpus of tiny differs, so it is not compared.
     expected = ["worse", "better"] if seeds > 1 else ["untested (one seed)"] * 2
     assert [line[:2] + line[3::2] for line in lines] == [["deep-shallow", "base", *expected]]

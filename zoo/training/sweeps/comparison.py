@@ -160,7 +160,7 @@ def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
         outputs = [answer.output for answer in answers]
         scores = trial.run.known_scores["dev"]
         for name in ("bleu", "paper_bleu"):
-            resampled[name].append(bootstrap(name, texts, outputs)[0][1:])
+            resampled[name].append(bootstrap(name, texts, outputs).samples)
             by_seed[name].append(float(scores[name]))
         logs, tokens = [answer.log_probability for answer in answers], [answer.tokens for answer in answers]
         resampled["perplexity"].append(log_perplexity_by_sample(draws, logs, tokens))
