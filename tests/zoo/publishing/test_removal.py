@@ -55,8 +55,7 @@ def test_caches_are_removed_and_free_the_announced_bytes(caches: list[Path], tra
     plan, before = plan_cleanup(), folder_bytes(home)
     assert [item.path for item in plan.removable] == caches
     assert {item.path for item in plan.kept} == {*mine, storage.archives() / "notes.txt"}
-    reason = "zoo does not use this name, so another program may have written it"
-    assert {item.reason for item in plan.kept} == {reason}
+    assert {item.reason for item in plan.kept} == {"zoo does not use this name, so another program may have written it"}
     assert plan.bytes == sum(item.bytes for item in plan.removable) >= 5000 * 4 + 9000
     assert folder_bytes(home) == before
     assert plan.remove() == []
