@@ -316,8 +316,4 @@ def summarize(folder: Path) -> Summary:
 def _first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> dict[str, Any]:
     """Return the name of the task's first metric, and its dev and test scores from `scores.json`."""
     first, *_ = metrics_for(spec)
-    return {
-        "metric": first.name,
-        "dev": first.read_score(scores.get("dev")),
-        "test": first.read_score(scores.get("test")),
-    }
+    return {"metric": first.name} | {split: first.read_score(scores.get(split)) for split in ("dev", "test")}

@@ -144,16 +144,16 @@ def test_a_corpus_is_kept_while_a_process_uses_it() -> None:
     assert paths(("prepared",)) == [folder]
 
 
-def test_a_file_or_model_that_is_being_downloaded_is_kept(caches: list[Path]) -> None:
+def test_what_is_being_downloaded_or_compiled_is_kept(caches: list[Path]) -> None:
     archive, pulled = caches[3], caches[5]
     with exclusive(archive, Report()):
         archive.rename(f"{archive}.partial")
         kept = plan_cleanup(("archives",)).kept
         assert [(item.path.name, item.reason) for item in kept] == [(f"{archive.name}.partial", "a process uses it")]
     assert Path(f"{archive}.partial") in paths(("archives",))
-    with exclusive(pulled, Report()):
-        kept = plan_cleanup(("pulls",)).kept
-        assert [(item.path, item.reason) for item in kept] == [(pulled, "a process uses it")]
+    for name, entry in (("pulls", pulled), ("compiled", caches[0])):
+        with exclusive(entry, Report()):
+            assert [(item.path, item.reason) for item in plan_cleanup((name,)).kept] == [(entry, "a process uses it")]
     assert paths(("pulls",)) == [pulled]
 
 
