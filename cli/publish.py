@@ -252,7 +252,7 @@ def import_model(
     """
     from cli.console import report
     from zoo.interop.importer import ImportOptions, import_model
-    from zoo.interop.text_rules import TextOptions
+    from zoo.interop.vocabulary import TextOptions
 
     messages = report()
     wanted = ImportOptions(

@@ -19,9 +19,10 @@ from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Spec
 from zoo.generation.translation import pad_sequences
 from zoo.interop.ctranslate2.exporter import transformer
-from zoo.interop.huggingface.family import Family, WrittenIds
+from zoo.interop.huggingface.family import Family
 from zoo.interop.huggingface.marian import HuggingFaceMarian
 from zoo.interop.huggingface.multilingual import Multilingual
+from zoo.interop.huggingface.tokenizer import WrittenIds
 from zoo.training.benchmarks import LENGTH, translations, weights_avoiding
 
 Rows = list[list[int]]

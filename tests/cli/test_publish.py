@@ -14,7 +14,7 @@ from cli.publish import export_model, import_model
 from tests.conftest import Trained, Zoo, missing
 from zoo.files import storage
 from zoo.interop.exporter import EXPORT_FORMATS
-from zoo.interop.importer import IMPORT_FORMATS
+from zoo.interop.import_formats import IMPORT_FORMATS
 from zoo.models import find
 from zoo.models.weights import Weights, read
 

@@ -93,10 +93,11 @@ def test_own_training_loop_gives_a_run_that_translates_and_is_published() -> Non
     zoo.save(model, run.folder, steps=31)
     assert not run.scores.exists()
     assert json.loads((publish(run.folder) / "facts.json").read_text())["training"]["steps"] == 31
-    with pytest.raises(ZooError, match="was started with a different spec"):
-        zoo.save(zoo.model(zoo.spec("mine.yaml", ["architecture.d_ff=32"])), run.folder, steps=1)
-    with torch.no_grad():
-        next(model.parameters()).fill_(torch.nan)
+    other = zoo.model(zoo.spec("mine.yaml", ["architecture.d_ff=32"]))
+    refused("was started with a different spec", zoo.save, other, run.folder, steps=1)
+    refused("`/proc/own/run` cannot be written", zoo.save, model, "/proc/own/run", steps=1)
+    refused("`steps` must be an integer of at least 0, not `2.5`", zoo.save, model, run.folder, steps=2.5)
+    next(model.parameters()).data.fill_(torch.nan)
     refused("are not finite", zoo.save, model, "runs/diverged", steps=1)
     assert not Path("runs/diverged").exists()
 

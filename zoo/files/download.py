@@ -27,7 +27,7 @@ from zoo.files.atomic import convert_disk_errors, flush_to_disk, write_json
 from zoo.files.locks import exclusive
 from zoo.files.manifest import ENTRY, ManifestEntry, sha256
 from zoo.files.reading import read_json
-from zoo.files.transfer import NotFoundError, UnreachableError, discard, is_offline, transfer
+from zoo.files.transfer import NotFoundError, UnreachableError, discard, is_offline, partial_path, transfer
 from zoo.report import Report
 
 
@@ -169,7 +169,7 @@ def _download(path: Path, source: str, url: str, expected: str | None, report: R
             f"`{url}` has not been downloaded yet, and ZOO_OFFLINE forbids network access",
             hint=f"{hint}; then run {command} again",
         )
-    partial = path.with_name(f"{path.name}.partial")
+    partial = partial_path(path)
     try:
         transfer(source, partial, report)
     except (UnreachableError, NotFoundError) as error:

@@ -62,7 +62,7 @@ class Manifest:
         Raises:
             ZooError: The file has changed since it was written, or has more than `max_bytes` bytes.
         """
-        entry, path = self._entry(name), self.path(name)
+        entry, path = self._entry(name), path_inside(self.folder, name)
         content = read_bytes(path, max_bytes)
         _require_size(path, len(content), entry)
         if hashlib.sha256(content).hexdigest() != entry.sha256:
@@ -75,15 +75,11 @@ class Manifest:
         Raises:
             ZooError: The file is missing or has changed.
         """
-        entry, path = self._entry(name), self.path(name)
+        entry, path = self._entry(name), path_inside(self.folder, name)
         with open_file(path) as file:
             _require_size(path, os.fstat(file.fileno()).st_size, entry)
             if hashed and hashlib.file_digest(file, "sha256").hexdigest() != entry.sha256:
                 raise _changed(path)
-
-    def path(self, name: str) -> Path:
-        """Return the path of a file. Raise ZooError if the path is a link that points outside the folder."""
-        return path_inside(self.folder, name)
 
     def _entry(self, name: str) -> ManifestEntry:
         if name not in self.entries:

@@ -125,6 +125,11 @@ def transfer(
             time.sleep(wait)
 
 
+def partial_path(path: Path) -> Path:
+    """Return the path of a partial download of `path`."""
+    return path.with_name(f"{path.name}.partial")
+
+
 def discard(partial: Path) -> None:
     """Remove a partial download, and the file that describes its version."""
     partial.unlink(missing_ok=True)

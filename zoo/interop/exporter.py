@@ -27,7 +27,7 @@ from zoo.interop.formats import (
     format_named,
     require_same_architecture,
 )
-from zoo.interop.importer import FAMILIES
+from zoo.interop.huggingface import FAMILIES
 from zoo.interop.sentencepiece_model import foreign_name
 from zoo.interop.tensors import NEVER
 from zoo.models import find

@@ -28,8 +28,7 @@ from zoo.interop.formats import (
 )
 from zoo.interop.tables import FIRST_POSITION, Settings, head_sizes, read_settings, read_tensors, tensor_layout
 from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors, TokenList, load_torch_file
-from zoo.interop.text_rules import ModelText, find_rules
-from zoo.interop.vocabulary import convert_vocabulary, find_models
+from zoo.interop.vocabulary import ModelText, convert_vocabulary, find_models, find_rules
 from zoo.models.loading import Model
 from zoo.models.weights import Weights
 from zoo.text.codes import SEPARATOR

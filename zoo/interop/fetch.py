@@ -18,15 +18,9 @@ from zoo.files.locks import exclusive
 from zoo.files.manifest import sha256
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
-from zoo.interop.importer import (
-    ImportOptions,
-    download_from_hub,
-    hub_page,
-    is_on_hub,
-    repository,
-    stage_import,
-)
-from zoo.interop.text_rules import TextOptions
+from zoo.interop.huggingface.hub import HubModel
+from zoo.interop.importer import ImportOptions, stage_import
+from zoo.interop.vocabulary import TextOptions
 from zoo.models import local_store
 from zoo.models.catalogue import ModelCard
 from zoo.models.registries.revision import Reference
@@ -89,8 +83,8 @@ def _ask(card: ModelCard, report: Report) -> None:
 def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
     """Download the files of a model, and return the folder that contains them. Unpack archives into `work`."""
     again = f"`zoo pull {card.name}`"
-    if is_on_hub(card.source):
-        return _obtain_from_hub(card, again, report)
+    if (model := HubModel.parse(card.source)) is not None:
+        return _obtain_from_hub(card, model, again, report)
     work.mkdir(parents=True)
     for url in card.addresses:
         fetched = download.fetch(url, None if card.is_folder else card.sha256, report, again)
@@ -106,11 +100,11 @@ def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
     return work
 
 
-def _obtain_from_hub(card: ModelCard, again: str, report: Report) -> Path:
-    by_hand = storage.archives() / repository(card.source).replace("/", "--")
-    otherwise = f"save the files of {hub_page(card.source)} in `{by_hand}` and run {again} again"
-    folder = by_hand if by_hand.is_dir() else download_from_hub(card.source, report, otherwise)
-    if "@" not in card.source:
+def _obtain_from_hub(card: ModelCard, model: HubModel, again: str, report: Report) -> Path:
+    by_hand = storage.archives() / model.name.replace("/", "--")
+    otherwise = f"save the files of {model.page} in `{by_hand}` and run {again} again"
+    folder = by_hand if by_hand.is_dir() else model.download(report, otherwise)
+    if model.revision is None:
         _record_or_compare(card, folder, report)
     return folder
 
@@ -155,7 +149,7 @@ def _import(card: ModelCard, missing: Collection[str], source: Path, report: Rep
 
 def _import_options(card: ModelCard, name: str) -> ImportOptions:
     is_single_pair = len(card.languages.directions) == 1
-    recorded = None if is_on_hub(card.source) else download.recorded_sha256(card.source)
+    recorded = download.recorded_sha256(card.source) if card.addresses else None
     facts = {"source": card.source, "sha256": recorded, "catalogue": card.name, "trained_by": card.trained_by}
 
     return ImportOptions(

@@ -15,8 +15,7 @@ from specs import Architecture, Languages, Spec, ZooError, suggest
 from specs.notation import quote_in_full
 from specs.sections import suggest_language
 from zoo.interop.tensors import STACKS
-from zoo.interop.text_rules import TextOptions
-from zoo.interop.vocabulary import ImportedVocabulary
+from zoo.interop.vocabulary import ImportedVocabulary, TextOptions
 from zoo.models.loading import Model
 from zoo.publishing.reference_results import ReferenceLogProbabilities
 
@@ -77,6 +76,12 @@ class ImportFormat(Protocol):
 
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
+
+    def check_options(self, request: ImportRequest) -> None:
+        """Raise ZooError if the user gave an option that does not apply to this format."""
+        if request.positions:
+            problem = f"`--positions` is for hf-marian only, but this model has the format {self.name}"
+            raise ZooError(problem, hint="omit `--positions`")
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model.

@@ -215,7 +215,7 @@ def _require_trained(run: ModelFolder, report: Report) -> Path:
 def _obtain(reference: Reference, report: Report) -> list[Path]:
     """Get a model from a registry or the catalogue. Return its folders, or an empty list if neither has the model."""
     card = None if reference.pinned else catalogue.find(reference.name)
-    if card is not None and (folders := _stored(card, reference.name)):
+    if card is not None and (folders := stored(card, reference.name)):
         return folders  # stored under other names: the reference is an alias or an ensemble
     if (folder := pull(reference, report)) is not None:
         return [folder]
@@ -223,13 +223,13 @@ def _obtain(reference: Reference, report: Report) -> list[Path]:
 
 
 def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
-    """Download and import a model from the catalogue. Return the folders that the name selects (see `_stored`)."""
+    """Download and import a model from the catalogue. Return the folders that the name selects (see `stored`)."""
     # The importers depend on this package, so this module cannot import them at its beginning.
     import_module("zoo.interop.fetch").fetch(card, report)
-    return _stored(card, name)
+    return stored(card, name)
 
 
-def _stored(card: ModelCard, name: str) -> list[Path]:
+def stored(card: ModelCard, name: str) -> list[Path]:
     """Return the folders in the local model store that contain a model from the catalogue.
 
     If one of the folders is missing, return an empty list.
@@ -302,7 +302,7 @@ def pull_model(reference: str, report: Report) -> list[Path]:
     if parsed is not None and (folder := pull(parsed, report)) is not None:
         return [folder]
     if (card := catalogue.find(reference)) is not None:
-        folders = _stored(card, reference)
+        folders = stored(card, reference)
         for folder in folders:
             if ModelFolder(folder).imported.get("catalogue") != card.name:
                 hint = f"to pull the public model, remove your own with `zoo remove {folder.name}` first"

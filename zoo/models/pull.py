@@ -15,7 +15,7 @@ from zoo.files.locks import exclusive
 from zoo.files.manifest import ManifestEntry, sha256
 from zoo.files.reading import file_exists
 from zoo.files.storage import require_space
-from zoo.files.transfer import discard
+from zoo.files.transfer import discard, partial_path
 from zoo.models import local_store
 from zoo.models.local_store import ORIGIN_FILE, bundle_digest, read_origin, write_origin
 from zoo.models.registries.registry import Registry, blob_path, configured_registries, skipped_registries
@@ -145,7 +145,7 @@ def _download_files(found: RegistryModel, downloads: Path, report: Report) -> No
     """Download all files of a revision that are neither in `downloads` nor in the local model store."""
     revision = found.revision
     missing = {name: file for name, file in revision.files.items() if not _reuse(revision.name, downloads / name, file)}
-    partial_sizes = [path.stat().st_size for name in missing if (path := _partial(downloads / name)).exists()]
+    partial_sizes = [path.stat().st_size for name in missing if (path := partial_path(downloads / name)).exists()]
     require_space(downloads, sum(file.bytes for file in missing.values()) - sum(partial_sizes), f"`{revision.pin}`")
     for name, file in missing.items():
         _download_file(found, downloads / name, file, report)
@@ -194,7 +194,7 @@ def _same_files(model: str, file_name: str, file: ManifestEntry) -> Iterator[Pat
 
 def _download_file(found: RegistryModel, path: Path, file: ManifestEntry, report: Report) -> None:
     """Download a file and check its hash. If a resumed download has the wrong hash, download it once more."""
-    partial, blob = _partial(path), blob_path(file.sha256)
+    partial, blob = partial_path(path), blob_path(file.sha256)
     was_resumed = partial.exists()
     found.registry.store.fetch(blob, partial, file.bytes, report)
     has_content = _has_content(partial, file)
@@ -209,10 +209,6 @@ def _download_file(found: RegistryModel, path: Path, file: ManifestEntry, report
         problem = f"`{found.registry.address}` is damaged: `{path.name}` does not have the published SHA-256"
         hint = f"remove `{blob}` there and publish `{found.revision.name}` again, or pull another revision"
         raise ZooError(problem, hint=hint, exit_code=1)
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(f"{path.name}.partial")
 
 
 def _require_consistent(folder: Path, revision: Revision) -> None:

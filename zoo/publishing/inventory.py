@@ -15,7 +15,7 @@ import compiler
 import specs
 from specs import Spec, ZooError
 from zoo.evaluation.metrics import metrics_for
-from zoo.models import catalogue, find, local_store
+from zoo.models import catalogue, find
 from zoo.models.catalogue import ModelCard
 from zoo.models.folder import ModelFolder
 from zoo.models.local_store import Origin, all_folders, bundle_digest, read_origin
@@ -195,8 +195,7 @@ def public_models(pattern: str | None) -> tuple[PublicModel, ...]:
 
 
 def _public_model(card: ModelCard) -> PublicModel:
-    folders = [local_store.model_path(name) for name in card.members] if not card.is_pattern else []
-    is_stored = folders and all(folder.is_dir() for folder in folders)
+    folders = [] if card.is_pattern else find.stored(card, card.name)
     return PublicModel(
         name=card.name,
         languages=card.languages.summary(_LISTED_PAIRS),
@@ -204,7 +203,7 @@ def _public_model(card: ModelCard) -> PublicModel:
         parameters=card.parameters,
         licence=card.short_licence,
         texts=card.texts or "",
-        stored=_origin(folders[0], read_origin(folders[0])) if is_stored else "",
+        stored=_origin(folders[0], read_origin(folders[0])) if folders else "",
         description=card.description,
     )
 
@@ -316,8 +315,4 @@ def summarize(folder: Path) -> Summary:
 def _first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> dict[str, Any]:
     """Return the name of the task's first metric, and its dev and test scores from `scores.json`."""
     first, *_ = metrics_for(spec)
-    return {
-        "metric": first.name,
-        "dev": first.read_score(scores.get("dev")),
-        "test": first.read_score(scores.get("test")),
-    }
+    return {"metric": first.name} | {split: first.read_score(scores.get(split)) for split in ("dev", "test")}

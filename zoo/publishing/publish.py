@@ -233,7 +233,7 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -
     registry = open_registry(to)
     if "://" not in to and not os.path.exists(to):
         report.info(f"creating a new registry in the folder `{os.path.abspath(to)}`")
-    store = registry.create()  # raises errors before the verification, which takes longer
+    store = registry.writable_store  # raises errors before the verification, which takes longer
     folder = find.local_model(model)
     if folder is None:
         raise find.not_published_error(model)

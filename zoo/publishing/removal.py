@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from zoo.files import manifest, storage
 from zoo.files.atomic import leftovers, partial_target, remove_folder, restore_replaced
@@ -25,49 +25,130 @@ from zoo.models.registries.revision import Reference, parse_reference
 from zoo.training.run import Run
 
 
-class _Cache(NamedTuple):
-    """Function that returns a cache's folder, and a regular expression for the names of zoo's files there."""
-
-    folder: Callable[[], Path]
-    name_pattern: str
-
-
-_CACHES = {
-    "compiled": _Cache(storage.compiled, r"(\w+|packed-.+)-[0-9a-f]{24}"),
-    "prepared": _Cache(storage.prepared, r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+|digits-.+"),
-    "archives": _Cache(storage.archives, r"[0-9a-f]{8}-.+|members"),
-    "pulls": _Cache(storage.pulls, r".+@([0-9a-f]{64}|catalogue)"),
-    "synthetic": _Cache(storage.synthetic, r"[0-9a-f]{16}(\.partial)?"),
-}
-"""Caches by name. A removed entry is created again when it is needed. Files with other names are kept."""
-_DEFAULT_CACHES = [name for name in _CACHES if name != "synthetic"]
-"""Caches that are removed if no target is named. Generating synthetic text again takes hours or days."""
-
-
-@dataclass(frozen=True)
-class RemovableItem:
-    """File or folder to remove.
-
-    Attributes:
-        kind: "run", "model", "leftover" (temporary file or folder of a killed process), or the name of a cache.
-        path: Path of the file or folder.
-        bytes: Disk space in bytes that the removal frees.
-        inode: Inode of a published model's folder. If it has changed by the time of the removal, another model has
-            been published under the same name, and that model is kept.
-    """
-
-    kind: str
-    path: Path
-    bytes: int
-    inode: int | None = None
-
-
 @dataclass(frozen=True)
 class KeptItem:
     """File or folder that was selected for removal but is kept, and the reason."""
 
     path: Path
     reason: str
+
+
+@dataclass(frozen=True)
+class RemovableItem:
+    """File or folder that can be removed. This class is for the temporary files and folders of killed processes.
+
+    Attributes:
+        kind: "run", "model", "leftover", or the name of a cache.
+        path: Path of the file or folder.
+    """
+
+    kind: str
+    path: Path
+    in_use: ClassVar[str] = "a process uses it"
+    """Reason to keep an item that a process has locked."""
+
+    @property
+    def bytes(self) -> int:
+        """Disk space in bytes that the removal frees."""
+        return folder_bytes(self.path)
+
+    def lock(self, *, create: bool) -> Path:
+        """Return the path that processes lock while they use the item. Create the lock file if `create` is true."""
+        return existing_lock_file(self.path) or self.path
+
+    def protection(self) -> str | None:
+        """Return the reason why the item must not be removed even if no process uses it. None if there is none."""
+        return None
+
+    def reason_to_keep(self) -> str | None:
+        """Return the reason why the item must not be removed now. None if it can be removed."""
+        reason = "it is a link; its target is never removed" if self.path.is_symlink() else self.protection()
+        if reason is None:
+            with try_exclusive(self.lock(create=False)) as free:
+                return None if free else self.in_use
+        return reason
+
+    def remove(self) -> KeptItem | None:
+        """Remove the item. Return None if it was removed. Otherwise, return the reason why it was kept."""
+        try:
+            if reason := self.reason_to_keep():
+                return KeptItem(self.path, reason)
+            with try_exclusive(self.lock(create=True)) as free:
+                if not free:
+                    return KeptItem(self.path, self.in_use)
+                if not self.path.is_dir():
+                    self.path.unlink()
+                elif remainder := remove_folder(self.path):
+                    return KeptItem(remainder, "you do not have permission to remove all of it")
+        except FileNotFoundError:  # another process removed it
+            pass
+        return None
+
+
+class _RunFolder(RemovableItem):
+    """Folder of a training run."""
+
+    in_use = "it is being trained"
+
+    def lock(self, *, create: bool) -> Path:
+        lock = Run(self.path).lock
+        if create:  # so that no training run starts during the removal
+            lock.touch()
+        return lock if lock.exists() else self.path
+
+    def protection(self) -> str | None:
+        if Run(self.path).published:
+            return "it is a published model"
+        strangers = ", ".join(Run(self.path).foreign_files())
+        return f"it contains files that are not part of a run: {strangers}" if strangers else None
+
+
+@dataclass(frozen=True)
+class _Model(RemovableItem):
+    """Folder of a published model.
+
+    Attributes:
+        inode: Inode of the folder. If it has changed by the time of the removal, another model has been published under
+            the same name, and that model is kept.
+    """
+
+    inode: int
+
+    def protection(self) -> str | None:
+        is_same = self.path.stat().st_ino == self.inode
+        return None if is_same else "another model was published there in the meantime"
+
+
+class _CacheEntry(RemovableItem):
+    """Entry of the cache that `kind` names. It is created again when it is needed."""
+
+    def protection(self) -> str | None:
+        cache = _CACHES[self.kind]
+        if not re.fullmatch(cache.name_pattern, self.path.name):
+            return "zoo does not use this name, so another program may have written it"
+        is_written = cache.is_extracted and any(partial_target(file.name) for file in self.path.rglob(".*"))
+        return "an archive is being extracted" if is_written else None
+
+
+class _Cache(NamedTuple):
+    """Function that returns a cache's folder, and a regular expression for the names of zoo's files there."""
+
+    folder: Callable[[], Path]
+    name_pattern: str
+    is_extracted: bool = False
+    """Whether zoo extracts archives in the folders of the cache."""
+
+
+_CACHES = {
+    "compiled": _Cache(storage.compiled, r"(\w+|packed-.+)-[0-9a-f]{24}"),
+    "prepared": _Cache(storage.prepared, r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+|digits-.+"),
+    "archives": _Cache(storage.archives, r"[0-9a-f]{8}-.+|members", is_extracted=True),
+    "pulls": _Cache(storage.pulls, r".+@([0-9a-f]{64}|catalogue)"),
+    "synthetic": _Cache(storage.synthetic, r"[0-9a-f]{16}(\.partial)?"),
+}
+"""Caches by name. A removed entry is created again when it is needed. Files with other names are kept."""
+_DEFAULT_CACHES = [name for name in _CACHES if name != "synthetic"]
+"""Caches that are removed if no target is named. Generating synthetic text again takes hours or days."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +161,7 @@ class RemovalPlan:
 
     def remove(self) -> list[KeptItem]:
         """Remove the removable items. Return the items that were kept, for example because a process is using them."""
-        return [kept for item in self.removable if (kept := _remove(item))]
+        return [kept for item in self.removable if (kept := item.remove())]
 
 
 def plan_cleanup(targets: Sequence[str] = ()) -> RemovalPlan:
@@ -93,16 +174,11 @@ def plan_cleanup(targets: Sequence[str] = ()) -> RemovalPlan:
     Raises:
         ZooError: A target does not exist.
     """
-    candidates = {
-        path.absolute(): (kind, path) for word in targets or _DEFAULT_CACHES for kind, path in _candidates(word)
-    }
-    removable, kept = [], []
-    for kind, path in candidates.values():
-        if reason := _reason_to_keep(kind, path):
-            kept.append(KeptItem(path, reason))
-        else:
-            removable.append(RemovableItem(kind, path, folder_bytes(path)))
-    return RemovalPlan(tuple(removable), tuple(kept), folder_bytes(*(item.path for item in removable)))
+    candidates = {item.path.absolute(): item for word in targets or _DEFAULT_CACHES for item in _candidates(word)}
+    reasons = [(item, item.reason_to_keep()) for item in candidates.values()]
+    removable = tuple(item for item, reason in reasons if reason is None)
+    kept = tuple(KeptItem(item.path, reason) for item, reason in reasons if reason is not None)
+    return RemovalPlan(removable, kept, folder_bytes(*(item.path for item in removable)))
 
 
 def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
@@ -116,20 +192,18 @@ def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
         ZooError: A model is not in the local model store.
     """
     folders = list(dict.fromkeys(folder for name in names for folder in _model_folders(name)))
-    removable = (RemovableItem("model", folder, folder_bytes(folder), folder.stat().st_ino) for folder in folders)
-    return RemovalPlan(tuple(removable), (), folder_bytes(*folders))
+    removable = tuple(_Model("model", folder, folder.stat().st_ino) for folder in folders)
+    return RemovalPlan(removable, (), folder_bytes(*folders))
 
 
 def _model_folders(name: str) -> list[Path]:
-    reference = parse_reference(name)
-    if reference is None:
-        raise not_published_error(name)
-    folders = _pinned_folder(reference) if reference.pinned else local_store.revisions_of(reference.name)
-    if not folders and (card := catalogue.find(reference.name)) is not None and card.name == reference.name:
-        folders = [folder for member in card.members for folder in local_store.revisions_of(member)]
-    if not folders:
-        raise not_published_error(name)
-    return folders
+    if (reference := parse_reference(name)) is not None:
+        folders = _pinned_folder(reference) if reference.pinned else local_store.revisions_of(reference.name)
+        if not folders and (card := catalogue.find(reference.name)) is not None and card.name == reference.name:
+            folders = [folder for member in card.members for folder in local_store.revisions_of(member)]
+        if folders:
+            return folders
+    raise not_published_error(name)
 
 
 def _pinned_folder(reference: Reference) -> list[Path]:
@@ -145,8 +219,8 @@ def _pinned_folder(reference: Reference) -> list[Path]:
     return [pinned if file_exists(pinned / manifest.NAME) else folder]
 
 
-def _candidates(word: str) -> Iterator[tuple[str, Path]]:
-    """Yield the kind and path of each item that a target of `zoo clean` selects. Do not follow symbolic links.
+def _candidates(word: str) -> Iterator[RemovableItem]:
+    """Yield each item that a target of `zoo clean` selects. Do not follow symbolic links.
 
     Args:
         word: The target: the name of a cache, "runs", or a run.
@@ -156,63 +230,12 @@ def _candidates(word: str) -> Iterator[tuple[str, Path]]:
         paths = [folder] if folder.is_symlink() else sorted(folder.iterdir()) if folder.is_dir() else []
         for path in paths:
             if not path.name.startswith(".") and path != records_file():  # hidden paths are being written
-                yield word, path
+                yield _CacheEntry(word, path)
         for parent in (folder, storage.models()) if word == "pulls" else (folder,):  # an import writes into `models`
             restore_replaced(parent)
-            yield from (("leftover", path) for path in leftovers(parent))
+            yield from (RemovableItem("leftover", path) for path in leftovers(parent))
     elif word == "runs":
-        yield from (("run", folder) for folder in ([RUNS] if RUNS.is_symlink() else find.all_runs()))
+        yield from (_RunFolder("run", folder) for folder in ([RUNS] if RUNS.is_symlink() else find.all_runs()))
     else:
         folder = find.run(word)
-        yield "run", folder if folder.name not in ("", "..") else folder.resolve()
-
-
-def _reason_to_keep(kind: str, path: Path) -> str | None:
-    """Return the reason why a path must not be removed. None if it can be removed."""
-    if path.is_symlink():
-        return "it is a link; its target is never removed"
-    if kind in _CACHES and not re.fullmatch(_CACHES[kind].name_pattern, path.name):
-        return "zoo does not use this name, so another program may have written it"
-    if kind == "run" and Run(path).published:
-        return "it is a published model"
-    if kind == "run" and (strangers := Run(path).foreign_files()):
-        return f"it contains files that are not part of a run: {', '.join(strangers)}"
-    if kind == "archives" and path.is_dir() and any(partial_target(file.name) for file in path.rglob(".*")):
-        return "an archive is being extracted"
-    with try_exclusive(_lock_path(kind, path)) as free:
-        return None if free else _in_use(kind)
-
-
-def _in_use(kind: str) -> str:
-    return "it is being trained" if kind == "run" else "a process uses it"
-
-
-def _lock_path(kind: str, path: Path) -> Path:
-    """Return the lock file that processes lock while they use a path, or the path itself if it has no lock file."""
-    if kind == "run":
-        lock: Path | None = Run(path).lock
-    else:
-        lock = existing_lock_file(path) if kind in ("archives", "pulls", "synthetic") else None
-    return lock if lock is not None and lock.exists() else path
-
-
-def _remove(item: RemovableItem) -> KeptItem | None:
-    """Remove an item. Return None if it was removed. Otherwise, return the reason why it was kept."""
-    try:
-        if reason := _reason_to_keep(item.kind, item.path):
-            return KeptItem(item.path, reason)
-        if item.kind == "model" and item.path.stat().st_ino != item.inode:
-            return KeptItem(item.path, "another model was published there in the meantime")
-        if item.kind == "run":
-            Run(item.path).lock.touch()  # create the lock file, so that it can be locked and no training run starts
-        with try_exclusive(_lock_path(item.kind, item.path)) as free:
-            if not free:
-                return KeptItem(item.path, _in_use(item.kind))
-            if item.path.is_dir():
-                if remainder := remove_folder(item.path):
-                    return KeptItem(remainder, "you do not have permission to remove all of it")
-            else:
-                item.path.unlink()
-    except FileNotFoundError:  # another process removed it
-        pass
-    return None
+        yield _RunFolder("run", folder if folder.name not in ("", "..") else folder.resolve())

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from compiler.host import matrix_libraries
 from specs import Spec, ZooError, difference
-from zoo.files.atomic import atomic_file, partial_target, remove_folder, write_json
+from zoo.files.atomic import atomic_file, convert_disk_errors, partial_target, remove_folder, write_json
 from zoo.files.locks import take_lock
 from zoo.files.reading import read_json
 from zoo.files.storage import require_utf8
@@ -196,11 +196,14 @@ class Run(ModelFolder):
         """Lock the folder, so that no other process trains in it. Create the folder if it does not exist.
 
         Raises:
-            ZooError: Another process has locked the folder. The message contains its process ID.
+            ZooError: Another process has locked the folder, or the folder cannot be created. If it is locked, the
+                message contains the process ID.
         """
         created = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self.lock.open("a+", encoding="utf-8") as file:
+        with convert_disk_errors(self.folder, self.lock):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = self.lock.open("a+", encoding="utf-8")
+        with file:
             if not take_lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
                 file.seek(0)
                 owner = file.read().strip() or "another process"

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from shlex import quote
 from types import FrameType
@@ -351,11 +352,12 @@ def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> R
         steps: Number of steps that the module was trained for. The model card shows this number.
 
     Raises:
-        ZooError: The folder contains other files or a run with a different spec, a weight is not finite, or `steps` is
-            negative.
+        ZooError: The folder contains other files or a run with a different spec, or cannot be created. Or a weight is
+            not finite, or `steps` is negative or not an integer.
     """
-    if steps < 0:
-        raise ZooError(f"`steps` is negative: {steps}", hint="pass the number of training steps")
+    if not isinstance(steps, Integral) or steps < 0:
+        hint = "pass the number of training steps"
+        raise ZooError(f"`steps` must be an integer of at least 0, not `{steps!r}`", hint=hint)
     spec, chosen, tensors = model.spec, Run(Path(run)), model.weights()
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         hint = "save the model before its training diverges, or lower the learning rate"
@@ -370,5 +372,5 @@ def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> R
         prepared.vocabulary.save(chosen.folder)
         for file in (chosen.scores, chosen.answers("dev"), chosen.answers("test")):
             file.unlink(missing_ok=True)
-        Weights(tensors, {"steps": str(steps), "longest_source": str(longest)}).write(chosen.weights)
+        Weights(tensors, {"steps": str(int(steps)), "longest_source": str(longest)}).write(chosen.weights)
     return chosen

@@ -14,6 +14,7 @@ from tests.public_models import FOLDER, WORDS, add_card, checkpoint, pack
 from tests.refusals import refused
 from zoo.files import download, storage
 from zoo.interop import fetch as fetch_module
+from zoo.interop.huggingface.hub import HubModel
 from zoo.models import find, local_store
 from zoo.models.folder import ModelFolder
 from zoo.publishing.publish import publish
@@ -203,7 +204,7 @@ def hub(monkeypatch, web, tmp_path):
     for language in ("en", "de"):
         (folder / f"dict.{language}.txt").write_text(DICTIONARY)
     (folder / "model.pt").write_bytes(checkpoint(1))
-    monkeypatch.setattr(fetch_module, "download_from_hub", lambda *_: folder)
+    monkeypatch.setattr(HubModel, "download", lambda *_: folder)
     return folder
 
 

@@ -20,8 +20,10 @@ from tests import forks
 from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
 from zoo.interop.formats import ImportedModel, ImportRequest, PositionConvention
+from zoo.interop.huggingface.hub import HubModel
 from zoo.interop.huggingface.marian import HuggingFaceMarian
-from zoo.interop.importer import ImportOptions, find_format, import_model, read_foreign
+from zoo.interop.import_formats import find_format, read_foreign
+from zoo.interop.importer import ImportOptions, import_model
 from zoo.models import local_store
 from zoo.report import Report
 
@@ -312,7 +314,7 @@ def test_invalid_values_are_reported_as_a_damaged_model(folder: Any) -> None:
 @pytest.mark.integration
 def test_names_of_imported_models(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of the Hub has the name of its repository, and a folder its own name."""
-    monkeypatch.setattr("zoo.interop.importer.download_from_hub", lambda source, report: folder.path)
+    monkeypatch.setattr(HubModel, "download", lambda model, report: folder.path)
     bundle = import_model("hf:Org/opus-mt.en-de@main", ImportOptions(), Report())
     assert bundle.name == "opus-mt.en-de"
     assert "Hugging Face model Org/opus-mt.en-de." in (bundle / "spec.yaml").read_text()

@@ -13,7 +13,7 @@ import zoo as library
 from tests.conftest import Zoo
 from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
-from zoo.interop import importer
+from zoo.interop.huggingface.hub import HubModel, licence_of_card
 from zoo.report import Report
 
 
@@ -121,7 +121,7 @@ def test_bundles_with_two_sentencepiece_models(zoo: Zoo, tmp_path: Path) -> None
 
 def test_licence_comes_from_the_front_matter_of_a_card(tmp_path: Path) -> None:
     card = tmp_path / "README.md"
-    assert importer.licence_of_card(tmp_path) is None
+    assert licence_of_card(tmp_path) is None
     for content, licence in (
         ("---\nlanguage: de\nlicense: apache-2.0\ntags:\n- marian\n---\n# Model\n", "apache-2.0"),
         ("---\r\nlicense: 'cc-by-4.0'\r\n---\r\n", "cc-by-4.0"),
@@ -134,11 +134,11 @@ def test_licence_comes_from_the_front_matter_of_a_card(tmp_path: Path) -> None:
         ("", None),
     ):
         card.write_bytes(content.encode())
-        assert importer.licence_of_card(tmp_path) == licence
+        assert licence_of_card(tmp_path) == licence
     (tmp_path / "model.npz").write_bytes(b"")
     card.write_text("---\nlicense: mit\n---\n", encoding="utf-8")
     # The card of a folder need not describe a single file.
-    assert importer.licence_of_card(tmp_path / "model.npz") is None
+    assert licence_of_card(tmp_path / "model.npz") is None
 
 
 def test_needed_files_are_downloaded_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,13 +155,13 @@ def test_needed_files_are_downloaded_from_the_hub(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("ZOO_OFFLINE")
     monkeypatch.setattr(hub.HfApi, "model_info", model_info)
     monkeypatch.setattr(hub, "snapshot_download", lambda *given, **options: calls.append((*given, options)) or "folder")
-    assert importer.download_from_hub("hf:us/small@v1", Report()) == Path("folder")
+    assert HubModel("us/small", "v1").download(Report()) == Path("folder")
     needed = ["config.json", "source.spm", "model.safetensors"]
     assert calls == [("us/small", {"revision": "v1", "allow_patterns": needed})]
-    refused(r"cannot download `hf:us/other`: not found\n", importer.download_from_hub, "hf:us/other", Report())
+    refused(r"cannot download `hf:us/other`: not found\n", HubModel("us/other").download, Report())
 
 
 def test_invalid_names_and_offline_mode_are_rejected_before_a_request() -> None:
     for source in ("hf:", "hf:alone", "hf:a/b/c", "hf:../x", "hf:a/b@", "hf:a /b"):
-        refused("is not a valid Hugging Face model name", importer.download_from_hub, source, Report())
-    refused("ZOO_OFFLINE", importer.download_from_hub, "hf:us/small", Report())
+        refused("is not a valid Hugging Face model name", HubModel.parse, source)
+    refused("ZOO_OFFLINE", HubModel("us/small").download, Report())

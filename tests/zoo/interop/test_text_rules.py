@@ -15,11 +15,11 @@ from specs import ZooError
 from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
 from tests.zoo.interop.test_fairseq import Model
-from zoo.interop import text_rules
+from zoo.interop import vocabulary
 from zoo.interop.fairseq import FairseqImport
 from zoo.interop.formats import ImportedModel, ImportRequest
-from zoo.interop.importer import find_format, read_foreign
-from zoo.interop.text_rules import FoundRules, ModelText, TextOptions, find_rules
+from zoo.interop.import_formats import find_format, read_foreign
+from zoo.interop.vocabulary import FoundRules, ModelText, TextOptions, find_rules
 from zoo.text.rules import TextRules
 from zoo.text.vocabulary import Vocabulary
 
@@ -111,7 +111,7 @@ def test_files_beside_a_model(tmp_path: Path) -> None:
         ("source.tcmodel", b"words (1) " * 7, "at most 30 characters, but these have 41"),
     ],
 )
-@patch.object(text_rules, "MAX_CONTENT", 30)
+@patch.object(vocabulary, "MAX_CONTENT", 30)
 def test_damaged_files_are_reported(file: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "bpecodes").write_text(CODES)
     (tmp_path / "vocab").write_text("a 1\n")

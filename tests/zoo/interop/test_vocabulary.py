@@ -20,8 +20,7 @@ from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
 from zoo.data.prepare import prepare
 from zoo.generation.preprocessing import Preprocessor
-from zoo.interop.huggingface import multilingual_vocabulary, t5_vocabulary
-from zoo.interop.importer import FAMILIES
+from zoo.interop.huggingface import FAMILIES, multilingual_vocabulary, t5_vocabulary
 from zoo.interop.sentencepiece_model import SentencePieceModel, without_source_end, word_list_tokenizer
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.models.weights import Weights

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from zoo.interop.importer import IMPORT_FORMATS
+from zoo.interop.import_formats import IMPORT_FORMATS
 from zoo.models.catalogue import ModelCard, find, packaged
 
 CARDS = packaged()

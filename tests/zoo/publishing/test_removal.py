@@ -55,8 +55,7 @@ def test_caches_are_removed_and_free_the_announced_bytes(caches: list[Path], tra
     plan, before = plan_cleanup(), folder_bytes(home)
     assert [item.path for item in plan.removable] == caches
     assert {item.path for item in plan.kept} == {*mine, storage.archives() / "notes.txt"}
-    reason = "zoo does not use this name, so another program may have written it"
-    assert {item.reason for item in plan.kept} == {reason}
+    assert {item.reason for item in plan.kept} == {"zoo does not use this name, so another program may have written it"}
     assert plan.bytes == sum(item.bytes for item in plan.removable) >= 5000 * 4 + 9000
     assert folder_bytes(home) == before
     assert plan.remove() == []
@@ -145,16 +144,16 @@ def test_a_corpus_is_kept_while_a_process_uses_it() -> None:
     assert paths(("prepared",)) == [folder]
 
 
-def test_a_file_or_model_that_is_being_downloaded_is_kept(caches: list[Path]) -> None:
+def test_what_is_being_downloaded_or_compiled_is_kept(caches: list[Path]) -> None:
     archive, pulled = caches[3], caches[5]
     with exclusive(archive, Report()):
         archive.rename(f"{archive}.partial")
         kept = plan_cleanup(("archives",)).kept
         assert [(item.path.name, item.reason) for item in kept] == [(f"{archive.name}.partial", "a process uses it")]
     assert Path(f"{archive}.partial") in paths(("archives",))
-    with exclusive(pulled, Report()):
-        kept = plan_cleanup(("pulls",)).kept
-        assert [(item.path, item.reason) for item in kept] == [(pulled, "a process uses it")]
+    for name, entry in (("pulls", pulled), ("compiled", caches[0])):
+        with exclusive(entry, Report()):
+            assert [(item.path, item.reason) for item in plan_cleanup((name,)).kept] == [(entry, "a process uses it")]
     assert paths(("pulls",)) == [pulled]
 
 

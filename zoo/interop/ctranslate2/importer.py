@@ -9,9 +9,7 @@ from typing import Any
 
 import torch
 
-from specs import ZooError
 from zoo.files.reading import damaged, file_exists, is_present, read_bytes, read_json
-from zoo.interop.ctranslate2.binary import Binary, read
 from zoo.interop.ctranslate2.network import Network, read_layers
 from zoo.interop.formats import (
     ImportedModel,
@@ -23,8 +21,7 @@ from zoo.interop.formats import (
 )
 from zoo.interop.tables import Settings
 from zoo.interop.tensors import TokenList
-from zoo.interop.text_rules import ModelText, find_rules
-from zoo.interop.vocabulary import convert_vocabulary, find_models
+from zoo.interop.vocabulary import ModelText, convert_vocabulary, find_models, find_rules
 from zoo.models.loading import Model
 from zoo.models.weights import Weights
 
@@ -34,8 +31,6 @@ _FIRST_VERSION_WITH_CONFIG = 6  # version of `model.bin`; in earlier versions, v
 _FLAGS = ("with_source_bos", "with_source_eos", "with_target_bos", "user_decoder_start_tokens")
 _TOKENS = ("unk_token", "bos_token", "eos_token")
 _BOS, _EOS = "<s>", "</s>"  # CTranslate2's defaults
-_KINDS = ("", "TransformerBase", "TransformerBig", "TransformerSpec")
-_REVISIONS = range(2, 8)
 _DECODING = {**search_fields(beam=2, extra_length=256), "min_length": 1}
 """Default search options of CTranslate2. A CTranslate2 model contains no search options.
 
@@ -57,10 +52,8 @@ class CTranslate2Import(ImportFormat):
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         require_folder(path, self.name)
-        binary = read(path / MODEL)
-        _require_transformer(binary)
-        network = Network(binary, path / MODEL)
-        settings = _read_settings(path / _CONFIG, binary.version, network)
+        network = Network(path / MODEL)
+        settings = _read_settings(path / _CONFIG, network)
         reads_end = settings.boolean("add_source_eos", False)
         epsilon = None if settings.any("layer_norm_epsilon") is None else settings.number("layer_norm_epsilon", 0.0)
         architecture, positions = network.architecture(epsilon)
@@ -75,7 +68,7 @@ class CTranslate2Import(ImportFormat):
             models, source, target, shared=source == target, where=path, source_has_end=reads_end, rules=rules
         )
         embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
-        description = f"Imported from CTranslate2 ({binary.name or 'Transformer'}, revision {binary.revision})."
+        description = f"Imported from CTranslate2 ({network.name or 'Transformer'}, revision {network.revision})."
         spec = imported_spec(request, description, {**architecture, **fields}, vocabulary, _DECODING)
         tensors = {**read_layers(network, spec), **positions, **embeddings}
         network.require_all_taken()
@@ -84,7 +77,7 @@ class CTranslate2Import(ImportFormat):
             notes.append("The model reads no EOS after a source, so zoo does not add EOS.")
         if file_exists(path / "vmap.txt"):
             notes.append("`vmap.txt`, which lets CTranslate2 restrict the vocabulary, is not imported.")
-        origin = {"engine": "CTranslate2", "numbers": binary.number_type}
+        origin = {"engine": "CTranslate2", "numbers": network.number_type}
         return ImportedModel(Model(spec, vocabulary.vocabulary, Weights(tensors)), origin, tuple(notes))
 
 
@@ -99,18 +92,9 @@ def open_translator(folder: Path) -> Any:
     return translator
 
 
-def _require_transformer(binary: Binary) -> None:
-    if binary.name not in _KINDS:
-        raise ZooError(f"cannot import a CTranslate2 `{binary.name}`: zoo imports only encoder-decoder Transformers")
-    if binary.revision not in _REVISIONS:
-        supported = f"zoo reads revisions {_REVISIONS[0]} to {_REVISIONS[-1]}"
-        problem = f"the model has revision {binary.revision} of CTranslate2's Transformer, but {supported}"
-        raise ZooError(problem, hint="convert the model again with a current CTranslate2 converter")
-
-
-def _read_settings(file: Path, version: int, network: Network) -> Settings:
+def _read_settings(file: Path, network: Network) -> Settings:
     """Return the settings of a model. Raise ZooError if a setting is not supported."""
-    from_file = version >= _FIRST_VERSION_WITH_CONFIG
+    from_file = network.version >= _FIRST_VERSION_WITH_CONFIG
     settings = Settings(read_json(file) if from_file else _settings_of_variables(network), str(file))
     settings.require({"add_source_bos": (False,)})
     if settings.any("decoder_start_token", _BOS) is None:

@@ -1,9 +1,15 @@
-"""CTranslate2's Transformer: names of its variables, for import and export, and the settings in `model.bin`."""
+"""CTranslate2's Transformer: the file `model.bin`, the names of its variables, and its settings.
+
+The file contains named variables (tensors), which may be quantised.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import prod
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,11 +18,10 @@ from torch import Tensor
 
 from compiler.lowering.positions import alibi_slope
 from specs import Spec, ZooError
-from zoo.files.reading import damaged
-from zoo.interop.ctranslate2.binary import Binary
+from zoo.files.reading import damaged, open_file
 from zoo.interop.formats import LAYERS
 from zoo.interop.tables import TensorRow, read_tensors, tensor_layout, written_tensors
-from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors, convert_positions, copied
+from zoo.interop.tensors import STACKS, BinaryReader, EmbeddingTables, ForeignTensors, convert_positions, copied
 
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
 """zoo's names of activations, by CTranslate2's numbers."""
@@ -39,6 +44,52 @@ _MUST_BE_OFF = {
     "final_logit_softcapping": "soft-capped logits",
 }
 """Flags of features that zoo cannot import, with the name of each feature. A model may contain a flag that is off."""
+_VERSIONS = range(2, 7)
+"""File versions that zoo reads. Version 2 added the model's name and revision, 3 added aliases, and 4 data types."""
+_TYPES = dict(enumerate((torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)))
+_TYPES_BY_SIZE = {4: torch.float32, 2: torch.int16, 1: torch.int8}  # before version 4
+_DEFAULT_INT16_SCALE = 1000.0
+_KINDS = ("", "TransformerBase", "TransformerBig", "TransformerSpec")
+_REVISIONS = range(2, 8)
+
+
+def _text(reader: BinaryReader) -> str:
+    return reader.text(reader.integer("H"))
+
+
+def _variable(reader: BinaryReader, version: int) -> tuple[str, Tensor]:
+    name = _text(reader)
+    shape = [reader.integer("I") for _ in range(reader.integer("B"))]
+    code, length = reader.integer("B"), reader.integer("I")
+    dtype = (_TYPES if version >= 4 else _TYPES_BY_SIZE).get(code)
+    if dtype is None:
+        raise ValueError(f"`{name}` has the unknown type {code}")
+    size = prod(shape) * dtype.itemsize
+    if size != (length if version >= 4 else length * dtype.itemsize):
+        raise ValueError(f"the shape of `{name}` does not match the number of bytes")
+    if not size:
+        return name, torch.empty(0, dtype=dtype)
+    return name, torch.frombuffer(reader.bytes(size), dtype=dtype).reshape(shape)
+
+
+def _dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Dequantise the quantised matrices as in CTranslate2, and remove their scales.
+
+    Raises:
+        ValueError: The scale of a matrix is missing or invalid.
+    """
+    variables = {}
+    for name, tensor in stored.items():
+        if tensor.dim() == 2 and tensor.dtype in (torch.int8, torch.int16):
+            scale = stored.get(f"{name}_scale")
+            if scale is None and tensor.dtype is torch.int16:
+                scale = torch.tensor(_DEFAULT_INT16_SCALE)
+            if scale is None or scale.numel() not in (1, len(tensor)) or not bool((scale.float() != 0).all()):
+                raise ValueError(f"the scale of the quantised variable `{name}` is missing or invalid")
+            variables[name] = tensor.float() * (1 / scale.float().reshape(-1, 1))
+        elif not name.endswith("weight_scale"):
+            variables[name] = tensor
+    return variables
 
 
 def _rows(spec: Spec) -> Iterator[TensorRow]:
@@ -89,13 +140,55 @@ def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
 
 
 class Network(ForeignTensors):
-    """Variables of a Transformer in a `model.bin`. The import fails if it leaves any relevant variable unused."""
+    """Transformer in a `model.bin`. The import fails if it leaves any relevant variable unused.
 
-    def __init__(self, binary: Binary, file: Any) -> None:
-        """Wrap the variables that were read from a file."""
-        super().__init__(binary.variables, file)
+    Attributes:
+        version: Version of the file format.
+        name: Class of the model in CTranslate2, such as TransformerSpec.
+        revision: Revision of this class, which CTranslate2 increases when the variables change.
+        number_type: Data type of most matrices in the file, such as `int8`. The variables are dequantised to float32.
+        depths: Numbers of layers of the encoder and the decoder.
+    """
+
+    def __init__(self, file: Path) -> None:
+        """Read a `model.bin`.
+
+        Raises:
+            ZooError: The version of the file or the class of the model is not supported.
+            Exception: The file is damaged.
+        """
+        with open_file(file) as stream:
+            reader = BinaryReader(stream, file)
+            self.version = reader.integer("I")
+            if self.version not in _VERSIONS:
+                supported = f"zoo supports versions {_VERSIONS[0]} to {_VERSIONS[-1]}"
+                hint = "convert the model again with a converter from CTranslate2 1.0 or newer"
+                raise ZooError(f"`{file}` uses version {self.version} of the binary format, but {supported}", hint=hint)
+            self.name, self.revision = _text(reader), reader.integer("I")
+            stored = dict(_variable(reader, self.version) for _ in range(reader.integer("I")))
+            variables = _dequantized(stored)
+            if self.version >= 3:
+                for _ in range(reader.integer("I")):
+                    alias, original = _text(reader), _text(reader)
+                    if original not in variables:
+                        raise ValueError(f"`{alias}` is an alias of `{original}`, which does not exist")
+                    variables[alias] = variables[original]
+            if reader.left:
+                raise ValueError(f"there are {reader.left:,} unexpected bytes after the last variable")
+        super().__init__(variables, file)
+        types = Counter(str(tensor.dtype).removeprefix("torch.") for tensor in stored.values() if tensor.dim() == 2)
+        self.number_type = next(iter(dict(types.most_common(1))), "float32")
+        self._require_transformer()
         self.depths = {side: self._depth(side) for side in STACKS}
-        self._heads = self._same("num_heads", _HEADS.get(binary.name, _DEFAULT_HEADS))
+        self._heads = self._same("num_heads", _HEADS.get(self.name, _DEFAULT_HEADS))
+
+    def _require_transformer(self) -> None:
+        if self.name not in _KINDS:
+            raise ZooError(f"cannot import a CTranslate2 `{self.name}`: zoo imports only encoder-decoder Transformers")
+        if self.revision not in _REVISIONS:
+            supported = f"zoo reads revisions {_REVISIONS[0]} to {_REVISIONS[-1]}"
+            problem = f"the model has revision {self.revision} of CTranslate2's Transformer, but {supported}"
+            raise ZooError(problem, hint="convert the model again with a current CTranslate2 converter")
 
     def architecture(self, epsilon: float | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return the fields of `architecture` except the embedding fields, and the tensors for positions.

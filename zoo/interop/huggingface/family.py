@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -30,67 +30,17 @@ from zoo.interop.formats import (
     require_same_architecture,
     require_standard_layers,
 )
-from zoo.interop.huggingface.config import (
-    CONFIG,
-    GENERATION_CONFIG,
-    GenerationSettings,
-    model_type,
-)
+from zoo.interop.huggingface.config import CONFIG, GENERATION_CONFIG, GenerationSettings, model_type
+from zoo.interop.huggingface.tokenizer import WrittenIds
 from zoo.interop.huggingface.weights import FILES, open_weights
 from zoo.interop.tables import Layout, NamedTensors, Settings, read_tensors, written_tensors
-from zoo.interop.tensors import NEVER, EmbeddingTables, ForeignTensors, select_rows
-from zoo.interop.vocabulary import ImportedVocabulary
+from zoo.interop.tensors import NEVER, EmbeddingTables, ForeignTensors
+from zoo.interop.vocabulary import ImportedVocabulary, refuse_options
 from zoo.models.loading import Model
 from zoo.models.weights import Weights
 from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
-
-
-class WrittenIds:
-    """Token IDs of an exported model. The same token has different IDs in zoo and in transformers.
-
-    Attributes:
-        order: zoo's ID of each token, in the order of transformers' IDs.
-        foreign: transformers' ID of each token, in the order of zoo's IDs.
-        start: transformers' ID of the token that decoding starts with.
-        pad: transformers' ID of the padding token.
-        end: transformers' ID of EOS.
-    """
-
-    def __init__(
-        self, order: Sequence[int | None], size: int, *, pad: int, end: int, start: int | None = None, other: int = 0
-    ) -> None:
-        """Create the token IDs of an exported model from the order of its tokens.
-
-        Args:
-            order: zoo's ID of each token, in the order of transformers' IDs. None for a token that zoo does not have.
-                The row of this token in exported matrices contains zeros.
-            size: The number of tokens in zoo.
-            pad: transformers' ID of the padding token.
-            end: transformers' ID of EOS.
-            start: transformers' ID of the token that decoding starts with. By default, the ID of BOS.
-            other: transformers' ID for all tokens that are not in `order`.
-        """
-        self.order = list(order)
-        self.foreign = torch.full((size,), other)
-        for row, id in enumerate(order):
-            if id is not None:
-                self.foreign[id] = row
-        if start is not None:
-            self.foreign[BOS] = start
-        self.start = int(self.foreign[BOS])
-        self.pad = pad
-        self.end = end
-
-    def select(self, values: Tensor) -> Tensor:
-        """Return a matrix or bias with its rows in the order of the token IDs in transformers instead of zoo."""
-        return select_rows(values.float(), self.order[: len(values)], 0.0)
-
-    @property
-    def settings(self) -> dict[str, int]:
-        """IDs of the special tokens, as in `config.json` and `generation_config.json`."""
-        return {"pad_token_id": self.pad, "eos_token_id": self.end, "decoder_start_token_id": self.start}
 
 
 @dataclass(frozen=True)
@@ -120,8 +70,6 @@ class Family(ImportFormat, ExportFormat):
     """The values of `model_type` in `config.json` that select the family."""
     model_class: ClassVar[str]
     """The transformers class that loads an exported model."""
-    tokenizer: ClassVar[str] = ""
-    """The tokenizer class, if all models of the family have the same tokenizer class."""
     layout: ClassVar[Layout]
     """The names and the layout of all tensors except embeddings and output."""
     hidden: ClassVar[Collection[int]] = (PAD, BOS)
@@ -130,6 +78,11 @@ class Family(ImportFormat, ExportFormat):
     def recognises(self, path: Path) -> bool:
         """Return whether the path is a folder whose `config.json` has a `model_type` of this family."""
         return model_type(path) in self.model_types
+
+    def check_options(self, request: ImportRequest) -> None:
+        """Raise ZooError if the user gave an option that does not apply to this family."""
+        super().check_options(request)
+        refuse_options(request.text, "transformers' models come with their tokenizers")
 
     def open(self, path: Path) -> ModelFiles:
         """Read the settings of a model. Raise ZooError if the path is not a folder, or a file is damaged."""

@@ -26,15 +26,9 @@ from zoo.interop.formats import (
     are_language_codes,
     cannot_export,
 )
-from zoo.interop.huggingface.config import (
-    MAX_SOURCE_LENGTH,
-    TOKENIZER_CONFIG,
-    SpecialTokens,
-    generation_settings,
-    read_optional_json,
-    special_tokens,
-)
-from zoo.interop.huggingface.family import Family, WrittenIds
+from zoo.interop.huggingface.config import MAX_SOURCE_LENGTH, SpecialTokens, generation_settings, special_tokens
+from zoo.interop.huggingface.family import Family
+from zoo.interop.huggingface.tokenizer import TOKENIZER_CONFIG, WrittenIds, read_optional_json
 from zoo.interop.huggingface.weights import (
     BART_TABLES,
     BIAS,
@@ -70,9 +64,12 @@ class HuggingFaceMarian(Family):
     description = "a folder of transformers' MarianMTModel: config.json, weights, vocab.json, source.spm, target.spm"
     model_types = ("marian",)
     model_class = "MarianMTModel"
-    tokenizer = "MarianTokenizer"
     may_differ = ("norm.epsilon",)
     layout = tensor_layout("transformers.marian")
+
+    def check_options(self, request: ImportRequest) -> None:
+        """Raise ZooError if the user gave an option that does not apply to Marian models."""
+        super().check_options(replace(request, positions=None))
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
@@ -192,7 +189,7 @@ class HuggingFaceMarian(Family):
                 names = map(side.model.id_to_piece, range(side.size))
                 write_json(folder / list_name, {foreign_name(name): id for id, name in enumerate(names)})
         settings = {
-            "tokenizer_class": self.tokenizer,
+            "tokenizer_class": "MarianTokenizer",
             "source_lang": corpus.source,
             "target_lang": corpus.target,
             "separate_vocabs": not one_list,

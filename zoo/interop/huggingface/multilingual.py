@@ -12,12 +12,8 @@ from torch import Tensor
 
 from specs import Architecture, Spec
 from zoo.interop.formats import ImportedModel, ImportRequest
-from zoo.interop.huggingface.config import (
-    MAX_SOURCE_LENGTH,
-    generation_settings,
-    special_tokens,
-)
-from zoo.interop.huggingface.family import Family, WrittenIds
+from zoo.interop.huggingface.config import MAX_SOURCE_LENGTH, generation_settings, special_tokens
+from zoo.interop.huggingface.family import Family
 from zoo.interop.huggingface.multilingual_vocabulary import (
     END,
     PAD_ROW,
@@ -28,6 +24,7 @@ from zoo.interop.huggingface.multilingual_vocabulary import (
     write_vocabulary,
     written_ids,
 )
+from zoo.interop.huggingface.tokenizer import WrittenIds
 from zoo.interop.huggingface.weights import BART_TABLES, BIAS, take_tables, written_bart_tables
 from zoo.interop.tables import (
     FIRST_POSITION,

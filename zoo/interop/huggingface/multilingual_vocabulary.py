@@ -19,17 +19,17 @@ from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, read_json
 from zoo.interop.formats import cannot_export
-from zoo.interop.huggingface.config import (
+from zoo.interop.huggingface.tokenizer import (
     SPECIAL_TOKENS,
     TOKENIZER,
     TOKENIZER_CONFIG,
+    WrittenIds,
     added_entries,
     content_of,
     decoder_entry,
     read_saved_model,
     tokenizer_settings,
 )
-from zoo.interop.huggingface.family import WrittenIds
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.tables import TOOLKITS, Settings
 from zoo.interop.tensors import NEVER, TokenList
@@ -227,9 +227,9 @@ def written_ids(model: Model) -> WrittenIds:
     tokenizer, languages = model.vocabulary.source, model.spec.languages
     assert languages is not None
     names = [str(tokenizer.model.id_to_piece(id)) for id in range(tokenizer.size)]
-    table = model.weights.tensors.get("embedding", model.weights.tensors.get("target_embedding"))
-    assert table is not None
-    never = model.weights.tensors.get("output_bias", torch.zeros(len(names))).float() == NEVER
+    tensors = model.weights.tensors
+    table = tensors["embedding" if "embedding" in tensors else "target_embedding"]
+    never = tensors.get("output_bias", torch.zeros(len(names))).float() == NEVER
     start = START
     if bool(never[BOS]):
         if not torch.equal(table[BOS], table[EOS]):

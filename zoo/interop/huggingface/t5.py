@@ -11,18 +11,15 @@ from torch import Tensor
 
 from specs import Architecture, FeedForward, Spec
 from zoo.interop.formats import ImportedModel, ImportRequest
-from zoo.interop.huggingface.config import (
-    ACTIVATIONS,
-    generation_settings,
-    special_tokens,
-)
-from zoo.interop.huggingface.family import Family, WrittenIds
+from zoo.interop.huggingface.config import ACTIVATIONS, generation_settings, special_tokens
+from zoo.interop.huggingface.family import Family
 from zoo.interop.huggingface.t5_vocabulary import (
     SENTENCEPIECE,
     read_t5_vocabulary,
     write_vocabulary,
     written_ids,
 )
+from zoo.interop.huggingface.tokenizer import WrittenIds
 from zoo.interop.huggingface.weights import take_tables
 from zoo.interop.tables import (
     TOOLKITS,
@@ -47,7 +44,6 @@ class T5(Family):
     description = "a folder of transformers' T5 or mT5: config.json, weights, spiece.model or tokenizer.json"
     model_types: ClassVar[tuple[str, ...]] = ("t5", "mt5")
     model_class = "T5ForConditionalGeneration"
-    tokenizer = "T5Tokenizer"
     tables: ClassVar[Mapping[str, str]] = TOOLKITS["transformers.t5"]["tables"]
     """Names of the embeddings and of the output projection."""
 
@@ -117,7 +113,7 @@ class T5(Family):
 
     def write_vocabulary(self, model: Model, folder: Path, ids: WrittenIds) -> None:
         """Write the tokenizer files."""
-        settings = {"tokenizer_class": self.tokenizer, "extra_ids": 0, "additional_special_tokens": []}
+        settings = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "additional_special_tokens": []}
         write_vocabulary(model, folder / SENTENCEPIECE, ids, settings)
 
     def notes(self, spec: Spec) -> Iterator[str]:

@@ -21,17 +21,17 @@ from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import damaged, is_present
 from zoo.interop.formats import cannot_export
-from zoo.interop.huggingface.config import (
+from zoo.interop.huggingface.config import SpecialTokens
+from zoo.interop.huggingface.tokenizer import (
     TOKENIZER,
     TOKENIZER_CONFIG,
-    SpecialTokens,
+    WrittenIds,
     added_entries,
     content_of,
     decoder_entry,
     read_saved_model,
     tokenizer_settings,
 )
-from zoo.interop.huggingface.family import WrittenIds
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary

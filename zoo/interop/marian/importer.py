@@ -1,21 +1,30 @@
-"""Import of Marian models. The file `decoder.yml` lists a model's files and its search settings."""
+"""Import of Marian models: options become the `architecture` of a spec, and matrices get zoo's names.
+
+The layout is the same in Marian and zoo: x @ W, with one matrix for each matrix of the paper.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from math import ceil, isfinite
-from os.path import normpath
+import re
 from pathlib import Path
 from typing import Any
 
-from specs import UNK, Spec, ZooError
-from zoo.files.reading import file_exists, read_bytes
+from torch import Tensor
+
+from specs import Spec
 from zoo.interop.formats import ImportedModel, ImportFormat, ImportRequest, imported_spec
-from zoo.interop.marian.files import is_binary_model, network_options, read_arrays, tensors_of, yaml_settings
-from zoo.interop.marian.network import architecture_fields, read_embeddings, read_layers
+from zoo.interop.marian.files import (
+    SUFFIX,
+    is_binary_model,
+    model_files,
+    network_options,
+    read_arrays,
+    read_decoder,
+    tensors_of,
+)
 from zoo.interop.marian.vocabulary import read_shortlist, read_vocabulary, shortlist_files
-from zoo.interop.tables import Settings
+from zoo.interop.tables import Settings, head_sizes, read_settings, read_tensors, tensor_layout
+from zoo.interop.tensors import EmbeddingTables, ForeignTensors
 from zoo.models.loading import Model
 from zoo.models.weights import Weights
 
@@ -26,14 +35,13 @@ _SEARCH_NOTE = (
     "translations differ from Marian's, because Marian's search does not compute pre-norm models as in training. From "
     "the second token on, Marian's decoder does not normalise keys and values, but zoo normalises them, as in training"
 )
-SUFFIX = "decoder.yml"
-_MAX_SIZE = 100_000  # bytes
-_DEFAULT_BEAM, _DEFAULT_LENGTH_FACTOR = 12, 3.0
-_FIREFOX = {"beam-size": 1, "normalize": 1.0, "max-length-factor": 2.0}
-"""Search settings of Firefox, whose models are .bin files without a `decoder.yml`."""
-_VOCABULARIES = (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm"), ("srcvocab.*.spm", "trgvocab.*.spm"))
-"""Usual names of the source and target vocabularies. Firefox uses the last two pairs."""
-_APPROXIMATIONS = ("shortlist", "output-approx-knn")
+_FIRST_WITH_NORMALISED_KEYS = (1, 10, 42)
+"""First version of Marian that always normalises keys and values in the self-attention of pre-norm models.
+
+Commit 14042019 of marian-dev (October 2021) added this. Versions up to 1.10.23, and 1.10.25 to 1.10.27, do not have it.
+Builds of 1.10.24 and 1.10.28 exist with and without it. There is no version between 1.10.28 and 1.10.42.
+"""
+_OUTPUT = "decoder_ff_logit_out"
 
 
 class MarianImport(ImportFormat):
@@ -50,13 +58,14 @@ class MarianImport(ImportFormat):
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
+        # A damaged model is reported before missing vocabularies.
         arrays = read_arrays(path) if path.suffix in (".npz", ".bin") else None
         decoder = read_decoder(path)
         arrays = arrays or read_arrays(decoder.model)
         options = network_options(arrays, decoder.model)
         tensors = tensors_of(arrays, decoder.model)
-        architecture = architecture_fields(options)
-        tables = read_embeddings(tensors, options)
+        architecture = _architecture_fields(options)
+        tables = _read_embeddings(tensors, options)
         rows = len(tables.source), len(tables.target)
         vocabulary = read_vocabulary(decoder.vocabularies, rows, request)
         embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
@@ -65,7 +74,7 @@ class MarianImport(ImportFormat):
         decoding = {**decoder.decoding, "suppressed_tokens": suppressed}
         description = f"Imported from Marian's {decoder.model.name}."
         spec = imported_spec(request, description, {**architecture, **fields}, vocabulary, decoding)
-        layers = read_layers(tensors, options, spec)
+        layers = _read_layers(tensors, options, spec)
         options.require_all_known()
         tensors.require_all_taken()
         version = str(options.any("version", "")).split(" ")[0]
@@ -96,134 +105,105 @@ def _searches_as_trained(spec: Spec) -> bool:
     return spec.architecture.norm.placement != "pre" or spec.architecture.decoder[0].kind != "self_attention"
 
 
-@dataclass(frozen=True)
-class Decoder:
-    """Files and search settings of a Marian model."""
-
-    model: Path
-    vocabularies: tuple[Path, Path]
-    """Vocabularies of the source and the target."""
-    decoding: Mapping[str, Any]
-    """Fields of `decoding` in a spec. Control characters are not yet in `suppressed_tokens`."""
-    notes: tuple[str, ...]
-
-
-def read_decoder(path: Path) -> Decoder:
-    """Find the files of a Marian model, and read its search settings.
-
-    Args:
-        path: An .npz or .bin file, a `decoder.yml`, or a folder that contains such a file.
-
-    Raises:
-        ZooError: Files are missing or ambiguous, or a setting is not supported.
-    """
-    model, file = _find(path)
-    if file:
-        options = yaml_settings(read_bytes(file, _MAX_SIZE), str(file), "the file is not a mapping of keys to values")
-    else:
-        options = Settings(_FIREFOX if model and model.suffix == ".bin" else {}, str(model))
-    folder = path if path.is_dir() else path.parent
-    models = _paths(options, "models", folder)
-    if model is None and len(models) != 1:
-        raise options.error(
-            "models", "lists several models, but ensembles cannot be imported", "import each model file separately"
-        )
-    options.require_known("marian.decoder")
-    vocabularies = _paths(options, "vocabs", folder) or list(_default_vocabularies(model or models[0]))
-    if len(vocabularies) != 2:
-        raise options.error("vocabs", "does not name one vocabulary for the source and one for the target")
-    decoding = _decoding(options)
-    if decoding["beam"] == 1:
-        options.ignore("skip-cost")  # without costs, Marian skips the softmax, which changes no greedy choice
-    else:
-        options.require({"skip-cost": (False,)})
-    notes = tuple(
-        f"`{key}` of `{Path(options.where).name}` is ignored: by default, zoo's search considers all tokens"
-        for key in _APPROXIMATIONS
-        if options.any(key)
-    )
-    options.require_all_known()
-    source, target = vocabularies
-    return Decoder(model or models[0], (source, target), decoding, notes)
-
-
-def model_files(folder: Path) -> list[Path]:
-    """Return Marian's model files in a folder."""
-    return sorted([*folder.glob("*.npz"), *filter(is_binary_model, folder.glob("*.bin"))])
-
-
-def _find(path: Path) -> tuple[Path | None, Path | None]:
-    """Return the paths of a model's .npz or .bin file and of its decoder.yml. At most one of the paths is None."""
-    if path.is_dir():
-        files = [path / SUFFIX] if file_exists(path / SUFFIX) else sorted(path.glob(f"*.{SUFFIX}"))
-        models = model_files(path)
-        if len(files) == 1:
-            return None, files[0]
-        if len(models) == 1:
-            return models[0], None
-        names = ", ".join(file.name for file in files or models) or "none"
-        problem = f"`{path}` does not contain exactly one model (found: {names})"
-        raise ZooError(problem, hint="give the `.npz` or `.bin` file")
-    if path.suffix in (".yml", ".yaml"):
-        return None, path
-    candidates = (path.with_name(f"{path.name}.{SUFFIX}"), path.with_suffix(f".{SUFFIX}"), path.with_name(SUFFIX))
-    return path, next((file for file in candidates if file_exists(file)), None)
-
-
-def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
-    """Return the paths of the files that are listed in an option. The listed paths are relative to `folder`.
-
-    If a file does not exist or is outside `folder`, return the path of a file with the same name directly in `folder`.
-    """
-    names = options.any(key, []) or []
-    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise options.error(key, "is not a list of files")
-    root = Path(normpath(folder.absolute()))
-    paths = []
-    for name in names:
-        path = Path(normpath(root / name))
-        inside = path.is_relative_to(root) and file_exists(path)
-        paths.append(folder / (path.relative_to(root) if inside else path.name))
-    return paths
-
-
-def _default_vocabularies(model: Path) -> tuple[Path, Path]:
-    """Return the source and target vocabularies of a model without a decoder.yml, found by their usual file names."""
-    folder = model.parent
-    for patterns in _VOCABULARIES:
-        found = [sorted(folder.glob(pattern)) for pattern in patterns]
-        if all(len(files) == 1 for files in found):
-            return found[0][0], found[1][0]
-    if len(files := sorted(folder.glob("*.spm"))) == 1:
-        return files[0], files[0]
-    hint = f"create `{model.name}.{SUFFIX}` with the line `vocabs: [SOURCE, TARGET]`"
-    raise ZooError(f"cannot find the vocabularies of `{model.name}` in `{folder}`", hint=hint)
-
-
-def _decoding(options: Settings) -> dict[str, Any]:
-    """Convert Marian's search settings to fields of `decoding` in a spec.
-
-    Marian subtracts the word penalty for each token, and then divides the score by length^normalize. With
-    `normalize: 1`, the penalty changes all scores by the same amount, so it has no effect.
-    """
-    alpha = options.number("normalize", 0.0)
-    if options.number("word-penalty", 0.0) and alpha != 1:
-        raise options.error(
-            "word-penalty",
-            f"has an effect with `normalize: {alpha:g}`, but zoo has no word penalty",
-            "write `word-penalty: 0`, which changes the model's translations, or `normalize: 1`",
-        )
-    factor = options.number("max-length-factor", _DEFAULT_LENGTH_FACTOR)
-    if not isfinite(factor):
-        raise options.error("max-length-factor", "is not finite")
+def _architecture_fields(options: Settings) -> dict[str, Any]:
+    """Convert a Marian model's options to fields of `architecture`. Raise ZooError if an option is not supported."""
+    fields = read_settings(options, "marian")
+    d_ff = fields["d_ff"]
+    if options.integer("transformer-decoder-dim-ffn", 0) not in (0, d_ff):
+        problem = f"differs from the encoder's `transformer-dim-ffn: {d_ff}`, but zoo supports one `d_ff`"
+        raise options.error("transformer-decoder-dim-ffn", problem)
     return {
-        "beam": options.integer("beam-size", _DEFAULT_BEAM, minimum=1),
-        "alpha": alpha,
-        "length_penalty": "power",
-        "stopping_rule": "shrinking",
-        "length_factor": factor,
-        # Marian counts EOS of source and target: at most F (S + 1) tokens. These are F S + F - 1 tokens without EOS.
-        # For a factor that is not an integer, this is approximate.
-        "extra_length": max(0, ceil(factor) - 1),
-        "suppressed_tokens": [] if options.boolean("allow-unk", False) else [UNK],
+        **fields,
+        "encoder": [{"kind": "self_attention"}, {"kind": "feed_forward"}],
+        "decoder": [{"kind": _first_sublayer(options)}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
+        **head_sizes(options, "dim-emb", fields),
+        "norm": {**fields["norm"], "placement": _norm_placement(options)},
     }
+
+
+def _first_sublayer(options: Settings) -> str:
+    """Return the kind of the first sub-layer in each decoder layer: `self_attention` or `ssru`."""
+    if options.any("transformer-decoder-autoreg", "self-attention") == "rnn":
+        options.require({"dec-cell": ("ssru",), "layer-normalization": (False,)})
+        return "ssru"
+    options.ignore("dec-cell", "layer-normalization")
+    return "self_attention"
+
+
+def _norm_placement(options: Settings) -> str:
+    """Return whether the model is post-norm (`post`) or pre-norm (`pre`).
+
+    The value of each Marian option is a string of operations, one per letter: `d` applies dropout, `a` adds the
+    residual connection, and `n` normalises.
+    """
+    defaults = {"preprocess": "", "postprocess": "dan", "postprocess-top": "", "postprocess-emb": "d"}
+    steps = tuple(options.text(f"transformer-{key}", default).replace("d", "") for key, default in defaults.items())
+    if steps == ("", "an", "", ""):
+        return "post"
+    if steps == ("n", "a", "n", ""):
+        _require_normalised_keys(options)
+        return "pre"
+    values = ", ".join(f"`{key}: {options.any(f'transformer-{key}', '')}`" for key in defaults)
+    raise options.error(
+        "transformer-preprocess",
+        f"belongs to a model that is neither post-norm nor pre-norm ({values}); zoo imports only post-norm "
+        "(`postprocess: dan`) and pre-norm (`preprocess: n`, `postprocess: da`, `postprocess-top: n`)",
+    )
+
+
+def _require_normalised_keys(options: Settings) -> None:
+    """Raise ZooError if a pre-norm model comes from an old Marian version that might not normalise keys and values."""
+    numbers = re.match(r"v?(\d+)\.(\d+)\.(\d+)", options.text("version"))
+    if numbers is None:
+        raise options.error(
+            "version", "does not begin with the number of the Marian version that trained the model, such as v1.12.0"
+        )
+    if tuple(map(int, numbers.groups())) < _FIRST_WITH_NORMALISED_KEYS:
+        raise options.error(
+            "version",
+            "is older than 1.10.42: in pre-norm models, such versions may not normalise the keys and values of "
+            "self-attention, which zoo does not support",
+            "translate with the Marian version that trained the model, or train it again with Marian 1.11 or later",
+        )
+
+
+def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
+    """Remove the embeddings, the output projection and its bias from `source`, and return them."""
+    names = ("tied-embeddings-all", "tied-embeddings-src", "tied-embeddings", "output-omit-bias")
+    all_tied, sources_tied, targets_tied, without_bias = (options.boolean(name, False) for name in names)
+    if all_tied or sources_tied:
+        encoder = decoder = source.take("Wemb")
+    else:
+        encoder, decoder = source.take("encoder_Wemb"), source.take("decoder_Wemb")
+    if all_tied or targets_tied:
+        output = decoder
+    elif f"{_OUTPUT}_W" in source.left:  # old versions of Marian
+        output = source.take(f"{_OUTPUT}_W").T
+    else:
+        output = source.take(f"{_OUTPUT}_Wt")
+    bias = None if without_bias else source.take(f"{_OUTPUT}_b")
+    scale = decoder.shape[-1] ** 0.5
+    return EmbeddingTables(encoder, decoder, output, bias, scale, scale)
+
+
+def _read_layers(source: ForeignTensors, options: Settings, spec: Spec) -> dict[str, Tensor]:
+    """Remove the tensors of all layers from `source`. Return them with zoo's names as keys.
+
+    Raise ZooError if a tensor is missing or does not have the shape that `spec` requires.
+    """
+    for number, original in enumerate(_tied_layers(options), start=1):
+        if number != original:  # a weights file has no aliases, so the tensors of the original layer are copied
+            prefix = f"decoder_l{original}_"
+            own = {name: tensor for name, tensor in source.left.items() if name.startswith(prefix)}
+            source.left |= {f"decoder_l{number}_{name.removeprefix(prefix)}": tensor for name, tensor in own.items()}
+    section = "marian.pre" if spec.architecture.norm.placement == "pre" else "marian"
+    return read_tensors(source, tensor_layout(section).rows(spec))
+
+
+def _tied_layers(options: Settings) -> list[int]:
+    """Return, for each decoder layer, the 1-based number of the layer whose weights it uses."""
+    depth = options.integer("dec-depth", minimum=1)
+    tied = options.any("transformer-tied-layers", []) or list(range(1, depth + 1))
+    if not isinstance(tied, list) or len(tied) != depth or any(layer not in range(1, depth + 1) for layer in tied):
+        raise options.error("transformer-tied-layers", f"must list {depth} layer numbers, one per decoder layer")
+    return tied

@@ -19,13 +19,12 @@ import numpy as np
 import yaml
 
 from specs import UNK, ZooError
-from zoo.files.reading import damaged, is_present, read_bytes
+from zoo.files.reading import damaged, read_bytes
 from zoo.interop.formats import ImportRequest
 from zoo.interop.marian.files import begins_with
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.tensors import TokenList
-from zoo.interop.text_rules import ModelText, find_rules
-from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
+from zoo.interop.vocabulary import ImportedVocabulary, ModelText, convert_vocabulary, find_models, find_rules
 from zoo.models.shortlist import MAX_BYTES, Shortlist, invalid_reason
 
 _LISTS = (".yml", ".yaml", ".json")
@@ -52,7 +51,7 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: Im
     shared = source == target or read_bytes(source) == read_bytes(target)
     has_lists = any(file.suffix in _LISTS for file in files)
     if has_lists:
-        models = _models_of_list(source)
+        models = find_models(source.parent)
     else:
         models = [SentencePieceModel(file) for file in (files[:1] if shared else files)]
     rules = find_rules(models, source.parent, request.text, ModelText(request.languages))
@@ -65,11 +64,6 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: Im
     else:
         lists = [_tokens_of_model(model, count) for model, count in zip(models, rows, strict=False)]
     return convert_vocabulary(models, lists[0], lists[-1], shared=shared, where=source.parent, rules=rules)
-
-
-def _models_of_list(file: Path) -> list[SentencePieceModel]:
-    models = [file.with_name(f"{side}.spm") for side in ("source", "target")]
-    return [SentencePieceModel(model) for model in models] if all(map(is_present, models)) else []
 
 
 def _tokens_of_model(model: SentencePieceModel, rows: int) -> TokenList:

@@ -155,7 +155,7 @@ class Registry:
         Raises:
             ZooError: The registry cannot be written to.
         """
-        store = self.create()
+        store = self.writable_store
         files = {file.name: ManifestEntry(sha256(file), file.stat().st_size) for file in sorted(folder.iterdir())}
         missing = {name: file for name, file in files.items() if not store.has(blob_path(file.sha256), file.bytes)}
         with report.progress("uploading", sum(file.bytes for file in missing.values()), "bytes") as progress:
@@ -180,7 +180,7 @@ class Registry:
 
         Warn about each revision that cannot be read. The index then keeps the previous entry for the model.
         """
-        store, previous, warnings = self.create(), None, dict[str, None]()
+        store, previous, warnings = self.writable_store, None, dict[str, None]()
         for _ in range(_MAX_INDEX_WRITES):
             warnings.clear()
             entries = self.entries(lambda error: warnings.update({error.summary: None}))
@@ -207,18 +207,13 @@ class Registry:
             raise ZooError(f"{problem}: it is a file, not a folder", hint="publish to a folder")
         return store
 
-    def create(self) -> WritableFileStore:
-        """Create the registry if needed, check that existing files cannot be overwritten, and return the store.
-
-        After the first call, only return the store.
+    @cached_property
+    def writable_store(self) -> WritableFileStore:
+        """The store for publishing. The first access creates the registry if needed.
 
         Raises:
             ZooError: The registry is read-only, or does not protect existing files from being overwritten.
         """
-        return self._created_store
-
-    @cached_property
-    def _created_store(self) -> WritableFileStore:
         store = self.require_writable()
         if all(store.write(MARKER, _MARKER_CONTENT, replace=False) for _ in range(2)):
             hint = "publish to a folder, or to a service that supports the HTTP header If-None-Match, as S3 does"

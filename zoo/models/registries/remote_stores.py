@@ -234,13 +234,13 @@ class HubStore(FsspecStore):
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
         """Commit a local file."""
-        self.write(path, str(file), replace=True)
+        self.write(path, file, replace=True)
         progress.advance(file.stat().st_size)
 
-    def write(self, path: str, content: str | bytes, *, replace: bool) -> bool:
+    def write(self, path: str, content: Path | bytes, *, replace: bool) -> bool:
         """Commit a file with the given content. Return False if the file exists and `replace` is False.
 
-        If another commit came first, try again. `content` may also be the path of a local file.
+        If another commit came first, try again. `content` is the path of a local file, or the content itself.
         """
         with self._convert_errors(writing=True):
             place = self.files.resolve_path(self.address)
