@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from zoo.text.language_codes import base_language
 from zoo.text.notation import notation_of
-from zoo.text.spans import Span, find_names, find_spans, match_spans, never
+from zoo.text.span_kinds import CalendarSpan, DateSpan, LiteralSpan, Span, match_spans
+from zoo.text.spans import find_names, find_spans, never
 
 MAX_SYMBOLS = 64
 _FIRST = 0xF0000
@@ -85,7 +86,8 @@ def replace_spans(
     if capitals:
         text = sentence_case(text, found, source)
         found = [
-            replace(span, spellings=tuple(map(str.upper, span.spellings))) if span.numeric else span for span in found
+            span if isinstance(span, LiteralSpan) else replace(span, spellings=tuple(map(str.upper, span.spellings)))
+            for span in found
         ]
     # In a text in capitals, only the first word of a sentence has a capital now, so names cannot be found.
     chosen = _copied("" if capitals else text, found, source, target, is_rare)[: len(symbols)]
@@ -131,7 +133,7 @@ def sentence_case(text: str, spans: Iterable[Span], language: str) -> str:
     for match in _WORD.finditer(text):
         if len(match[0]) >= _SHORT_WORD - 1 and match[0] in names:  # shorter names are also words, such as MAY
             kept.append((match.start(), names[match[0]]))
-    kept += [(span.start, names.get(span.text, span.text)) for span in spans if span.is_name]
+    kept += [(span.start, names.get(span.text, span.text)) for span in spans if isinstance(span, CalendarSpan)]
     kept += [(first.start(), first[0][0])] if first else []
     letters = list(lower)
     for start, word in kept:
@@ -163,8 +165,8 @@ def replace_in_pair(
     first %= len(symbols)
     found = sorted(_copied(source, find_spans(source, *languages), *languages, is_rare), key=lambda span: span.start)
     others = _copied(target, find_spans(target, *languages[::-1]), *languages[::-1])
-    names = {span.text for span in found if not span.numeric}
-    same_names = (Span.literal(word.start(), word[0]) for word in _NAME.finditer(target) if word[0] in names)
+    names = {span.text for span in found if isinstance(span, LiteralSpan)}
+    same_names = (LiteralSpan.at(word.start(), word[0]) for word in _NAME.finditer(target) if word[0] in names)
     others = _joined(others, same_names)
     matches = match_spans(found, others, lambda span: [(reading, span.unit) for reading in span.readings])
     pairs = dict(zip([*symbols[first:], *symbols[:first]], matches, strict=False))
@@ -192,7 +194,7 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
         is_last = not match.string[match.end() :].strip()
         # A model may omit the full stop, because English times may end with "p.m.".
         ending = ending or "." * (is_last and span.ends_sentence)
-        if ending == "." and _CONTINUES.match(match.string, match.end()) and "date" in "".join(span.readings):
+        if ending == "." and _CONTINUES.match(match.string, match.end()) and isinstance(span, DateSpan):
             ending = ""  # a German translation has the dot of a day, as in "am 13. um 9 Uhr"
         if span.minutes and not re.search(r"\d", spelling):  # a time in words
             ending = "." if ending == "." else ""
@@ -221,8 +223,10 @@ def _copied(
 
     Months, weekdays, and small numbers are left out, because the translation may need them as words.
     """
-    copied = [each for each in spans if each.small < 0 or each.minutes or not _NUMBER.fullmatch(each.spellings[-1])]
-    copied = [each for each in copied if not each.is_name]
+    numbers = (each for each in spans if not isinstance(each, CalendarSpan))
+    copied = [
+        each for each in numbers if each.small is None or each.minutes or not _NUMBER.fullmatch(each.spellings[-1])
+    ]
     return _joined(copied, find_names(text, source, target, is_rare))
 
 
