@@ -157,9 +157,8 @@ class Protection:
     def _unkept(self, source: SearchInput, translation: str) -> tuple[str, ...]:
         differences = compare(_text(source), translation, source.language, self._target)
         unkept = [span.text for span in (*differences.missing, *differences.added)]
-        copied = (span.text for span in source.copied.values() if isinstance(span, LiteralSpan))
-        names = {text for text in copied if text not in translation}
-        return (*unkept, *sorted(names.difference(unkept)))
+        names = {span.text for span in source.copied.values() if isinstance(span, LiteralSpan)}.difference(unkept)
+        return (*unkept, *sorted(name for name in names if name not in translation))
 
     def _plan(self, source: SearchInput, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
         """Plan one stage of a repair: which spans to cut out and copy, and which to replace with numbers."""

@@ -138,10 +138,8 @@ class _Trie:
                         self.ends.append(0)
                         self.forced.append(int(is_distinct))
                         self.closed.append(0)
-                self.ends[node], self.closed[node] = (
-                    number + 1,
-                    isinstance(span, LiteralSpan) and span.text[-1].isalnum(),
-                )
+                self.ends[node] = number + 1
+                self.closed[node] = isinstance(span, LiteralSpan) and span.text[-1].isalnum()
         self.forced = [int(forced and not end) for forced, end in zip(self.forced, self.ends, strict=True)]
         self.edges = [(parent, token, child, below) for (parent, token), (child, below) in edges.items()]
 

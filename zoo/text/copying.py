@@ -182,7 +182,8 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
     Args:
         translation: The translation.
         spans: The span that each symbol stands for.
-        language: Language code of the translation. Its contractions are corrected, such as "de Annika".
+        language: Language code of the translation. Its contractions and its order of words are corrected, such as
+            "de Annika" and "our child 5th".
         capitals: Whether the source was in capitals. If true, the text around the symbols is also put in capitals.
     """
 
@@ -190,7 +191,8 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
         word, span, ending = match[1] or "", spans.get(match[2]), match[3] or ""
         if span is None:
             return word + ending
-        spelling = span.spellings[0]
+        has_noun = span.noun.casefold() in match.string.casefold()
+        spelling = span.spellings[0] if has_noun else f"{span.spellings[0]} {span.noun}"
         is_last = not match.string[match.end() :].strip()
         # A model may omit the full stop, because English times may end with "p.m.".
         ending = ending or "." * (is_last and span.ends_sentence)
@@ -204,11 +206,18 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
             if not re.search(r"\w", before) and (span.start or span.text[0].isupper()):
                 spelling = spelling[0].upper() + spelling[1:]
         text = word + spelling + ("" if spelling.endswith(ending) or ending.strip() in spelling.split() else ending)
-        for pattern, contraction in notation_of(base_language(language)).contractions.items() if word else ():
-            text = re.sub(pattern, contraction, text)
-        return text
+        return _corrected(text, notation.contractions) if word else text
 
-    return _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
+    notation = notation_of(base_language(language))
+    restored = _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
+    return _corrected(restored, notation.corrections) if spans else restored
+
+
+def _corrected(text: str, corrections: Mapping[str, str]) -> str:
+    """Replace each pattern in a text."""
+    for pattern, replacement in corrections.items():
+        text = re.sub(pattern, replacement, text)
+    return text
 
 
 def has_symbol(text: str) -> bool:
@@ -217,16 +226,15 @@ def has_symbol(text: str) -> bool:
 
 
 def _copied(
-    text: str, spans: Iterable[Span], source: str, target: str, is_rare: Callable[[str], bool] = never
+    text: str, spans: Sequence[Span], source: str, target: str, is_rare: Callable[[str], bool] = never
 ) -> list[Span]:
     """Return the spans of a text that copy symbols may replace: first numbers, links and the like, then names.
 
     Months, weekdays, and small numbers are left out, because the translation may need them as words.
     """
-    numbers = (each for each in spans if not isinstance(each, CalendarSpan))
-    copied = [
-        each for each in numbers if each.small is None or each.minutes or not _NUMBER.fullmatch(each.spellings[-1])
-    ]
+    small = {each for each in spans if each.small is not None and not each.minutes}
+    words = {each for each in small if _NUMBER.fullmatch(each.spellings[-1])}
+    copied = [each for each in spans if not (isinstance(each, CalendarSpan) or each in words)]
     return _joined(copied, find_names(text, source, target, is_rare))
 
 

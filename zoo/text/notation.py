@@ -13,7 +13,6 @@ import yaml
 
 _FOLDER = Path(__file__).with_name("notations")
 _CODES = frozenset(file.stem for file in _FOLDER.glob("??.yaml"))
-_WORDS = ("parts_of_hours", "quarters", "ranges", "named")
 _LONGEST_NUMBER = 40
 _DECIMAL_POINT = "en zh ja ko he th hi bn ur ta te ms tl sw my yo"
 
@@ -37,6 +36,8 @@ class Notation:
         weekdays: Names of each weekday, separated by `|`. A translation may contain any of the names.
         contractions: Replacements for the word before a copy symbol, such as "d'" for "de". The keys are patterns of
             the word and the beginning of the copied text.
+        corrections: Replacements in a translation whose spans had copy symbols, keyed by patterns. They correct the
+            order of words, for example from "our child 5th" to "our 5th child".
         date_mark: Separator in dates such as 31.12.2024. Empty if dates may begin with the month, as in English, or if
             there is no file for the language. Dates are never rewritten into such a language.
         short_date: Pattern of dates without a year, such as "24.12." after "am".
@@ -49,6 +50,7 @@ class Notation:
         ordinals: Endings of ordinals, keyed by a pattern of the number.
         days: Endings of the day in a date, keyed by a pattern of the number. If empty, `ordinals` also applies to days.
         century: Pattern of centuries in Roman numerals.
+        century_noun: The word for "century".
         decade: Format of a decade, such as "{}s" for "1990s".
         decade_pattern: Pattern of the ending of a decade, such as "s". It may match an empty string.
         units: Words for each unit, from the singular to the plural.
@@ -103,6 +105,7 @@ class Notation:
     months: list[str] = field(default_factory=list)
     weekdays: list[str] = field(default_factory=list)
     contractions: dict[str, str] = field(default_factory=dict)
+    corrections: dict[str, str] = field(default_factory=dict)
     date_mark: str = ""
     short_date: str = "(?!)"
     after_day: str = "(?!)"
@@ -114,6 +117,7 @@ class Notation:
     ordinals: dict[str, str] = field(default_factory=dict)
     days: dict[str, str] = field(default_factory=dict)
     century: str = "(?!)"
+    century_noun: str = ""
     decade: str = "{}"
     decade_pattern: str = "(?!)"
     units: dict[str, list[str]]
@@ -151,7 +155,7 @@ class Notation:
     @cached_property
     def unit_forms(self) -> dict[str, str]:
         """The unit of each symbol and word, keyed by the symbol or word in lower case."""
-        rows = [*read_table("common")["units"].items(), *self.units.items()]
+        rows = [*read_table("all_languages")["units"].items(), *self.units.items()]
         return {word.casefold(): unit for unit, words in rows for word in words}
 
     @cached_property
@@ -295,7 +299,7 @@ def listed_names() -> frozenset[str]:
 
 @cache
 def read_table(name: str) -> dict[str, Any]:
-    """Read a YAML file in `notations/`: the table of a language, or `common`."""
+    """Read a YAML file in `notations/`: the table of a language, or `all_languages`."""
     text = (_FOLDER / f"{name}.yaml").read_text("utf-8")
     table: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return table
@@ -311,6 +315,8 @@ def _table(code: str) -> Notation:
 @cache
 def _common(decimal_marks: str) -> Notation:
     english, german = _table("en"), _table("de")
+    words = ("parts_of_hours", "quarters", "ranges", "named")
+    joined: dict[str, Any] = {name: f"{getattr(english, name)}|{getattr(german, name)}" for name in words}
     return Notation(
         decimal_marks=decimal_marks,
         group="," if decimal_marks == "." else ".",
@@ -319,5 +325,5 @@ def _common(decimal_marks: str) -> Notation:
         units={unit: [*words, *german.units[unit]] for unit, words in english.units.items()},
         clock=english.clock | german.clock | {"either": f"{english.clock['either']}|{german.clock['either']}"},
         large=[*english.large, *german.large],
-        **{name: f"{getattr(english, name)}|{getattr(german, name)}" for name in _WORDS},
+        **joined,
     )

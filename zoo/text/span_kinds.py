@@ -28,6 +28,7 @@ class Span:
         unit: The unit of an amount, such as `km`, or an empty string.
         small: The value of a number that may be written as a word, such as "three". Otherwise None.
         minutes: The possible meanings of a time, in minutes after midnight. Empty if the span cannot be a time.
+        noun: A word that the translation must also contain, such as "century" for "XIX". Empty if there is none.
         ends_sentence: Whether only a full stop follows the span.
     """
 
@@ -38,6 +39,7 @@ class Span:
     unit: str = ""
     small: int | None = None
     minutes: tuple[int, ...] = ()
+    noun: str = field(default="", compare=False)
     ends_sentence: bool = field(default=False, compare=False)
 
     @property
@@ -129,10 +131,8 @@ class NumberSpan(Span):
 
     def _has_roman_in(self, text: str, notation: Notation) -> bool:
         """Return whether a text contains the number (up to 39) as a Roman numeral, such as "siglo XIX" for "19th"."""
-        numbers = [int(each) for each in self.values if re.fullmatch("[1-3]?[0-9]", each)]
-        if notation.roman_ending is None or not numbers:
-            return False
-        return re.search(rf"\b{roman(numbers[0])}{notation.roman_ending}\b", text) is not None
+        ending, small = notation.roman_ending, [each for each in self.values if re.fullmatch("[1-3]?[0-9]", each)]
+        return ending is not None and any(re.search(rf"\b{roman(int(each))}{ending}\b", text) for each in small)
 
 
 def match_spans(

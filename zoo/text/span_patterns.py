@@ -38,12 +38,12 @@ class Patterns:
         addresses = "|".join(notation_of(code).address for code in ("de", "es", "fr"))
         parts = {
             "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
-            "date": _common("dates"),
+            "date": _common_pattern("dates"),
             "short": notation.short_date,
-            "foreign": rf"(?<!\w)(?:{_common('foreign words')})(?!\w)" if notation.code else "(?!)",
+            "foreign": rf"(?<!\w)(?:{_common_pattern('foreign words')})(?!\w)" if notation.code else "(?!)",
             "century": rf"(?-i:{notation.century})",
-            "literal": rf"(?-i:{addresses})|(?x:{_common('literals')})",
-            "phone": rf"(?<![\w.,)+/-])(?:{_common('phones')}|{notation.phone})(?![\w-]|[.,]\d)",
+            "literal": rf"(?-i:{addresses})|(?x:{_common_pattern('literals')})",
+            "phone": rf"(?<![\w.,)+/-])(?:{_common_pattern('phones')}|{notation.phone})(?![\w-]|[.,]\d)",
             "spoken": spoken,
             "time": _time_pattern(notation),
             "number": _number_pattern(notation),
@@ -97,9 +97,9 @@ def patterns_of(code: str) -> Patterns:
 
 
 @cache
-def _common(name: str) -> str:
-    """Return a pattern that matches any of the patterns in a section of `common.yaml`."""
-    table = read_table("common")
+def _common_pattern(name: str) -> str:
+    """Return a pattern that matches any of the patterns in a section of `all_languages.yaml`."""
+    table = read_table("all_languages")
     pattern = "|".join(table[name].values())
     for part, replacement in table["parts"].items():
         pattern = pattern.replace(f"{{{part}}}", replacement)
@@ -122,7 +122,7 @@ def _time_pattern(notation: Notation) -> str:
 def _number_pattern(notation: Notation) -> str:
     forms = notation.unit_forms
     units, currencies = _any_of(forms), _any_of(form for form, unit in forms.items() if unit in CURRENCIES)
-    clock, spaces = "|".join(notation.clock.values()), read_table("common")["parts"]["spaces"]
+    clock, spaces = "|".join(notation.clock.values()), read_table("all_languages")["parts"]["spaces"]
     return (
         rf"(?P<numero>(?<!\w)(?:{notation.numero_pattern})\s?(?=\d))?"
         rf"(?P<debt>(?<![\w.,)])[-−](?=[€$£¥]))?(?P<before>[€$£¥]\s?|\b(?-i:EUR|USD|GBP|JPY)\s)?"

@@ -17,6 +17,8 @@ _MAX_CAPITALISED = 0.6
 """Share of capitalised words above which a text is a heading, in which capitals do not mark names."""
 _MAX_BEFORE = 20
 """Number of characters before a span in which to search for words that change its meaning."""
+_SENTENCE = re.compile(r"[A-ZÀ-ÖØ-Þ](?!.*:\s)")
+"""A text that begins with a capital and has no colon, unlike a sign such as "Open: 9 a.m. to 5 p.m."."""
 _NUMBER_AT_END = re.compile(r"(?<=[^\W\d])\d+$")
 
 
@@ -66,8 +68,7 @@ def find_names(text: str, source: str, target: str, is_rare: Callable[[str], boo
     if not all(notation_of(code).code for code in codes):
         return []
     patterns, not_names = patterns_of(codes[0]), notation_of(codes[0]).not_names
-    titled = (match for match in patterns.title.finditer(text) if match["names"])
-    names = {word for match in titled for word in match["names"].split()}
+    names = {word for match in patterns.title.finditer(text) for word in (match["names"] or "").split()}
     names.update(listed_names().intersection(patterns.word.findall(text)))
     if not_names and sum(word[0].isupper() for word in text.split()) <= _MAX_CAPITALISED * len(text.split()):
         for word in patterns.capitalised.findall(text):
@@ -79,8 +80,6 @@ def find_names(text: str, source: str, target: str, is_rare: Callable[[str], boo
 
 def needs_translation(text: str) -> bool:
     """Return whether a text has letters outside links, placeholders and the like."""
-    if not any(map(str.isalpha, text)):
-        return False
     return any(map(str.isalpha, patterns_of("").span.sub(lambda match: " " if match["literal"] else match[0], text)))
 
 
@@ -100,14 +99,15 @@ def compare(source: str, target: str, source_language: str, target_language: str
     wanted, found = find_spans(source, *codes), find_spans(target, codes[1])
     matches = match_spans(wanted, found, lambda span: span.readings)
     matched, unmatched = {span for span, _ in matches}, {*found}.difference(other for _, other in matches)
-    units = {span.unit for span in found} | _units(target, notation)
-    has_units = bool(notation.small or units - {""})
+    forms = notation.unit_forms | notation.unclear_forms
+    units = {forms.get(form.casefold(), "") for form in patterns_of(notation.code).unit.findall(target)}
+    units |= {span.unit for span in found}
     ranges = {span for span in found if isinstance(span, NumberSpan) and span.has_ends_in(source, from_notation)}
     parts = {number for span in ranges for number in re.findall(r"\d+", span.text)}
     parts |= {number for span in found if isinstance(span, LiteralSpan) for number in _NUMBER_AT_END.findall(span.text)}
     missing, as_words = list[Span](), list[Span]()
     for span in wanted:
-        if has_units and span.unit not in {"", *units}:
+        if span.unit not in {"", *units} and (notation.small or units - {""}):
             missing.append(span)
         elif span not in matched and span.is_in(target, notation):
             as_words += [] if isinstance(span, LiteralSpan) else [span]
@@ -123,12 +123,6 @@ def compare(source: str, target: str, source_language: str, target_language: str
     if (not from_notation.small and not missing) or patterns_of(from_notation.code).large.search(source):
         added = []
     return Differences(missing, [each for each in added if not each.has_word_in(source, from_notation)], as_words)
-
-
-def _units(text: str, notation: Notation) -> set[str]:
-    """Return the units that a text contains as symbols or words, such as `km`."""
-    forms = notation.unit_forms | notation.unclear_forms
-    return {forms.get(form.casefold(), "") for form in patterns_of(notation.code).unit.findall(text)}
 
 
 class _SpanReader:
@@ -168,18 +162,17 @@ class _SpanReader:
         ordinal = f"{number}{self._target.ending(str(number), is_ordinal=True, is_day=False)}"
         spelling = digits if self._target.roman_ending == "" else ordinal
         small = number if number <= LARGEST_WORD else None
-        return NumberSpan(match.start(), match[0], frozenset([str(number)]), (spelling, match[0]), small=small)
+        noun, values = self._target.century_noun, frozenset([str(number)])
+        return NumberSpan(match.start(), match[0], values, (spelling, match[0]), small=small, noun=noun)
 
     def _name(self, match: re.Match[str]) -> Span | None:
         """Read the name of a month or weekday."""
         if not self._target.months:
             return None
         index = next(index for index, each in enumerate(self._patterns.names) if each.fullmatch(match[0]))
-        months, weekdays = (
-            [names.split("|") for names in each] for each in (self._target.months, self._target.weekdays)
-        )
-        names = [*(month[:1] for month in months), *weekdays]
-        return CalendarSpan(match.start(), match[0], frozenset([index]), tuple(names[index]))
+        months = [names.split("|")[:1] for names in self._target.months]
+        names = [*months, *(names.split("|") for names in self._target.weekdays)][index]
+        return CalendarSpan(match.start(), match[0], frozenset([index]), tuple(names))
 
     def _date(self, match: re.Match[str]) -> Span:
         """Read a date with a year. Rewrite it for the target language if the order of day and month is clear."""
@@ -214,32 +207,32 @@ class _SpanReader:
     def _spoken(self, match: re.Match[str]) -> Span | None:
         """Read a time in words, such as "half past nine"."""
         minutes = self._source.spoken_forms.get(match[0].casefold())  # None for "fıve": patterns also match a dotless i
-        spellings = [words for words, each in self._target.spoken_minutes.items() if each == minutes]
+        spellings = tuple(words for words, each in self._target.spoken_minutes.items() if each == minutes)
         is_other = self._patterns.not_before_spoken.search(self._text, *_before(match))
         if is_other or minutes is None or not spellings:
             return None
-        times = minutes, minutes + HALF_DAY
-        return NumberSpan(match.start(), match[0], frozenset(), (spellings[-1],), minutes=times)
+        return NumberSpan(match.start(), match[0], frozenset(), spellings[-1:], minutes=(minutes, minutes + HALF_DAY))
 
     def _phone(self, match: re.Match[str]) -> Span:
         return NumberSpan(match.start(), match[0], frozenset([re.sub(r"[^\d+]", "", match[0])]), (match[0],))
 
     def _time(self, match: re.Match[str]) -> Span:
         hour, minute = int(match["hour"]), int(match["minute"] or (match["dotted"] or match["point"] or ".0")[1:])
-        clock, first, end = self._clock(match), hour % 24 * 60 + minute, self._end_of_range(match)
+        clock, first = self._clock(match), hour % 24 * 60 + minute
+        start = self._start_of_range(match, first)
         minutes: tuple[int, ...] = (first,)
-        if end:
-            minutes = (self._before_time(first, end),)
+        if start is not None:
+            minutes = (start,)
         elif clock in ("am", "pm"):
             minutes = (first % HALF_DAY + (clock == "pm") * HALF_DAY,)
         elif 0 < hour <= LARGEST_WORD and clock != "day" and (clock or not self._source.reads_24_hours):
             minutes = (first, (first + HALF_DAY) % (2 * HALF_DAY))
         values = frozenset([] if minute or clock in ("am", "pm") else [str(hour)])  # "at 9" for "um 9 Uhr"
         small = None if minute else (hour - 1) % 12 + 1
-        spellings = self._target.write_times(minutes) if clock or end else []
-        return NumberSpan(
-            match.start(), match[0], values, tuple(spellings) or (match[0],), small=small, minutes=minutes
-        )
+        is_last = match.end() == len(self._text) and _SENTENCE.match(self._text)
+        text = match[0].removesuffix("." * bool(is_last))  # the dot of "a.m." is also the full stop
+        spellings = self._target.write_times(minutes) if clock or start is not None else []
+        return NumberSpan(match.start(), text, values, tuple(spellings) or (text,), small=small, minutes=minutes)
 
     def _clock(self, match: re.Match[str]) -> str:
         """Return the key of the words after a time in `Notation.clock`, or "" for a time with a colon only."""
@@ -248,15 +241,15 @@ class _SpanReader:
             return next(clock for clock, each in clocks if each.fullmatch(self._text, *match.span(marker)))
         return "" if match["colon"] else "day" if self._source.reads_24_hours else "either"
 
-    def _end_of_range(self, match: re.Match[str]) -> re.Match[str] | None:
-        """Return the match of "5 p.m." for the match of "3" in "3 to 5 p.m.". Return None for other times."""
-        if match["until"] is None or _marker(match):
-            return None
-        end = self._patterns.span.search(self._text, match.end())
-        return end if end and end["time"] else None
+    def _start_of_range(self, match: re.Match[str], minutes: int) -> int | None:
+        """Return the start of a time range such as "3 to 5 p.m.", or None if the match is not the start of a range.
 
-    def _before_time(self, minutes: int, end: re.Match[str]) -> int:
-        """Return the start of a time range: the latest meaning of a time that is before the end of the range."""
+        The start is the latest possible meaning of the first time that is before the second time.
+        """
+        is_start = match["until"] is not None and not _marker(match)
+        end = self._patterns.span.search(self._text, match.end()) if is_start else None
+        if not (end and end["time"]):
+            return None
         halves = [minutes % HALF_DAY, minutes % HALF_DAY + HALF_DAY]
         if self._source.reads_24_hours and not end["half"]:
             halves = [minutes]
@@ -266,42 +259,37 @@ class _SpanReader:
     def _number(self, match: re.Match[str]) -> Span:
         number = re.sub(r"\d", lambda digit: str(int(digit[0])), match["value"])  # to ASCII digits
         values = number_values(number, self._source.decimal_marks)
-        spellings = [self._amount(match, number, value) for value in values]
+        unit = self._source.unit_forms.get(_symbol(match).casefold(), "")
+        spellings = [self._amount(match, number, value, unit) for value in values]
         if self._target.group == "\u202f":
             spellings += [each.replace("\u202f", " ") for each in spellings if "\u202f" in each]
         single = re.fullmatch(r"\d+([.,])\d+", number)
         is_grouped = re.fullmatch(r"[1-9]\d{0,2}.\d{3}", number)
         if self._is_named(match) or (single and single[1] not in self._source.decimal_marks and not is_grouped):
             spellings = [match[0]]
-        may_be_word = number.isdecimal() and len(number) <= 2 and int(number) <= LARGEST_WORD
+        sign, is_short = _sign(match), number.isdecimal() and len(number) <= 2
+        is_small = is_short and int(number) <= LARGEST_WORD and not (sign or match["numero"])
+        small = int(number) if is_small else None
         minutes: tuple[int, ...] = ()
         if len(number) <= len("21") and self._patterns.hours.match(self._text, match.end()):
             # Without a preposition, "21 h" may be a time or a duration.
             minutes = tuple(int(number) % 12 * 60 + half for half in (0, HALF_DAY))
-        return NumberSpan(
-            match.start(),
-            match[0],
-            frozenset(f"-{each}" if _sign(match) else each for each in values),
-            tuple(spellings),
-            self._source.unit_forms.get(_symbol(match).casefold(), ""),
-            int(number) if may_be_word and not (_sign(match) or match["numero"]) else None,
-            minutes,
-        )
+        signed = frozenset("-" * bool(sign) + each for each in values)
+        return NumberSpan(match.start(), match[0], signed, tuple(spellings), unit, small, minutes)
 
-    def _amount(self, match: re.Match[str], number: str, value: str) -> str:
+    def _amount(self, match: re.Match[str], number: str, value: str, unit: str) -> str:
         """Write a number with its unit in the notation of the target language.
 
         Args:
             match: The match of the number.
             number: The number in ASCII digits.
             value: The value of the number.
+            unit: The unit, such as `km`, or an empty string.
         """
         source, target = self._source, self._target
         if match["numero"]:
             return f"{target.numero} {target.write_number(value, number)}" if target.numero else match[0]
-        unit, per = source.unit_forms.get(_symbol(match).casefold(), ""), ""
-        if match["per"]:
-            per = f"/{(target.per or source.per)[source.per.index(match['per'])]}"
+        per = f"/{(target.per or source.per)[source.per.index(match['per'])]}" if match["per"] else ""
         amount = self._count(match, number, value) + self._scale(match, value)
         if _is_currency(match, unit) and target.currency_first:
             return f"{_sign(match)}{unit}{amount}{per}"
@@ -310,7 +298,9 @@ class _SpanReader:
     def _count(self, match: re.Match[str], number: str, value: str) -> str:
         """Write a number, with the ending of an ordinal or a decade, but without its unit."""
         target = self._target
-        is_day = value.isdecimal() and len(value) <= 2 and self._is_day(match)
+        may_be_day = value.isdecimal() and len(value) <= 2
+        follows_month = may_be_day and self._patterns.before_day.search(self._text, *_before(match))
+        is_day = bool(follows_month or (may_be_day and self._patterns.after_day.match(self._text, match.end())))
         count = target.write_number(value, number) + target.ending(value, bool(match["ordinal"]), is_day)
         may_be_decade = match["decade"] != "s" or len(value) > 2 or value.endswith("0")
         is_decade = match["decade"] or (match["decade"] == "" and target.decade.startswith("{"))
@@ -338,11 +328,6 @@ class _SpanReader:
         if written.startswith("-"):
             return target.unit_after_hyphen.format(singular=forms[0], plural=forms[-1])
         return f" {target.in_number(forms, value)}"
-
-    def _is_day(self, match: re.Match[str]) -> bool:
-        """Return whether a number is directly before or after the name of a month."""
-        before = self._patterns.before_day.search(self._text, *_before(match))
-        return bool(before or self._patterns.after_day.match(self._text, match.end()))
 
     def _is_named(self, match: re.Match[str]) -> bool:
         """Return whether a word such as "version" or "chapter" precedes a number."""
