@@ -27,7 +27,7 @@ from tests.examples import changed
 from zoo.features.modality import listed_files
 from zoo.generation.recognizer import Recognizer
 from zoo.models import weights
-from zoo.text.files import read_sentences
+from zoo.text.lines import read_sentences
 
 
 def with_radius(spec: Spec, radius: int | None) -> Spec:

@@ -18,8 +18,7 @@ from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
 from zoo.files.manifest import sha256
 from zoo.report import Report, size
-from zoo.text.files import is_sgml, read_sentences
-from zoo.text.lines import clean, file_errors
+from zoo.text.lines import clean, file_errors, is_sgml, read_sentences
 from zoo.text.trees.tree import unescape_brackets, words
 from zoo.text.vocabulary import MODALITIES
 

@@ -23,8 +23,7 @@ import numpy.typing as npt
 from compiler.host import cores
 from specs import FeatureSource, Recognition, Task, ZooError
 from zoo.files.reading import UnreadableError, file_exists, open_file
-from zoo.text.files import read_sentences
-from zoo.text.lines import clean
+from zoo.text.lines import clean, read_sentences
 
 FEATURES: Mapping[str, str] = {"audio": "zoo.features.audio:Audio", "image": "zoo.features.image:Image"}
 """The class of each feature modality. A class is only imported when needed, because it may need optional packages."""

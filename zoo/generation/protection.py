@@ -19,7 +19,8 @@ from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.translation import SearchInput, Translation
 from zoo.text.lines import clean
 from zoo.text.sentences import language_tokens
-from zoo.text.spans import Span, compare, find_spans, needs_translation
+from zoo.text.span_kinds import CalendarSpan, LiteralSpan, Span
+from zoo.text.spans import compare, find_spans, needs_translation
 
 if TYPE_CHECKING:
     from zoo.generation.text_search import TextSearch
@@ -156,8 +157,8 @@ class Protection:
     def _unkept(self, source: SearchInput, translation: str) -> tuple[str, ...]:
         differences = compare(_text(source), translation, source.language, self._target)
         unkept = [span.text for span in (*differences.missing, *differences.added)]
-        names = {span.text for span in source.copied.values() if not span.numeric and span.text not in translation}
-        return (*unkept, *sorted(names.difference(unkept)))
+        names = {span.text for span in source.copied.values() if isinstance(span, LiteralSpan)}.difference(unkept)
+        return (*unkept, *sorted(name for name in names if name not in translation))
 
     def _plan(self, source: SearchInput, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
         """Plan one stage of a repair: which spans to cut out and copy, and which to replace with numbers."""
@@ -166,7 +167,9 @@ class Protection:
         if _lacks_only_names(first) if stage == _FRAGMENTS else len(spans) > _MAX_SPANS:
             return _Plan([])
         cuts = spans if stage == _FRAGMENTS else [span for span in differences.missing if _is_apart(span, text)]
-        replaced = [span for span in differences.missing or spans if span not in cuts and not span.is_name]
+        replaced = [
+            span for span in differences.missing or spans if not (span in cuts or isinstance(span, CalendarSpan))
+        ]
         replaced = replaced if stage == _PROXIES else []
         numbers = (number for number in constraint.common_numbers if number not in text)
         proxies = dict(zip(replaced, numbers, strict=False))
@@ -211,7 +214,7 @@ class Protection:
         copied = encoded.copied.values()
         found = find_spans(text, source.language, self._target)
         spans = [span for span in found if span.text not in words and span not in copied]
-        spans += [Span.literal(0, symbol) for symbol in encoded.copied]
+        spans += [LiteralSpan.at(0, symbol) for symbol in encoded.copied]
         lengths = [len(next(constraint.spell(span), (0, []))[1]) for span in spans]
         if not all(lengths):
             return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,7 @@ from specs import EOS, PAD, UNK
 from zoo.generation.translation import SearchInput, concatenate, pad_sequences
 from zoo.text.codes import SEPARATOR
 from zoo.text.copying import has_symbol
-from zoo.text.spans import Span
+from zoo.text.span_kinds import LiteralSpan, Span
 from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Vocabulary
 
@@ -118,7 +118,7 @@ class _Trie:
     """
 
     def __init__(self, rule: SpanConstraint, spans: Sequence[Span]) -> None:
-        numbers: dict[frozenset[str], int] = {}
+        numbers: dict[frozenset[Hashable], int] = {}
         self.left: list[int] = []
         self.ends, self.forced, self.closed = [0, 0], [0, 0], [0, 0]
         edges: dict[tuple[int, int], tuple[int, set[int]]] = {}
@@ -138,7 +138,8 @@ class _Trie:
                         self.ends.append(0)
                         self.forced.append(int(is_distinct))
                         self.closed.append(0)
-                self.ends[node], self.closed[node] = number + 1, not span.numeric and span.text[-1].isalnum()
+                self.ends[node] = number + 1
+                self.closed[node] = isinstance(span, LiteralSpan) and span.text[-1].isalnum()
         self.forced = [int(forced and not end) for forced, end in zip(self.forced, self.ends, strict=True)]
         self.edges = [(parent, token, child, below) for (parent, token), (child, below) in edges.items()]
 

@@ -11,7 +11,7 @@ from compiler.lazy import torch
 from compiler.padded_batch import PaddedBatch
 from zoo.generation.confidence import UNCERTAIN, Calibration
 from zoo.text.sentences import language_tokens
-from zoo.text.spans import Span
+from zoo.text.span_kinds import Span
 
 if TYPE_CHECKING:
     from jaxtyping import Int

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from zoo.text.language_codes import base_language
 from zoo.text.notation import notation_of
-from zoo.text.spans import Span, find_names, find_spans, match_spans, never
+from zoo.text.span_kinds import CalendarSpan, DateSpan, LiteralSpan, Span, match_spans
+from zoo.text.spans import find_names, find_spans, never
 
 MAX_SYMBOLS = 64
 _FIRST = 0xF0000
@@ -85,7 +86,8 @@ def replace_spans(
     if capitals:
         text = sentence_case(text, found, source)
         found = [
-            replace(span, spellings=tuple(map(str.upper, span.spellings))) if span.numeric else span for span in found
+            span if isinstance(span, LiteralSpan) else replace(span, spellings=tuple(map(str.upper, span.spellings)))
+            for span in found
         ]
     # In a text in capitals, only the first word of a sentence has a capital now, so names cannot be found.
     chosen = _copied("" if capitals else text, found, source, target, is_rare)[: len(symbols)]
@@ -131,7 +133,7 @@ def sentence_case(text: str, spans: Iterable[Span], language: str) -> str:
     for match in _WORD.finditer(text):
         if len(match[0]) >= _SHORT_WORD - 1 and match[0] in names:  # shorter names are also words, such as MAY
             kept.append((match.start(), names[match[0]]))
-    kept += [(span.start, names.get(span.text, span.text)) for span in spans if span.is_name]
+    kept += [(span.start, names.get(span.text, span.text)) for span in spans if isinstance(span, CalendarSpan)]
     kept += [(first.start(), first[0][0])] if first else []
     letters = list(lower)
     for start, word in kept:
@@ -163,8 +165,8 @@ def replace_in_pair(
     first %= len(symbols)
     found = sorted(_copied(source, find_spans(source, *languages), *languages, is_rare), key=lambda span: span.start)
     others = _copied(target, find_spans(target, *languages[::-1]), *languages[::-1])
-    names = {span.text for span in found if not span.numeric}
-    same_names = (Span.literal(word.start(), word[0]) for word in _NAME.finditer(target) if word[0] in names)
+    names = {span.text for span in found if isinstance(span, LiteralSpan)}
+    same_names = (LiteralSpan.at(word.start(), word[0]) for word in _NAME.finditer(target) if word[0] in names)
     others = _joined(others, same_names)
     matches = match_spans(found, others, lambda span: [(reading, span.unit) for reading in span.readings])
     pairs = dict(zip([*symbols[first:], *symbols[:first]], matches, strict=False))
@@ -180,7 +182,8 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
     Args:
         translation: The translation.
         spans: The span that each symbol stands for.
-        language: Language code of the translation. Its contractions are corrected, such as "de Annika".
+        language: Language code of the translation. Its contractions and its order of words are corrected, such as
+            "de Annika" and "our child 5th".
         capitals: Whether the source was in capitals. If true, the text around the symbols is also put in capitals.
     """
 
@@ -188,11 +191,12 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
         word, span, ending = match[1] or "", spans.get(match[2]), match[3] or ""
         if span is None:
             return word + ending
-        spelling = span.spellings[0]
+        has_noun = span.noun.casefold() in match.string.casefold()
+        spelling = span.spellings[0] if has_noun else f"{span.spellings[0]} {span.noun}"
         is_last = not match.string[match.end() :].strip()
         # A model may omit the full stop, because English times may end with "p.m.".
         ending = ending or "." * (is_last and span.ends_sentence)
-        if ending == "." and _CONTINUES.match(match.string, match.end()) and "date" in "".join(span.readings):
+        if ending == "." and _CONTINUES.match(match.string, match.end()) and isinstance(span, DateSpan):
             ending = ""  # a German translation has the dot of a day, as in "am 13. um 9 Uhr"
         if span.minutes and not re.search(r"\d", spelling):  # a time in words
             ending = "." if ending == "." else ""
@@ -202,11 +206,18 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
             if not re.search(r"\w", before) and (span.start or span.text[0].isupper()):
                 spelling = spelling[0].upper() + spelling[1:]
         text = word + spelling + ("" if spelling.endswith(ending) or ending.strip() in spelling.split() else ending)
-        for pattern, contraction in notation_of(base_language(language)).contractions.items() if word else ():
-            text = re.sub(pattern, contraction, text)
-        return text
+        return _corrected(text, notation.contractions) if word else text
 
-    return _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
+    notation = notation_of(base_language(language))
+    restored = _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
+    return _corrected(restored, notation.corrections) if spans else restored
+
+
+def _corrected(text: str, corrections: Mapping[str, str]) -> str:
+    """Replace each pattern in a text."""
+    for pattern, replacement in corrections.items():
+        text = re.sub(pattern, replacement, text)
+    return text
 
 
 def has_symbol(text: str) -> bool:
@@ -215,14 +226,15 @@ def has_symbol(text: str) -> bool:
 
 
 def _copied(
-    text: str, spans: Iterable[Span], source: str, target: str, is_rare: Callable[[str], bool] = never
+    text: str, spans: Sequence[Span], source: str, target: str, is_rare: Callable[[str], bool] = never
 ) -> list[Span]:
     """Return the spans of a text that copy symbols may replace: first numbers, links and the like, then names.
 
     Months, weekdays, and small numbers are left out, because the translation may need them as words.
     """
-    copied = [each for each in spans if each.small < 0 or each.minutes or not _NUMBER.fullmatch(each.spellings[-1])]
-    copied = [each for each in copied if not each.is_name]
+    small = {each for each in spans if each.small is not None and not each.minutes}
+    words = {each for each in small if _NUMBER.fullmatch(each.spellings[-1])}
+    copied = [each for each in spans if not (isinstance(each, CalendarSpan) or each in words)]
     return _joined(copied, find_names(text, source, target, is_rare))
 
 

@@ -1,8 +1,9 @@
-"""Functions that read UTF-8 text with one sentence per line, from files and from streams such as stdin."""
+"""Functions that read UTF-8 text with one sentence per line, from files, SGML and streams such as stdin."""
 
 from __future__ import annotations
 
 import gzip
+import html
 import os
 import re
 import zlib
@@ -15,6 +16,7 @@ from select import select
 from typing import IO, Any, BinaryIO, Self, TypeVar
 
 from specs import ZooError
+from zoo.files.archive import open_gzip
 from zoo.files.reading import open_file
 from zoo.report import size
 
@@ -22,7 +24,11 @@ PAUSE_SECONDS = 0.02
 """Number of seconds without a new line after which a stream counts as paused. Programs usually write faster."""
 MAX_LINE_BYTES = 4_000_000
 """Maximum length of a line in bytes: the maximum number of characters, times 4 bytes per character in UTF-8."""
+MAX_CORPUS_LINE_BYTES = 1_000_000
+"""Maximum length of a line in a corpus file, in bytes. Encoding a line takes fifty times as much memory as the line."""
 _READ_BYTES = 1 << 16
+_SEGMENT_START = re.compile(r"<seg[\s>]", re.IGNORECASE)
+_SEGMENT = re.compile(r"<seg(?:\s[^<>]*)?>((?:[^<]|<(?!/?seg[\s>]))*+)</seg\s*>", re.IGNORECASE)
 # Control characters and line ends of any kind: C0 and C1 controls (tab, carriage return, next line), line and paragraph
 # separators.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -44,12 +50,10 @@ def clean(line: str) -> str:
 
 def clean_with_positions(line: str) -> tuple[str, list[int]]:
     """Clean a line as `clean` does. For each remaining character and for the end, also return its original position."""
-    visible = [(position, character) for position, character in enumerate(line) if not INVISIBLE.match(character)]
-    text = "".join(character for _, character in visible)
-    runs = [match.span() for match in _CONTROL.finditer(text)]
-    following = {index for start, end in runs for index in range(start + 1, end)}
-    kept = [position for index, (position, _) in enumerate(visible) if index not in following]
-    replaced = _CONTROL.sub(" ", text)
+    kept = [position for position, character in enumerate(line) if not INVISIBLE.match(character)]
+    is_control = [_CONTROL.match(line[position]) is not None for position in kept]
+    kept = [position for position, *run in zip(kept, is_control, [False, *is_control], strict=False) if not all(run)]
+    replaced = without_control(line)
     cleaned = replaced.strip()
     start = len(replaced) - len(replaced.lstrip())
     positions = kept[start : start + len(cleaned)]
@@ -65,6 +69,37 @@ def read_lines(path: Path | str) -> list[str]:
     path = Path(path)
     with file_errors(path), path.open("rb") as stream:
         return list(decoded_lines(bounded_lines(stream, str(path), MAX_LINE_BYTES), str(path)))
+
+
+def read_sentences(path: Path) -> Iterator[str]:
+    """Yield the sentences of a file: its lines or, for SGML, its segments. `.gz` files are decompressed.
+
+    Raises:
+        ZooError: The file is missing, damaged, or implausibly large after decompression, or a line is not UTF-8 or
+            longer than MAX_CORPUS_LINE_BYTES.
+    """
+    with file_errors(path), open_gzip(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        lines = decoded_lines(bounded_lines(stream, str(path), MAX_CORPUS_LINE_BYTES), str(path))
+        yield from _segments(lines, path) if is_sgml(path) else lines
+
+
+def is_sgml(path: Path) -> bool:
+    """Return whether the name of a file has an SGML suffix, as in `test.sgm` or `test.sgm.gz`."""
+    return path.name.removesuffix(".gz").lower().endswith((".sgm", ".sgml"))
+
+
+def _segments(lines: Iterable[str], path: Path) -> Iterator[str]:
+    """Yield the text of the `<seg>` elements of an SGML file, the format of WMT's test sets.
+
+    Raises:
+        ZooError: A segment does not end on the line where it begins.
+    """
+    for number, line in enumerate(lines, start=1):
+        found = _SEGMENT.findall(line)
+        if len(found) != len(_SEGMENT_START.findall(line)):
+            hint = "write each segment on one line: `<seg ...> text </seg>`"
+            raise ZooError("a `<seg>` has no `</seg>` on the same line", where=f"{path}:{number}", hint=hint)
+        yield from (" ".join(html.unescape(text).split()) for text in found)
 
 
 @contextmanager

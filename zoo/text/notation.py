@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 _FOLDER = Path(__file__).with_name("notations")
-_CODES = frozenset(file.stem for file in _FOLDER.glob("*.yaml"))
+_CODES = frozenset(file.stem for file in _FOLDER.glob("??.yaml"))
+_LONGEST_NUMBER = 40
 _DECIMAL_POINT = "en zh ja ko he th hi bn ur ta te ms tl sw my yo"
-_UNITS = "% km/h mph km cm mm m/s m ml l GB MB TB kg g € $ £ ¥ m² m³"
-_SYMBOLS = {
-    **{unit.casefold(): unit for unit in _UNITS.split()},
-    **dict.fromkeys(("°", "°c", "°f", "ºc", "ºf"), "°"),
-    "eur": "€",
-    "usd": "$",
-    "gbp": "£",
-    "jpy": "¥",
-    "m2": "m²",
-    "m3": "m³",
-}
-"""The unit of each symbol that all languages share, keyed by the symbol in lower case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +36,11 @@ class Notation:
         weekdays: Names of each weekday, separated by `|`. A translation may contain any of the names.
         contractions: Replacements for the word before a copy symbol, such as "d'" for "de". The keys are patterns of
             the word and the beginning of the copied text.
+        corrections: Replacements in a translation whose spans had copy symbols, keyed by patterns. They correct the
+            order of words, for example from "our child 5th" to "our 5th child".
         date_mark: Separator in dates such as 31.12.2024. Empty if dates may begin with the month, as in English, or if
             there is no file for the language. Dates are never rewritten into such a language.
+        short_date: Pattern of dates without a year, such as "24.12." after "am".
         after_day: Pattern of the text after an ordinal that is a day, such as " at" in "on the 14th at 9 a.m.".
         day_endings: Endings of a day number before the name of a month, such as "th of" in "4th of July".
         minus: Pattern of the word before a negative number, such as "minus".
@@ -56,6 +50,7 @@ class Notation:
         ordinals: Endings of ordinals, keyed by a pattern of the number.
         days: Endings of the day in a date, keyed by a pattern of the number. If empty, `ordinals` also applies to days.
         century: Pattern of centuries in Roman numerals.
+        century_noun: The word for "century".
         decade: Format of a decade, such as "{}s" for "1990s".
         decade_pattern: Pattern of the ending of a decade, such as "s". It may match an empty string.
         units: Words for each unit, from the singular to the plural.
@@ -110,7 +105,9 @@ class Notation:
     months: list[str] = field(default_factory=list)
     weekdays: list[str] = field(default_factory=list)
     contractions: dict[str, str] = field(default_factory=dict)
+    corrections: dict[str, str] = field(default_factory=dict)
     date_mark: str = ""
+    short_date: str = "(?!)"
     after_day: str = "(?!)"
     day_endings: list[str] = field(default_factory=list)
     minus: str = "minus"
@@ -120,6 +117,7 @@ class Notation:
     ordinals: dict[str, str] = field(default_factory=dict)
     days: dict[str, str] = field(default_factory=dict)
     century: str = "(?!)"
+    century_noun: str = ""
     decade: str = "{}"
     decade_pattern: str = "(?!)"
     units: dict[str, list[str]]
@@ -157,7 +155,8 @@ class Notation:
     @cached_property
     def unit_forms(self) -> dict[str, str]:
         """The unit of each symbol and word, keyed by the symbol or word in lower case."""
-        return _SYMBOLS | {word.casefold(): unit for unit, words in self.units.items() for word in words}
+        rows = [*read_table("all_languages")["units"].items(), *self.units.items()]
+        return {word.casefold(): unit for unit, words in rows for word in words}
 
     @cached_property
     def unclear_forms(self) -> dict[str, str]:
@@ -212,6 +211,69 @@ class Notation:
         rows = self.days if is_day and self.days else self.ordinals if is_ordinal else {}
         return next((ending for pattern, ending in rows.items() if re.fullmatch(pattern, number)), "")
 
+    def write_number(self, value: str, original: str) -> str:
+        """Write a number in this notation.
+
+        Args:
+            value: The number in plain notation, such as "1234.50".
+            original: The number as it is written in the source, such as "1.234,50". The result has the same number of
+                decimal places. It has thousands separators if `original` does.
+        """
+        if original.isdecimal() or len(original) > _LONGEST_NUMBER or not re.fullmatch(r"[0-9]*\.?[0-9]*", value):
+            return original
+        marks, last = re.findall(r"\D", original), re.split(r"\D", original)[-1]
+        places = last if "." in value or len(last) != 3 or len(set(marks)) > 1 else ""
+        whole = value.partition(".")[0]
+        if len(marks) > bool(places):
+            whole = f"{int(whole):,}".replace(",", self.group)
+        return whole + self.decimal_marks[0] + places if places else whole
+
+    def write_times(self, minutes: Sequence[int]) -> list[str]:
+        """Write the possible meanings of a time, in minutes after midnight. Empty if there is no file in `notations/`.
+
+        If there are several meanings, the results do not specify which one is meant, if the language permits this.
+        """
+        formats = self.unclear_times if len(minutes) > 1 and self.unclear_times else self.times
+        return [_formatted_time(each, *formats) for each in minutes if formats]
+
+
+def _formatted_time(minutes: int, full_hour: str, other: str) -> str:
+    hour, minute = divmod(minutes, 60)
+    marker = "p.m." if hour >= 12 else "a.m."
+    return (other if minute else full_hour).format(hour=hour, half=(hour - 1) % 12 + 1, minute=minute, marker=marker)
+
+
+def number_values(number: str, decimal_marks: str) -> list[str]:
+    """Return the possible values of a number, written with a decimal point. The most probable value comes first.
+
+    Args:
+        number: The number, for example "1.234".
+        decimal_marks: The decimal marks of the language (see `Notation`).
+    """
+    if len(number) > _LONGEST_NUMBER or re.search("[-–/:]", number):
+        return [number.replace("–", "-")]
+    marks = re.findall(r"\D", number)
+    *groups, last = re.split(r"\D", number)
+    grouped = bool(groups) and groups[0] not in ("", "0") and all(len(each) == 3 for each in [*groups[1:], last])
+    whole = "".join([*groups, last]).lstrip("0") or "0"
+    if not marks or marks[-1] not in ".,":
+        return [whole]
+    if len(marks) > 1 and len(set(marks)) == 1:
+        return [whole if grouped else number]  # a list, such as "1,2,3"
+    fraction = last.rstrip("0")
+    decimal = ("".join(groups).lstrip("0") or "0") + (f".{fraction}" if fraction else "")
+    if len(marks) > 1 or not grouped:
+        return [decimal]
+    is_decimal = marks[0] == decimal_marks[0]
+    if len(decimal_marks) == 1:
+        return [decimal if is_decimal else whole]
+    return [decimal, whole] if is_decimal and not whole.endswith("00") else [whole, decimal]
+
+
+def roman(number: int) -> str:
+    """Write a number below 40 as a Roman numeral."""
+    return "X" * (number // 10) + ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")[number % 10]
+
 
 def notation_of(code: str) -> Notation:
     """Return a language's notation for numbers and dates.
@@ -236,16 +298,25 @@ def listed_names() -> frozenset[str]:
 
 
 @cache
+def read_table(name: str) -> dict[str, Any]:
+    """Read a YAML file in `notations/`: the table of a language, or `all_languages`."""
+    text = (_FOLDER / f"{name}.yaml").read_text("utf-8")
+    table: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return table
+
+
+@cache
 def _table(code: str) -> Notation:
-    text, words = (_FOLDER / f"{code}.yaml").read_text("utf-8"), _FOLDER / f"{code}.txt"
+    words = _FOLDER / f"{code}.txt"
     not_names = frozenset(words.read_text("utf-8").split() if words.exists() else ())
-    fields = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return Notation(code=code, not_names=not_names, **fields)
+    return Notation(code=code, not_names=not_names, **read_table(code))
 
 
 @cache
 def _common(decimal_marks: str) -> Notation:
     english, german = _table("en"), _table("de")
+    words = ("parts_of_hours", "quarters", "ranges", "named")
+    joined: dict[str, Any] = {name: f"{getattr(english, name)}|{getattr(german, name)}" for name in words}
     return Notation(
         decimal_marks=decimal_marks,
         group="," if decimal_marks == "." else ".",
@@ -254,8 +325,5 @@ def _common(decimal_marks: str) -> Notation:
         units={unit: [*words, *german.units[unit]] for unit, words in english.units.items()},
         clock=english.clock | german.clock | {"either": f"{english.clock['either']}|{german.clock['either']}"},
         large=[*english.large, *german.large],
-        parts_of_hours=f"{english.parts_of_hours}|{german.parts_of_hours}",
-        quarters=f"{english.quarters}|{german.quarters}",
-        ranges=f"{english.ranges}|{german.ranges}",
-        named=f"{english.named}|{german.named}",
+        **joined,
     )

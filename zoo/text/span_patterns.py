@@ -6,72 +6,13 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from zoo.text.notation import Notation, notation_of
+from zoo.text.notation import Notation, notation_of, read_table
 
-_SUFFIXES = (
-    "7z avi bat bmp conf cpp css csv dll docx? epub exe gif gz html? ini ipynb java jpe?g js json jsx log md mov "
-    "mp[34] odt ods pdf php png ppt pptx py rar rtf sh sql srt svg tar tiff? toml tsx? txt wav webp xlsx? xml ya?ml zip"
-).replace(" ", "|")
-_DOMAINS = "com|org|net|edu|gov|info|io|de|at|ch|eu|uk|fr|es|mx"
-_EMOJI = (
-    "[\u2190-\u21ff\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
-    "\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f]?[\U0001f3fb-\U0001f3ff]?[\U000e0020-\U000e007f]*"
-)
-"""Emoji, and arrows."""
-_DATE = (
-    r"(?<![\d.,])(?:\d{4}(?P<ymd>[-/.])\d{1,2}(?P=ymd)\d{1,2}|\d{1,2}(?P<dmy>[-/.])\d{1,2}(?P=dmy)(?:\d{4}|\d{2}))"
-    r"(?![\w/]|\.\w|-(?!\d{1,2}[-/.]\d{1,2}[-/.]\d)\w)"
-)
-_SHORT_DATE = (
-    r"(?:(?<=\b(?:am|ab)\s)|(?<=\b(?:vom|bis|zum|dem|den)\s)|(?<=\bseit\s)|(?<=\d\.[–-]))"
-    r"(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\.(?!\w)"
-)
-"""A German date without a year, such as the end of "vom 24.12. bis 31.12."."""
-# Lookbehinds let a pattern begin only where a word begins, so that the search takes linear time.
-_LITERAL = rf"""(?x:
-    (?:(?:https?|ftp)://|www\.[\w-]+\.|(?<!\w)(?:mailto:|tel:\+?\d))[^\s<>"]*[^\s<>".,:;!?'’”)\]}}]  # links
-  | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+                            # e-mail addresses
-  | \{{\{{[^{{}}]*\}}\}} | \$\{{[^{{}}]*\}} | \{{[\w.:!-]*\}}           # placeholders
-  | %%\w+%% | <<(?-i:[A-Z][A-Z\d_.-]+|\w+[_.]\w+)>> | (?<!\w)__(?-i:[A-Z][A-Z\d_]*|\w+_\w+)__(?!\w)
-  | \*\|[^|*\s]{{1,80}}\|\*
-  | %\(\w+\)[a-z] | %\d+\$[a-z@] | (?<![\w%])%(?:\.\d+)?l?[sdifuxg@](?!\w)
-  | (?:(?<!\w)[A-Za-z]:\\|(?<![\w/.~<€$£¥-])(?:~|\.\.?)?/)\w[\w.~+\\/-]*\w   # paths and file names
-  | (?<![\w./\\-])(?:[\w-]+[/\\])*[\w-]+(?:\.[\w-]+)*\.(?:{_SUFFIXES})(?!\w)
-  | (?<!\w)(?:[@#][^\W\d]\w*|\#\d\w{{2,}})                               # mentions, hashtags, order numbers
-  | (?<![\w-])-[a-zA-Z](?![\w-])                                        # command options
-  | (?:{_EMOJI}(?:\u200d{_EMOJI})*|[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3)+
-  | (?<![\w.,])\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?![\w.]*\d)                # IP addresses and versions
-  | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!0\d\d|\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
-  | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?-i:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
-  | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Zabx])(?!\w)  # such as COVID-19, 3D, 12b, 2x
-  | (?<!\w)(?-i:[A-Z]{{1,2}}\d[A-Z\d]?\s\d[A-Z]{{2}}|(?=[IVX]{{3}})X{{0,3}}(?:IX|IV|V?I{{0,3}}))(?!\w) # W1D 2LG, XIV
-  | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]{{0,40}}\.\d)(?!\w)     # codes such as A4 or H2O
-  | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | (?:(?<![\w.,])\d{{1,4}})?[¼-¾⅐-⅞] # variable names, fractions
-  | (?<!\w)_{{3,}}(?!\w) | \[[ xX]\] | (?<=\broom\s)\d\.\d\d(?!\d|\s?[€$£%]) # blanks, check boxes, room numbers
-  | [©®™§¶†‡¦±×÷•‰′″₠-₫₭-⃀∀-∑∓-⋿■-▱◆-◿]+ | (?<![^\W\d])[kM]?[ΩΩ](?!\w) | (?<![^\W\d])[µμ][A-Za-z]{{1,2}}(?!\w)
-  | (?<!\w)(?:[A-Za-z]{{1,3}}[²³¹⁰⁴-⁹⁺⁻₀-₉]+){{1,6}}[A-Z]?(?!\w)           # such as x², CO₂ and C₆H₁₂O₆
-  | (?<![^\W_])(?-i:CHF|CAD|AUD|SEK|NOK|DKK|PLN|CZK|HUF|CNY|INR|BRL|MXN)(?=\s\d)
-  | (?:(?<=\bBIC\s)|(?<=\bBIC:\s))(?-i:[A-Z]{{6}}[A-Z\d]{{2,5}})(?!\w)     # bank codes
-)"""
-_FOREIGN = r"(?!\d)[\u0370-\u1cff\u1f00-\u1fff\u2de0-\u2dff\u2e80-\ud7ff\uf900-\ufaff\ufb1d-\ufdff\ufe70-\uffdc]"
-"""A letter of a script other than Latin."""
-_FOREIGN_LATIN = r"(?-i:[^\W\d_]*[ÃÅÐÕØÝÞãåðõøýþĂ-đĔ-ĩĬ-ŋŎ-őŔ-ũŬ-ŷŹ-žƀ-ɏḀ-ẝẟ-ỿ][^\W\d_]*)"
-"""A word with a Latin letter that no language with a table uses. It is nearly always a name."""
-_FOREIGN_WORDS = rf"(?<!\w)(?:(?:{_FOREIGN})+(?:\W{{1,3}}(?:{_FOREIGN})+)*|{_FOREIGN_LATIN})(?!\w)"
 PLAIN = re.compile(r"(?:[A-Za-zÀ-ÂÄÆ-ÏÑ-ÔÖÙ-Üß-âäæ-ïñ-ôöù-üÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zß-âäæ-ïñ-ôöù-üÿ])-)*")
 """A text without digits, symbols and file names.
 
 It may still contain names of weekdays, times in words and bank codes.
 """
-_SPACES = " \u00a0\u2009\u202f"
-_GAP = rf"(?:[{_SPACES}.]| ?[/-] ?)?"
-_PHONE = (
-    rf"(?!\+\d{{1,3}}(?:\.\d{{3}})+(?!\.?\d))\+\d{{1,3}}[ -]?(?:\(\d{{1,5}}\))?(?:{_GAP}\d){{7,18}}"
-    rf"|(?:\(\d{{3}}\)|\(0\d{{1,4}}\)|0\d{{2,4}}(?=[{_SPACES}./-]))(?:{_GAP}\d){{5,18}}"
-    rf"|0\d(?:[{_SPACES}./-]?\d\d){{4}}|[679]\d \d{{3}}(?: \d\d){{2}}|[679]\d\d(?: \d\d){{3}}"
-    r"|(?:\d{3}-)?\d{3}-\d{4}|\d{3}\.\d{3}\.\d{4}"
-)
-_GROUPED = rf"(?<!\d)\d{{1,3}}(?:[{_SPACES}'’]\d{{3}})+(?!\d)(?:[.,]\d+)?"
 CURRENCIES = ("€", "$", "£", "¥")
 LARGEST_WORD = 12
 """Largest number that a translation may write as a word."""
@@ -94,14 +35,15 @@ class Patterns:
         self.spoken = _ignoring_case(spoken)
         """Pattern of times in words that are recognised, such as "a quarter past five"."""
         self.not_before_spoken = _ignoring_case(rf"(?<!\w)(?:{notation.not_before_spoken})\s$")
+        addresses = "|".join(notation_of(code).address for code in ("de", "es", "fr"))
         parts = {
             "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
-            "date": _DATE,
-            "short": _SHORT_DATE if notation.code == "de" else "(?!)",
-            "foreign": _FOREIGN_WORDS if notation.code else "(?!)",
+            "date": _common_pattern("dates"),
+            "short": notation.short_date,
+            "foreign": rf"(?<!\w)(?:{_common_pattern('foreign words')})(?!\w)" if notation.code else "(?!)",
             "century": rf"(?-i:{notation.century})",
-            "literal": "|".join([*(rf"(?-i:{notation_of(code).address})" for code in ("de", "es", "fr")), _LITERAL]),
-            "phone": rf"(?<![\w.,)+/-])(?:{_PHONE}|{notation.phone})(?![\w-]|[.,]\d)",
+            "literal": rf"(?-i:{addresses})|(?x:{_common_pattern('literals')})",
+            "phone": rf"(?<![\w.,)+/-])(?:{_common_pattern('phones')}|{notation.phone})(?![\w-]|[.,]\d)",
             "spoken": spoken,
             "time": _time_pattern(notation),
             "number": _number_pattern(notation),
@@ -154,6 +96,16 @@ def patterns_of(code: str) -> Patterns:
     return Patterns(notation_of(code))
 
 
+@cache
+def _common_pattern(name: str) -> str:
+    """Return a pattern that matches any of the patterns in a section of `all_languages.yaml`."""
+    table = read_table("all_languages")
+    pattern = "|".join(table[name].values())
+    for part, replacement in table["parts"].items():
+        pattern = pattern.replace(f"{{{part}}}", replacement)
+    return pattern
+
+
 def _time_pattern(notation: Notation) -> str:
     clock = notation.clock
     halves, hours = f"{clock['am']}|{clock['pm']}", notation.hours
@@ -170,13 +122,13 @@ def _time_pattern(notation: Notation) -> str:
 def _number_pattern(notation: Notation) -> str:
     forms = notation.unit_forms
     units, currencies = _any_of(forms), _any_of(form for form, unit in forms.items() if unit in CURRENCIES)
-    clock = "|".join(notation.clock.values())
+    clock, spaces = "|".join(notation.clock.values()), read_table("all_languages")["parts"]["spaces"]
     return (
         rf"(?P<numero>(?<!\w)(?:{notation.numero_pattern})\s?(?=\d))?"
         rf"(?P<debt>(?<![\w.,)])[-−](?=[€$£¥]))?(?P<before>[€$£¥]\s?|\b(?-i:EUR|USD|GBP|JPY)\s)?"
         rf"(?P<sign>(?<![\w.,)])[-−]|\b{notation.minus} )?"
         rf"(?P<value>(?<![\w.,:/–-])\d+[-–/:]\d+(?![\w:/–-]|[.,]\d|\s?(?:{clock}))"
-        rf"|{_GROUPED}|\d+(?:[.,]\d+)*)(?:[.,][-–—]{{1,2}}(?=\s?(?:{currencies})))?"
+        rf"|(?<!\d)\d{{1,3}}(?:[{spaces}'’]\d{{3}})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*)(?:[.,][-–—]{{1,2}}(?=\s?(?:{currencies})))?"
         rf"(?:(?P<ordinal>{notation.ordinal})(?!\w)|(?P<decade>{notation.decade_pattern})(?!\w))?"
         rf"(?P<scale>\s?(?:{_any_of(notation.scale_forms)})(?![^\W\d])"
         rf"(?(before)|(?=(?:{notation.of})?\s?(?:{currencies})(?![^\W\d]))))?"

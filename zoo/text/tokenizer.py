@@ -16,8 +16,7 @@ import sentencepiece
 from specs import BOS, EOS, PAD, UNK, Task, Vocabulary, ZooError
 from zoo.files.reading import damaged
 from zoo.text.copying import MAX_SYMBOLS, copy_symbols
-from zoo.text.files import read_sentences
-from zoo.text.lines import clean, clean_with_positions, without_control
+from zoo.text.lines import clean, clean_with_positions, read_sentences, without_control
 from zoo.text.modality import Modality
 from zoo.text.protobuf import parse_fields
 from zoo.text.rules import ADDED_TOKENS, TEXT_RULES, AddedTokens, TextRules
@@ -242,10 +241,9 @@ class Tokenizer(Modality):
                 spans[index] = start, spans[index + 1][1]
         result = []
         for start, end in spans:
-            while start < end and cleaned[start].isspace():
-                start += 1
-            while start < end and cleaned[end - 1].isspace():
-                end -= 1
+            token = cleaned[start:end]
+            start += len(token) - len(token.lstrip())
+            end = start + len(token.strip())
             last = positions[end - 1] + 1 if end > start else positions[start]
             result.append((positions[start], last))
         return result

@@ -32,9 +32,8 @@ from zoo.generation.translator import Translator
 from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.report import Report
-from zoo.text.files import is_sgml, read_sentences
 from zoo.text.language_codes import base_language
-from zoo.text.lines import clean
+from zoo.text.lines import clean, is_sgml, read_sentences
 
 _FORMAT = 1  # increase this number whenever the same models generate different pairs
 _DESCRIPTION = "description.json"

@@ -6,7 +6,7 @@ import pytest
 
 from tests import forks
 from tests.refusals import refused
-from zoo.text.files import MAX_LINE_BYTES, read_sentences
+from zoo.text.lines import MAX_CORPUS_LINE_BYTES, read_sentences
 
 SGML = """<srcset setid="newstest" srclang="any">
 <doc sysid="ref" docid="1" genre="news" origlang="en">
@@ -54,9 +54,9 @@ def test_damaged_compressed_files_are_rejected(tmp_path):
 
 def test_lines_that_are_too_long_are_rejected_with_their_number(tmp_path):
     for name in ("long", "long.gz", "long.sgm"):
-        path = write(tmp_path / name, b"<seg>a</seg>\n" + b"x" * (MAX_LINE_BYTES + 1) + b"\n")
+        path = write(tmp_path / name, b"<seg>a</seg>\n" + b"x" * (MAX_CORPUS_LINE_BYTES + 1) + b"\n")
         refused(rf"a line is longer than the limit of 1\.0 MB \(.*{name}:2\)", list, read_sentences(path))
-    longest = "x" * (MAX_LINE_BYTES - 1)
+    longest = "x" * (MAX_CORPUS_LINE_BYTES - 1)
     assert list(read_sentences(write(tmp_path / "fits", f"{longest}\ny"))) == [longest, "y"]
 
 
@@ -77,7 +77,7 @@ def test_decompression_bombs_take_no_memory(tmp_path, content):
     script = f"""
 import pathlib, resource
 from zoo.files import archive
-from zoo.text.files import read_sentences
+from zoo.text.lines import read_sentences
 from specs import ZooError
 used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = used()

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from specs import EOS, UNK, Parsing, Task, Vocabulary, ZooError
 from zoo.files.reading import damaged
-from zoo.text.files import read_sentences
-from zoo.text.lines import without_control
+from zoo.text.lines import read_sentences, without_control
 from zoo.text.modality import Modality
 from zoo.text.trees.tree import ESCAPED, MAX_DEPTH, ROOT, XX, Tree, leaf, node, read_tree, read_treebank, with_root
 

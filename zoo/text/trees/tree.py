@@ -143,7 +143,7 @@ _INDENT = 2
 # A leaf, an opening bracket with its label, a closing bracket, or anything else.
 _TOKEN = re.compile(r"\(\s*(?:(?P<label>[^()\s]+)(?:\s+(?P<word>[^()\s]+)\s*\))?)?|\)|[^()\s]+")
 _HINT = "write a tree as `(NP (DT the) (NN dog))`"
-_FUNCTION_TAG = re.compile(r"(?<=.)[-=].*")
+_FUNCTION_TAG = re.compile(r"^([^-][^-=]*)[-=].*")
 _TRACE = "-NONE-"
 # Older treebanks escape these characters, although only round brackets have a meaning in trees.
 _OLD_ESCAPES = {"-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "\\/": "/", "\\*": "*"}
@@ -248,7 +248,7 @@ def simplify(tree: Tree) -> Tree:
         elif not closes:
             stack.append([])
         elif children := stack.pop():
-            stack[-1].append(Tree(_category(visited.label), tuple(children)))
+            stack[-1].append(Tree(_FUNCTION_TAG.sub(r"\1", visited.label), tuple(children)))
     if not stack[0]:
         raise ZooError("the tree contains no words", hint="remove this tree")
     simplified = stack[0][0]
@@ -279,11 +279,6 @@ def _indented_lines(tree: Tree, width: int, depth: int, closing: int) -> list[st
     lines += _indented_lines(last, width, depth + 1, closing + 1)
     lines[-1] += ")"
     return lines
-
-
-def _category(label: str) -> str:
-    """Return a label without its function tags and indices."""
-    return label if label.startswith("-") else _FUNCTION_TAG.sub("", label)
 
 
 def _without_old_escapes(word: str) -> str:
