@@ -9,8 +9,7 @@ from typing import Any, Unpack, cast, overload
 from specs import Parsing, ZooError
 from zoo.generation.config import GenerationOptions
 from zoo.generation.constraints import BracketConstraint, min_tree_tokens
-from zoo.generation.input_warnings import EncodedText
-from zoo.generation.preprocessing import Preprocessor
+from zoo.generation.preprocessing import EncodedText, InputTerms, Preprocessor
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.text.copying import Replaced
@@ -24,7 +23,8 @@ from zoo.text.vocabulary import Side
 class ParserPreprocessor(Preprocessor):
     """Preprocessor for parsers. Sentences are never split, and prefixes for the trees are not supported."""
 
-    unknown_effect = None  # no warning, because the tree contains unknown words unchanged
+    # No warning about unknown words, because the tree contains them unchanged.
+    terms = InputTerms(verb="parse", unknown_effect=None)
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Encode a sentence for the search.
@@ -70,7 +70,7 @@ class Parser(Translator):
     `-LRB-` and `-RRB-` in the tree, as in treebanks.
     """
 
-    verb, translates = "parse", False
+    translates = False
     preprocessor_class = ParserPreprocessor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
@@ -18,8 +19,7 @@ from zoo.features.modality import FeatureModality, Frames, modality_of
 from zoo.features.windows import Recording, Window
 from zoo.generation.attention import Attention, compute_attention
 from zoo.generation.config import GenerationOptions
-from zoo.generation.input_warnings import EncodedText
-from zoo.generation.preprocessing import Preprocessor
+from zoo.generation.preprocessing import EncodedText, InputTerms, Preprocessor
 from zoo.generation.scoring import TokenScores
 from zoo.generation.transcription import Transcript, max_window_seconds
 from zoo.generation.translation import SearchInput, Translation
@@ -39,19 +39,30 @@ CHUNK_WINDOWS = 16
 class FilePreprocessor(Preprocessor):
     """Preprocessor for recognizers. Each text is a file path, and the file is always read as a whole."""
 
-    unknown_effect, label, unit = None, FILE, "files"
-    length_unit, treatment = "frames", "read"
     max_chunk = _CHUNK_FILES
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.modality = cast(FeatureModality, modality_of(self.spec.task))
-        self.stride = self.spec.architecture.source_stride
-        self.max_source_length = self.spec.decoding.max_source_length
-        if self.positions is not None:
-            self.max_source_length = min(self.max_source_length, self.positions * self.stride)
-        if self.spec.task.streams["source"] == "audio":
-            self.advice = "; `zoo transcribe` cuts recordings into shorter parts"
+    @cached_property
+    def modality(self) -> FeatureModality:
+        """Modality of the files, such as audio."""
+        return cast(FeatureModality, modality_of(self.spec.task))
+
+    @property
+    def stride(self) -> int:
+        """The number of frames for each encoder position."""
+        return self.spec.architecture.source_stride
+
+    @property
+    def terms(self) -> InputTerms:
+        """The terms for the files in messages."""
+        is_audio = self.spec.task.streams["source"] == "audio"
+        advice = "; `zoo transcribe` cuts recordings into shorter parts" if is_audio else ""
+        return InputTerms(FILE, "files", "frames", "recognise", "read", None, advice)
+
+    @cached_property
+    def max_source_length(self) -> int:
+        """Maximum number of frames in a file."""
+        longest = self.spec.decoding.max_source_length
+        return longest if self.positions is None else min(longest, self.positions * self.stride)
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Read a file for the search.
@@ -85,7 +96,7 @@ class Recognizer(Translator):
         modality: Modality of the files, such as audio.
     """
 
-    verb, translates = "recognise", False
+    translates = False
     preprocessor_class = FilePreprocessor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
