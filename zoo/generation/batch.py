@@ -20,7 +20,7 @@ from specs import BOS, EOS, ZooError
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import BracketConstraint, Constraint, ConstraintState, SuppressedTokens
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, StepRecord, StopReason, length_penalty
-from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.translation import Hypothesis, SearchInput
 from zoo.text.sentences import excerpt
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ class ProgramBatch(Generic[State]):
         done = [self.histories[result.sentence] for result in results]
         for history, result in zip(done, results, strict=True):
             prefix = history.source.prefix
-            found = [Translation("", score, total, (*prefix, *tokens)) for tokens, total, score in result.hypotheses]
+            found = [Hypothesis((*prefix, *tokens), *scores) for tokens, *scores in result.hypotheses]
             history.set_result(found, cast(StopReason, result.stop_reason))
         if done:
             self.histories = [history for history in self.histories if not history.done]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Unpack, cast, overload
 
 from specs import Parsing, ZooError
 from zoo.generation.config import GenerationOptions
 from zoo.generation.constraints import BracketConstraint, min_tree_tokens
 from zoo.generation.preprocessing import EncodedText, InputTerms, Preprocessor
-from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.translation import Hypothesis, SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.text.copying import Replaced
 from zoo.text.lines import clean
@@ -156,11 +155,11 @@ class Parser(Translator):
         return [text for text, _ in checked], [str(_tree_over(text, tree)) for text, tree in checked]
 
     def to_translations(
-        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
+        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
-        """Add the tree, as text, to each hypothesis of a sentence."""
+        """Convert the hypotheses of a sentence to trees, as text."""
         words = list(map(escape_brackets, split_words(source.text)))
-        return [replace(each, text=str(self.symbols.to_tree(each.tokens, words))) for each in hypotheses]
+        return [each.with_text(str(self.symbols.to_tree(each.tokens, words))) for each in hypotheses]
 
 
 def split_words(text: str) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.protection import Protection, Steps, protect_all, protected, run_steps
 from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.text_stream import TextStream, TextWithPrefix
-from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
+from zoo.generation.translation import MIN_ROW_TOKENS, Hypothesis, SearchInput, Translation
 from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
@@ -321,16 +321,16 @@ class TextSearch:
         return self._span_constraints[target_tokens]
 
     def to_translations(
-        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
+        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
-        """Add the text and the confidence to each hypothesis. `preprocessor` must have encoded the sentence."""
+        """Convert the hypotheses of a sentence to translations. `preprocessor` must have encoded the sentence."""
         languages = preprocessor.languages
         translations: list[Translation] = []
         for each in hypotheses:
             text = self.vocabulary.decode(each.tokens[len(languages.target_tokens) :])
             if preprocessor.symbols:
                 text = restore(text, source.copied, languages.target, capitals=source.capitals)
-            translations.append(each.with_text(text, source.text, self.calibration))
+            translations.append(each.with_text(text).with_confidence(source.text, self.calibration))
         return translations
 
 

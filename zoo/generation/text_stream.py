@@ -76,7 +76,9 @@ class TextStream:
         if len(inputs) > 1:
             inputs = tuple(part for part in inputs if not self._is_unchanged(part)) or inputs
         numbers = {part.part for part in inputs}
-        copied = {part.part: repeat(unchanged(part.text)) for part in encoded.parts if part.part not in numbers}
+        copied: dict[int, Iterable[Translation]] = {
+            part.part: repeat(unchanged(part.text)) for part in encoded.parts if part.part not in numbers
+        }
         self._searched[index] = encoded, copied
         return inputs
 

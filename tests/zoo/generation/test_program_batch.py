@@ -26,7 +26,7 @@ from zoo.generation.constraints import BracketConstraint, SuppressedTokens
 from zoo.generation.engine import Engine
 from zoo.generation.hypotheses import SearchHistory
 from zoo.generation.sampling import Sampling
-from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.translation import Hypothesis, SearchInput
 
 pytestmark = pytest.mark.integration
 SIZE = 40
@@ -89,11 +89,11 @@ def copied(histories: Sequence[SearchHistory]) -> list[SearchHistory]:
     return [history.strategy.new_history(history.source) for history in histories]
 
 
-def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Translation], str | None]]:
+def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Hypothesis], str | None]]:
     return [(history.hypotheses(), history.stop_reason) for history in histories]
 
 
-def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list[tuple[list[Translation], str | None]]:
+def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list[tuple[list[Hypothesis], str | None]]:
     """Return what the Python search finds for each sentence alone."""
     copies = copied(histories)
     for copy in copies:
