@@ -66,7 +66,7 @@ def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativePro
 def random_history(draw: random.Random, index: int, strategy: BeamSearch) -> SearchHistory:
     tokens = tuple(draw.choices(range(4, 40), k=draw.randrange(6)))
     max_length = draw.choice([0, 1, 2, 5, 12, 30])
-    prefix = tuple(draw.choices(range(4, 12), k=min(max_length, draw.choice([0, 0, 1, 3]))))
+    prefix = tuple(draw.choices(range(4, 12), k=min(max_length, draw.choice([0, 0, 1, 3, 10]))))
     return strategy.new_history(SearchInput(index, {"source": (*tokens, EOS)}, max_length, prefix))
 
 
@@ -251,7 +251,7 @@ def rejected(error: Any, pattern: str | None, function: Any, *arguments: Any) ->
 def test_invalid_calls_are_refused(program: NativeProgram) -> None:
     start, none, sources, penalties = program.start_search, [(), ()], [(5, EOS), (6, EOS)], [[1.0] * 42] * 2
     rejected(IndexError, "does not exist", program.search, program.encode(PaddedBatch.pad(sources)), 1, None)
-    one = module._options(SLOW.new_history(long_sources(1)[0]), None)
+    one = module._options(SLOW.new_history(long_sources(1)[0]))
     options, short = [one, one], [one._replace(max_length=1)] * 2
     for invalid in ({"size": 0}, {"n_best": 0}, {"max_length": -1}):
         rejected((IndexError, ValueError), None, start, sources, none, [one, one._replace(**invalid)], penalties)
