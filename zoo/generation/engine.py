@@ -139,8 +139,7 @@ class Engine(AbstractContextManager["Engine"]):
             raise ZooError(problem, hint="call `submit` in the callback, or translate in another thread")
         results: SimpleQueue[SearchResult | BaseException | None] = SimpleQueue()
         request = Request(strategy, lambda *result: results.put(result), results.put, lambda: results.put(None))
-        unread, unfinished = iter(chunks), 0
-        exhausted = False
+        unread, unfinished, exhausted = iter(chunks), 0, False
         try:
             while True:
                 # Yield available results first, because reading may be slow.

@@ -110,7 +110,7 @@ class SearchHistory:
         """Length penalty of the longest possible hypothesis."""
         self._steps: list[tuple[StepRecord, int]] = []
         self._finished: list[FinishedHypothesis] = []
-        self._result: list[Hypothesis] | None = None
+        self._result: list[Hypothesis] = []
         self._finished_count = 0  # including hypotheses that are not among the `n_best`
 
     @property
@@ -157,9 +157,7 @@ class SearchHistory:
         Raises:
             ZooError: No hypothesis has finished, or the score of a hypothesis is not finite.
         """
-        found = self._result
-        if found is None:
-            found = [Hypothesis(self._tokens(each), each.total, each.score) for each in self._finished]
+        found = self._result or [Hypothesis(self._tokens(each), each.total, each.score) for each in self._finished]
         if not found or not all(math.isfinite(hypothesis.score) for hypothesis in found):
             raise ZooError(
                 "the model's log-probabilities are not finite (nan or -inf)",

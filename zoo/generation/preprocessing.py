@@ -90,7 +90,7 @@ class Preprocessor:
     splits_sentences: bool = False
     protects: bool = False
 
-    @property
+    @cached_property
     def terms(self) -> InputTerms:
         """The terms for the texts in messages."""
         return InputTerms()
@@ -136,17 +136,13 @@ class Preprocessor:
         length = self.source_length(whole.tokens) - len(self.languages.source_tokens)
         too_long = length > self.max_source_length
         by_sentence = self.splits_sentences and not prefix.strip()
-        parts = []
+        parts, inputs = list[str](), [whole]
         if too_long or by_sentence:
             parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length, language, prefix))
-        if len(parts) < 2:
-            inputs = [replace(whole, prefix=forced)]
-        else:
-            first_tokens = [forced, *[self.languages.target_tokens] * (len(parts) - 1)]
-            inputs = [
-                replace(self.encode_sentence(part, index, language, prefix), prefix=first, part=number)
-                for number, (part, first) in enumerate(zip(parts, first_tokens, strict=True))
-            ]
+        if len(parts) > 1:
+            encoded = (self.encode_sentence(part, index, language, prefix) for part in parts)
+            inputs = [replace(part, part=number) for number, part in enumerate(encoded)]
+        inputs[0] = replace(inputs[0], prefix=forced)
         if len(forced) > (limit := inputs[0].max_length):
             raise ZooError(
                 f"the prefix {excerpt(prefix)} has {len(forced):,} tokens, but a translation of "

@@ -46,12 +46,7 @@ class FilePreprocessor(Preprocessor):
         """Modality of the files, such as audio."""
         return cast(FeatureModality, modality_of(self.spec.task))
 
-    @property
-    def stride(self) -> int:
-        """The number of frames for each encoder position."""
-        return self.spec.architecture.source_stride
-
-    @property
+    @cached_property
     def terms(self) -> InputTerms:
         """The terms for the files in messages."""
         is_audio = self.spec.task.streams["source"] == "audio"
@@ -61,8 +56,8 @@ class FilePreprocessor(Preprocessor):
     @cached_property
     def max_source_length(self) -> int:
         """Maximum number of frames in a file."""
-        longest = self.spec.decoding.max_source_length
-        return longest if self.positions is None else min(longest, self.positions * self.stride)
+        positions, longest = self.positions, self.spec.decoding.max_source_length
+        return longest if positions is None else min(longest, positions * self.spec.architecture.source_stride)
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Read a file for the search.
@@ -79,7 +74,7 @@ class FilePreprocessor(Preprocessor):
         """Convert frames (feature vectors) to an input for the search. Error messages call the input `name`."""
         forced = self._encode_prefix(prefix, index)
         self.require_length(f"`{name}`", len(frames), "split the file into shorter files")
-        max_length = self._max_target_length(-(-len(frames) // self.stride))
+        max_length = self._max_target_length(-(-len(frames) // self.spec.architecture.source_stride))
         return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
 
     def encode_pairs_side(self, texts: Sequence[str], side: Side, **options: Any) -> list[Any]:
@@ -166,7 +161,8 @@ class Recognizer(Translator):
         Raises:
             ZooError: An input is too long, an option is out of range, or the model cannot output the language.
         """
-        config, preprocessor = self.config(n_best, options), cast(FilePreprocessor, self.preprocessor(target=target))
+        config, files = self.configure(n_best, target=target, **options)
+        preprocessor = cast(FilePreprocessor, files)
         sources = [
             preprocessor.search_input(frames, f"input {index + 1:,}", index) for index, frames in enumerate(inputs)
         ]
@@ -203,10 +199,10 @@ class Recognizer(Translator):
             ZooError: The file cannot be read or is too long, the model does not support a language, or the
                 recognizer is an ensemble or was created from a compiled model.
         """
-        build_program = self.require_attention()
+        build_program, stride = self.require_attention(), self.spec.architecture.source_stride
         preprocessor, frames = cast(FilePreprocessor, self.preprocessor(source, target)), self.modality.encode(text)
         values = preprocessor.search_input(frames, text).streams["source"]
-        positions = -(-len(frames) // preprocessor.stride)
+        positions = -(-len(frames) // stride)
         if positions > _MAX_ATTENTION_POSITIONS:
             problem = f"`{text}` has {positions:,} positions, but attention allows at most {_MAX_ATTENTION_POSITIONS:,}"
             raise ZooError(problem, hint="split the file into shorter files")
@@ -219,7 +215,7 @@ class Recognizer(Translator):
         rows = self.modality.options.rows
         size = rows * -(-positions // (rows * _MAX_GROUPS))
         places = [
-            f"{SPACE}{self.modality.place(position * preprocessor.stride)}" if position % size == 0 else ""
+            f"{SPACE}{self.modality.place(position * stride)}" if position % size == 0 else ""
             for position in range(positions)
         ]
         attention = compute_attention(

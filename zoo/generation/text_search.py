@@ -128,8 +128,7 @@ class TextSearch:
         results = [[Translation("")]] * len(pairs)
         size, terms = stream.preprocessor.max_chunk, stream.preprocessor.terms
         chunks = (pairs[start : start + size] for start in range(0, len(pairs), size))
-        progress_bar = (report or Report()).progress(terms.verb, len(pairs), terms.unit)
-        with stream.warnings, progress_bar as progress:
+        with stream.warnings, (report or Report()).progress(terms.verb, len(pairs), terms.unit) as progress:
             for index, translations in self.translate_chunks(chunks, config, stream):
                 results[index] = translations
                 progress.advance()
@@ -206,13 +205,30 @@ class TextSearch:
         protect: bool = True,
         **options: Unpack[GenerationOptions],
     ) -> tuple[GenerationConfig, Preprocessor]:
-        """Return the options of the search, and the preprocessor of the texts (see `TranslationOptions`).
+        """Return the options of the search, completed with values from the spec, and a preprocessor for the texts.
+
+        Args:
+            n_best: Number of translations per text (see `translate`).
+            source: Language code of the texts (see `TranslationOptions`, also for the other options).
+            target: Code of the target language.
+            split: Whether to split texts into sentences.
+            protect: Whether to protect numbers, links and the like.
+            **options: Generation options.
 
         Raises:
-            ZooError: An option is out of range, or a language is missing or unknown.
+            ZooError: A language is missing or unknown, a value is out of range, or the options require a shortlist, but
+                the model has no shortlist or its backend does not support shortlists.
         """
         preprocessor = self.preprocessor(source, target, split=split, protect=protect)
-        return self.config(n_best, options), preprocessor
+        options["max_batch_tokens"] = self.batch_tokens(options.get("max_batch_tokens"))
+        config = GenerationConfig.from_spec(self.spec, options, n_best)
+        if config.shortlist:
+            self._require_shortlist()
+        if config.rows > LARGE_BEAM:
+            kind, usual = "beam size" if config.search == "beam" else "number of samples", self.spec.decoding.beam
+            factor = f"{config.rows / usual:,.0f} times as long as a beam of {usual}"
+            self.report.info(f"with a {kind} of {config.rows:,}, this takes about {factor}")
+        return config, preprocessor
 
     def batch_tokens(self, given: int | None) -> int:
         """Return the maximum number of tokens in a batch: the given number, or the translator's default for None.
@@ -223,23 +239,6 @@ class TextSearch:
         if given is None:
             return self.max_batch_tokens
         return GenerationConfig.from_spec(self.spec, {"max_batch_tokens": given}).max_batch_tokens
-
-    def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
-        """Return the options of the search: the caller's options, completed with values from the spec.
-
-        Raises:
-            ZooError: A value is out of range, or the options require a shortlist, but the model has no shortlist or its
-                backend does not support shortlists.
-        """
-        max_batch_tokens = self.batch_tokens(options.get("max_batch_tokens"))
-        config = GenerationConfig.from_spec(self.spec, {**options, "max_batch_tokens": max_batch_tokens}, n_best)
-        if config.shortlist:
-            self._require_shortlist()
-        if config.rows > LARGE_BEAM:
-            kind, usual = "beam size" if config.search == "beam" else "number of samples", self.spec.decoding.beam
-            factor = f"{config.rows / usual:,.0f} times as long as a beam of {usual}"
-            self.report.info(f"with a {kind} of {config.rows:,}, this takes about {factor}")
-        return config
 
     def _require_shortlist(self) -> None:
         """Raise ZooError if the model has no shortlist or is an ensemble, or if its backend supports no shortlists."""
@@ -315,10 +314,9 @@ class TextSearch:
         Args:
             target_tokens: The language tokens with which translations begin.
         """
-        if target_tokens not in self._span_constraints:
-            # `setdefault` is atomic: threads that call this function at the same time get the same constraint.
-            self._span_constraints.setdefault(target_tokens, SpanConstraint(self.vocabulary, target_tokens))
-        return self._span_constraints[target_tokens]
+        constraint = self._span_constraints.get(target_tokens) or SpanConstraint(self.vocabulary, target_tokens)
+        # `setdefault` is atomic: threads that call this function at the same time get the same constraint.
+        return self._span_constraints.setdefault(target_tokens, constraint)
 
     def to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
@@ -345,7 +343,7 @@ def translate_lines(
     translator: TextSearch,
     lines: Iterable[str],
     *,
-    prefixes: Iterable[str] | None = None,
+    prefixes: Prefixes = None,
     n_best: int | None = None,
     max_chunk_lines: int = MAX_CHUNK_LINES,
     paused: Callable[[], bool] = never_paused,
@@ -377,9 +375,8 @@ def translate_lines(
     answered = first
     with stream.warnings, (report or Report()).progress(terms.verb, None, terms.unit) as progress:
         for chunk in chunks:  # after a pause, this blocks until there is a line
-            for index, translations in translator.translate_chunks(
-                _until_pause(chain([chunk], chunks)), config, stream
-            ):
+            results = translator.translate_chunks(_until_pause(chain([chunk], chunks)), config, stream)
+            for index, translations in results:
                 done[index] = translations
                 progress.advance()
                 while answered in done:

@@ -74,12 +74,10 @@ class TextStream:
             return ()
         inputs = encoded.parts
         if len(inputs) > 1:
-            inputs = tuple(part for part in inputs if not self._is_unchanged(part)) or inputs
-        numbers = {part.part for part in inputs}
-        copied: dict[int, Iterable[Translation]] = {
-            part.part: repeat(unchanged(part.text)) for part in encoded.parts if part.part not in numbers
-        }
-        self._searched[index] = encoded, copied
+            inputs = tuple(part for part in inputs if not preprocessor.is_unchanged(part.text)) or inputs
+        copied = set(encoded.parts).difference(inputs)
+        finished: dict[int, Iterable[Translation]] = {part.part: repeat(unchanged(part.text)) for part in copied}
+        self._searched[index] = encoded, finished
         return inputs
 
     def join(self, results: Iterable[tuple[SearchInput, list[Translation]]]) -> Iterator[tuple[int, list[Translation]]]:
@@ -103,9 +101,6 @@ class TextStream:
     def _take_finished(self) -> Iterator[tuple[int, list[Translation]]]:
         while self._finished:
             yield self._finished.popleft()
-
-    def _is_unchanged(self, part: SearchInput) -> bool:
-        return not self.preprocessor.source_length(part) or self.preprocessor.is_unchanged(part.text)
 
     def _finish(self, source: SearchInput, translations: list[Translation]) -> None:
         """Store the translations of one part. If all parts are finished, join their translations."""
