@@ -58,7 +58,7 @@ class InputTerms:
     treatment: str = "translated"
     """Participle for what the model does with a text."""
     unknown_effect: str | None = "omitted, or translated as something else"
-    """What happens to characters or words that the model does not know. None: unknown characters cause no warning."""
+    """Effect of characters or words that the model does not know. None: unknown characters cause no warning."""
     advice: str = ""
     """Advice about long texts, at the end of a warning."""
 
