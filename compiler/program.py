@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from specs import Spec
 
 State = TypeVar("State")
+MAX_PREFIX_TOKENS = 8
+"""Maximum number of prefix tokens that a search reads in one step. A larger number would need more memory for logits,
+and TensorRT engines read at most 8 tokens per step."""
 
 
 class TopK(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler.instruction import SentenceState, Status
 from compiler.kernels.library import POINTERS, InstructionStruct
-from compiler.program import BeamOptions, BeamResult, TreeRules
+from compiler.program import MAX_PREFIX_TOKENS, BeamOptions, BeamResult, TreeRules
 from specs import BOS
 
 if TYPE_CHECKING:
@@ -138,19 +138,21 @@ class KernelProgram:
         state = self._encode(_concatenated(sources), np.fromiter(map(len, sources), np.int32))
         if shortlists is not None:
             state = self.restrict(state, shortlists)
-        totals, last = np.zeros(len(sources), np.float32), np.full(len(sources), BOS)
-        for forced in zip(*prefixes, strict=True):
-            log_probabilities = np.empty((len(sources), self.vocabulary), np.float32)
-            self._step(state, last, 1, 1, log_probabilities=log_probabilities)
-            last = np.array(forced, np.int64)
-            totals += log_probabilities[np.arange(len(sources)), last]
+        totals, tokens = np.zeros(len(sources), np.float32), np.array([(BOS, *prefix) for prefix in prefixes], np.int64)
+        for start in range(0, tokens.shape[1] - 1, MAX_PREFIX_TOKENS):
+            read, forced = (tokens[:, first : first + MAX_PREFIX_TOKENS] for first in (start, start + 1))
+            log_probabilities = np.empty((*forced.shape, self.vocabulary), np.float32)
+            read = read[:, : forced.shape[1]]
+            self._step(state, read.flatten(), forced.shape[1], 1, log_probabilities=log_probabilities)
+            for place, column in enumerate(forced.T):
+                totals += log_probabilities[np.arange(len(sources)), place, column]
         longest = max(each.max_length for each in options) + 2
         table = np.zeros((len(options), longest))
         for row, each, values in zip(table, options, penalties, strict=True):
             row[: each.max_length + 2] = values[: each.max_length + 2]
         length = len(prefixes[0])
         fields = np.array(
-            [(*each, length, token) for each, token in zip(options, last.tolist(), strict=True)], np.int64
+            [(*each, length, token) for each, token in zip(options, tokens[:, -1].tolist(), strict=True)], np.int64
         )
         pointers = (each.ctypes.data for each in (fields, totals, table))
         raise_for(self.library.zoo_start_search(state.handle, *pointers, longest))

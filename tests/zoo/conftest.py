@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -79,12 +80,12 @@ class ToyProgram:
 
     def advance(self, state, tokens):
         sources, rows = state.use()
-        assert tokens.shape == (len(sources) * len(rows[0]), 1)
         self.read.append(len(tokens))
-        read = iter(tokens[:, 0].tolist())
-        rows = [[(*prefix, next(read)) for prefix in each] for each in rows]
-        found = [self.row(source, prefix[1:]) for source, each in zip(sources, rows, strict=True) for prefix in each]
-        return torch.tensor(found, dtype=torch.float32)[:, None], ToyState(sources, rows)
+        read = iter([(*prefix, *new) for prefix, new in zip(chain(*rows), tokens.tolist(), strict=True)])
+        rows, ends = [[next(read) for _ in each] for each in rows], range(1 - tokens.shape[1], 1)
+        pairs = [(source, row) for source, each in zip(sources, rows, strict=True) for row in each]
+        found = [[self.row(source, row[1 : len(row) + end]) for end in ends] for source, row in pairs]
+        return torch.tensor(found, dtype=torch.float32), ToyState(sources, rows)
 
     def top_k(self, state, tokens, count, allowed=None):
         log_probabilities, state = self.advance(state, tokens)

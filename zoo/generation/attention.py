@@ -185,10 +185,7 @@ def _join_tokens(tokens: Sequence[str]) -> str:
 
 def _sum(words: Sequence[slice]) -> Float[Tensor, "tokens words"]:
     """Return a matrix such that `x @ matrix` adds up the columns of each word's tokens."""
-    matrix = torch.zeros(words[-1].stop, len(words))
-    for number, word in enumerate(words):
-        matrix[word, number] = 1.0
-    return matrix
+    return torch.eye(len(words)).repeat_interleave(torch.tensor([word.stop - word.start for word in words]), 0)
 
 
 def _mean(words: Sequence[slice]) -> Float[Tensor, "words tokens"]:

@@ -15,12 +15,20 @@ import numpy as np
 
 from compiler.lazy import no_grad, torch
 from compiler.padded_batch import PaddedBatch
-from compiler.program import BeamOptions, DecoderOnly, SearchingDecoder, ShortlistDecoder, State, StepwiseDecoder
+from compiler.program import (
+    MAX_PREFIX_TOKENS,
+    BeamOptions,
+    DecoderOnly,
+    SearchingDecoder,
+    ShortlistDecoder,
+    State,
+    StepwiseDecoder,
+)
 from specs import BOS, EOS, ZooError
 from zoo.generation.beam_search import BeamSearch
-from zoo.generation.constraints import BracketConstraint, Constraint, ConstraintState, SuppressedTokens
+from zoo.generation.constraints import Constraint, ConstraintState, SuppressedTokens
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, StepRecord, StopReason, length_penalty
-from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.translation import Hypothesis, SearchInput
 from zoo.text.sentences import excerpt
 
 if TYPE_CHECKING:
@@ -54,7 +62,8 @@ class Batch(Generic[State]):
         self._pending: deque[_PendingStep] = deque()
         self._min_rows = _max_rows(histories)
         sources, rule = [history.source for history in histories], histories[0].strategy.constraint
-        self.token = torch.full((len(sources),), BOS, device=device)
+        tokens = torch.tensor([(BOS, *source.prefix) for source in sources], device=device)
+        self.token = tokens[:, -1]
         self.totals = torch.zeros(len(sources), 1, device=device)
         if inputs := [values for source in sources for values in source.streams.values()]:
             self.state = program.encode(PaddedBatch.pad(inputs, device))
@@ -63,10 +72,11 @@ class Batch(Generic[State]):
         if (lists := _shortlists(histories)) is not None:
             self.state = cast(ShortlistDecoder[State], program).restrict(self.state, lists)
         self._constraint = None if rule is None else start_constraint(rule, sources, device)
-        for forced in zip(*(source.prefix for source in sources), strict=True):
-            log_probabilities, self.state = program.advance(self.state, self.token.unsqueeze(1))
-            self.token = torch.tensor(forced, device=device)
-            self.totals = self.totals + log_probabilities[:, 0].gather(1, self.token.unsqueeze(1))
+        for start in range(0, tokens.shape[1] - 1, MAX_PREFIX_TOKENS):
+            read, forced = (tokens[:, first : first + MAX_PREFIX_TOKENS] for first in (start, start + 1))
+            log_probabilities, self.state = program.advance(self.state, read[:, : forced.shape[1]])
+            for log_probability in log_probabilities.gather(2, forced.unsqueeze(2)).unbind(1):
+                self.totals = self.totals + log_probability
 
     @property
     def rows(self) -> int:
@@ -130,8 +140,8 @@ class Batch(Generic[State]):
     def _rearrange(self, selection: Selection, step: _PendingStep, min_rows: int) -> None:
         """Remove finished sentences, and reorder the rows of the decoder state as the selection specifies."""
         kept = [number for number, history in enumerate(self.histories) if not history.complete]
-        sentences_before, rows_before = len(self.histories), self.rows
-        if len(kept) < sentences_before:
+        is_smaller, rows_before = len(kept) < len(self.histories), self.rows
+        if is_smaller:
             self.histories = [self.histories[number] for number in kept]
             if not kept:
                 return
@@ -141,24 +151,18 @@ class Batch(Generic[State]):
         if live.shape[1] > rows:
             live, totals = live[:, :rows], totals[:, :rows]  # the best rows come first
         parents, token = selection.parents.gather(1, live), selection.tokens.gather(1, live)
-        # In sampling, the hypothesis in a row always continues the hypothesis in the same row.
-        reorders = rows > 1 and isinstance(self.histories[0].strategy, BeamSearch)
-        kept_on_device: Tensor | None
-        if len(kept) < sentences_before:
-            sentences = torch.tensor(kept)  # on the host, so that the program does not wait for the device
-            kept_on_device = sentences.to(token.device, non_blocking=True)
-            parents, totals, token = parents[kept_on_device], totals[kept_on_device], token[kept_on_device]
-        elif rows_before == rows and not (reorders and step.reorders(parents)):
-            kept_on_device = None
-        else:
-            sentences = kept_on_device = torch.arange(len(kept), device=token.device)
-        if kept_on_device is not None:
+        reorders = rows > 1 and self.histories[0].strategy.reorders_rows
+        continued = None
+        if is_smaller or rows_before != rows or (reorders and step.reorders(parents)):
+            # If sentences leave, pass a tensor on the host, so that the program does not wait for the device.
+            sentences = torch.tensor(kept) if is_smaller else torch.arange(len(kept), device=token.device)
+            on_device = sentences.to(token.device, non_blocking=True)
+            if is_smaller:
+                parents, totals, token = parents[on_device], totals[on_device], token[on_device]
             self.state = self.program.select(self.state, sentences, parents)
+            continued = parents.add(on_device.unsqueeze(1), alpha=rows_before).flatten()
         self.token, self.totals = token.flatten(), totals
         if self._constraint is not None:
-            continued = None
-            if kept_on_device is not None:
-                continued = parents.add(kept_on_device.unsqueeze(1), alpha=rows_before).flatten()
             self._constraint = self._constraint.advance(continued, self.token)
 
 
@@ -240,15 +244,8 @@ def start_batch(
     program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
 ) -> Batch[State] | ProgramBatch[State]:
     """Return a new batch. Its search runs inside the compiled model if the model and the strategy support this."""
-    strategy = histories[0].strategy
-    if isinstance(strategy, BeamSearch) and strategy.runs_in_program:
-        if issubclass(type(program), SearchingDecoder):
-            return ProgramBatch(cast("SearchingDecoder[State]", program), histories)
-        searcher, trees = getattr(program, "searcher", None), isinstance(strategy.constraint, BracketConstraint)
-        beam = _max_rows(histories)
-        if searcher and searcher.can_search(beam, trees=trees, shortlist=strategy.shortlist is not None):
-            return ProgramBatch(searcher, histories)
-    return Batch(program, histories, device)
+    searcher = histories[0].strategy.searcher(program, _max_rows(histories))
+    return Batch(program, histories, device) if searcher is None else ProgramBatch(searcher, histories)
 
 
 class ProgramBatch(Generic[State]):
@@ -264,21 +261,19 @@ class ProgramBatch(Generic[State]):
     def __init__(self, program: SearchingDecoder[State], histories: Sequence[SearchHistory]) -> None:
         """Encode the sentences, and run the decoder on their target prefixes, which must have the same length."""
         self.program, self.histories = program, histories
-        constraint = histories[0].strategy.constraint
-        rule = constraint if isinstance(constraint, SuppressedTokens) else None
-        self._allowed = None if rule is None else _allowed_tokens(rule)
-        sources = [history.source for history in histories]
-        if constraint is not None and sources[0].prefix:
-            start_constraint(constraint, sources, "cpu")  # reject prefixes that are not allowed
+        sources, beam = [history.source for history in histories], cast(BeamSearch, histories[0].strategy)
+        self._allowed = None if beam.suppressed is None else _allowed_tokens(beam.suppressed)
+        if beam.constraint is not None and sources[0].prefix:
+            start_constraint(beam.constraint, sources, "cpu")  # reject prefixes that are not allowed
         self._state = program.start_search(
             [source.tokens for source in sources],
             [source.prefix for source in sources],
-            [_options(history, rule) for history in histories],
+            [_options(history) for history in histories],
             [_penalties(history) for history in histories],
             _shortlists(histories),
         )
-        if isinstance(constraint, BracketConstraint):
-            self._state = program.constrain(self._state, constraint.rules(sources))
+        if beam.trees is not None:
+            self._state = program.constrain(self._state, beam.trees.rules(sources))
 
     def prepare_to_join(self, rows: int) -> list[SearchHistory]:
         """Return an empty list. Batches can be joined before their first step, even if they differ in `rows`."""
@@ -298,10 +293,9 @@ class ProgramBatch(Generic[State]):
         done = [self.histories[result.sentence] for result in results]
         for history, result in zip(done, results, strict=True):
             prefix = history.source.prefix
-            found = [Translation("", score, total, (*prefix, *tokens)) for tokens, total, score in result.hypotheses]
+            found = [Hypothesis((*prefix, *tokens), *scores) for tokens, *scores in result.hypotheses]
             history.set_result(found, cast(StopReason, result.stop_reason))
-        if done:
-            self.histories = [history for history in self.histories if not history.done]
+        self.histories = [history for history in self.histories if not history.done]
         return done
 
     def join(self, other: ProgramBatch[State]) -> ProgramBatch[State]:
@@ -315,7 +309,7 @@ class ProgramBatch(Generic[State]):
         self._state = self.program.keep(self._state, [])
 
 
-def _options(history: SearchHistory, rule: SuppressedTokens | None) -> BeamOptions:
+def _options(history: SearchHistory) -> BeamOptions:
     beam, source = cast(BeamSearch, history.strategy), history.source
     return BeamOptions(
         size=beam.size,
@@ -323,7 +317,7 @@ def _options(history: SearchHistory, rule: SuppressedTokens | None) -> BeamOptio
         n_best=beam.n_best,
         full=beam.stopping_rule == "full",
         shrinking=beam.stopping_rule == "shrinking",
-        min_length=min(rule.min_length, source.max_length) if rule else 0,
+        min_length=min(beam.suppressed.min_length, source.max_length) if beam.suppressed else 0,
         max_length=source.max_length,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 
 from compiler.lazy import torch
-from compiler.program import State, TopK
+from compiler.program import SearchingDecoder, State, StepwiseDecoder, TopK
 from specs import EOS
 from zoo.generation.constraints import BracketConstraint, Constraint, SuppressedTokens
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection
@@ -55,6 +55,9 @@ class BeamSearch:
     stopping_rule: StoppingRule = "admissible"
     shortlist: Shortlist | None = None
 
+    reorders_rows = True
+    """Whether a row may continue a hypothesis in a different row."""
+
     @property
     def rows(self) -> int:
         """The number of rows (hypotheses) that a sentence needs."""
@@ -67,19 +70,35 @@ class BeamSearch:
         return BeamSearch, size, self.constraint, self.shortlist
 
     @property
-    def runs_in_program(self) -> bool:
-        """Whether a `SearchingDecoder` can run the search.
-
-        It supports at most one constraint: a `BracketConstraint`, or `SuppressedTokens` without an inner constraint.
-        """
-        rule = self.constraint
-        is_simple = not isinstance(rule, SuppressedTokens) or rule.inner is None
-        return is_simple and isinstance(rule, SuppressedTokens | BracketConstraint | None)
-
-    @property
     def candidates(self) -> int:
         """The number of continuations per sentence that a step takes."""
         return self.size if self.size == 1 or self.stopping_rule == "shrinking" else 2 * self.size
+
+    @property
+    def suppressed(self) -> SuppressedTokens | None:
+        """The suppressed tokens, if there is no other constraint."""
+        rule = self.constraint
+        return rule if isinstance(rule, SuppressedTokens) and rule.inner is None else None
+
+    @property
+    def trees(self) -> BracketConstraint | None:
+        """The constraint on parse trees, if there is no other constraint."""
+        return self.constraint if isinstance(self.constraint, BracketConstraint) else None
+
+    def searcher(self, program: StepwiseDecoder[State], beam: int) -> SearchingDecoder[State] | None:
+        """Return the part of the compiled model that can run the whole search, or None if there is no such part.
+
+        Args:
+            program: The compiled model.
+            beam: The largest beam size in the batch.
+        """
+        if not (self.constraint is None or self.suppressed or self.trees):
+            return None
+        if issubclass(type(program), SearchingDecoder):
+            return cast("SearchingDecoder[State]", program)
+        searcher, has_shortlist = getattr(program, "searcher", None), self.shortlist is not None
+        runs = searcher and searcher.can_search(beam, trees=self.trees is not None, shortlist=has_shortlist)
+        return searcher if runs else None
 
     def new_history(self, source: SearchInput) -> SearchHistory:
         """Return an empty search history for a sentence."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+from operator import index
 from typing import Annotated, Literal, Self, TypedDict
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from specs import Spec, ZooError
 from specs.notation import quote
@@ -87,6 +89,12 @@ class GenerationConfig(Decoding):
     max_batch_tokens: Annotated[int, Field(ge=1, le=_MAX_TOKENS)]
     n_best: Annotated[int, Field(ge=1, le=10_000)]
     vocabulary_size: int
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _convert_integer(cls, value: object) -> object:
+        """Convert integers of other libraries, such as NumPy, to Python integers."""
+        return index(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
 
     @classmethod
     def from_spec(cls, spec: Spec, options: GenerationOptions, n_best: int | None = None) -> Self:

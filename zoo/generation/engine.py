@@ -28,14 +28,14 @@ from specs import ZooError
 from zoo.generation.batch import Batch, ProgramBatch, start_batch
 from zoo.generation.hypotheses import SearchHistory, SearchStrategy
 from zoo.generation.request_queue import Request, RequestQueue
-from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.translation import Hypothesis, SearchInput
 from zoo.system.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     import torch
 
-SearchResult = tuple[SearchInput, list[Translation]]
-"""A sentence and its hypotheses, whose `text` is still empty."""
+SearchResult = tuple[SearchInput, list[Hypothesis]]
+"""A sentence and its hypotheses."""
 
 
 class Engine(AbstractContextManager["Engine"]):
@@ -82,7 +82,7 @@ class Engine(AbstractContextManager["Engine"]):
         for thread in self.queue.threads:
             thread.join()
 
-    def submit(self, sources: Sequence[SearchInput], strategy: SearchStrategy) -> Future[list[list[Translation]]]:
+    def submit(self, sources: Sequence[SearchInput], strategy: SearchStrategy) -> Future[list[list[Hypothesis]]]:
         """Start a search for hypotheses of the given sentences.
 
         Cancelling the future removes its sentences from the queue immediately, and from batches within a few steps.
@@ -96,13 +96,13 @@ class Engine(AbstractContextManager["Engine"]):
             finds no more. The future raises a ZooError if a sentence does not fit into memory even in a batch of its
             own, or if the model's log-probabilities are NaN or infinite.
         """
-        future: Future[list[list[Translation]]] = Future()
+        future: Future[list[list[Hypothesis]]] = Future()
         if not sources:
             future.set_result([])
             return future
-        found: dict[tuple[int, int], list[Translation]] = {}
+        found: dict[tuple[int, int], list[Hypothesis]] = {}
 
-        def deliver(source: SearchInput, hypotheses: list[Translation]) -> None:
+        def deliver(source: SearchInput, hypotheses: list[Hypothesis]) -> None:
             found[source.index, source.part] = hypotheses
             if len(found) == len(sources):
                 with suppress(InvalidStateError):  # the future was cancelled, or another thread has set its result
@@ -139,8 +139,7 @@ class Engine(AbstractContextManager["Engine"]):
             raise ZooError(problem, hint="call `submit` in the callback, or translate in another thread")
         results: SimpleQueue[SearchResult | BaseException | None] = SimpleQueue()
         request = Request(strategy, lambda *result: results.put(result), results.put, lambda: results.put(None))
-        unread, unfinished = iter(chunks), 0
-        exhausted = False
+        unread, unfinished, exhausted = iter(chunks), 0, False
         try:
             while True:
                 # Yield available results first, because reading may be slow.

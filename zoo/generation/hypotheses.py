@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from specs import EOS, ZooError
-from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.translation import Hypothesis, SearchInput
 
 if TYPE_CHECKING:
     from jaxtyping import Float32, Int, Int64
@@ -110,7 +110,7 @@ class SearchHistory:
         """Length penalty of the longest possible hypothesis."""
         self._steps: list[tuple[StepRecord, int]] = []
         self._finished: list[FinishedHypothesis] = []
-        self._result: list[Translation] | None = None
+        self._result: list[Hypothesis] = []
         self._finished_count = 0  # including hypotheses that are not among the `n_best`
 
     @property
@@ -147,19 +147,17 @@ class SearchHistory:
         reason = self._find_stop_reason(best_live) if self._finished else None
         self.stop_reason = reason or ("length" if last else None)
 
-    def set_result(self, hypotheses: list[Translation], reason: StopReason) -> None:
+    def set_result(self, hypotheses: list[Hypothesis], reason: StopReason) -> None:
         """Set the result of a search that the compiled model ran. No steps are recorded for such a search."""
         self._result, self.stop_reason = hypotheses, reason
 
-    def hypotheses(self) -> list[Translation]:
-        """Return the finished hypotheses without their text. Beam search returns the best hypothesis first.
+    def hypotheses(self) -> list[Hypothesis]:
+        """Return the finished hypotheses. Beam search returns the best hypothesis first.
 
         Raises:
             ZooError: No hypothesis has finished, or the score of a hypothesis is not finite.
         """
-        found = self._result
-        if found is None:
-            found = [Translation("", each.score, each.total, self._tokens(each)) for each in self._finished]
+        found = self._result or [Hypothesis(self._tokens(each), each.total, each.score) for each in self._finished]
         if not found or not all(math.isfinite(hypothesis.score) for hypothesis in found):
             raise ZooError(
                 "the model's log-probabilities are not finite (nan or -inf)",

@@ -15,8 +15,7 @@ from zoo.generation.alignment import AlignmentHead
 from zoo.generation.compilation import BackendOptions, build_with_message, packed_artefact, read_or_build
 from zoo.generation.confidence import Calibration
 from zoo.generation.config import GenerationOptions
-from zoo.generation.input_warnings import EncodedText
-from zoo.generation.preprocessing import Preprocessor
+from zoo.generation.preprocessing import EncodedText, InputTerms, Preprocessor
 from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
@@ -41,7 +40,7 @@ Compiling a model for one text would take too long.
 class PromptPreprocessor(Preprocessor):
     """Preprocessor for language models. Each text is a prompt, and the output begins with this prompt."""
 
-    unknown_effect = None  # a prompt with unknown characters is an error
+    terms = InputTerms(verb="generate", unknown_effect=None)  # a prompt with unknown characters is an error
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Encode a prompt for the search.
@@ -65,7 +64,7 @@ class LanguageModel(Translator):
     prompt is empty, the model generates a complete text.
     """
 
-    verb, translates = "generate", False
+    translates = False
     preprocessor_class = PromptPreprocessor
 
     def generate(

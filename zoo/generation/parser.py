@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Unpack, cast, overload
 
 from specs import Parsing, ZooError
 from zoo.generation.config import GenerationOptions
 from zoo.generation.constraints import BracketConstraint, min_tree_tokens
-from zoo.generation.input_warnings import EncodedText
-from zoo.generation.preprocessing import Preprocessor
-from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.preprocessing import EncodedText, InputTerms, Preprocessor
+from zoo.generation.translation import Hypothesis, SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.text.copying import Replaced
 from zoo.text.lines import clean
@@ -24,7 +22,8 @@ from zoo.text.vocabulary import Side
 class ParserPreprocessor(Preprocessor):
     """Preprocessor for parsers. Sentences are never split, and prefixes for the trees are not supported."""
 
-    unknown_effect = None  # no warning, because the tree contains unknown words unchanged
+    # No warning about unknown words, because the tree contains them unchanged.
+    terms = InputTerms(verb="parse", unknown_effect=None)
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Encode a sentence for the search.
@@ -70,7 +69,7 @@ class Parser(Translator):
     `-LRB-` and `-RRB-` in the tree, as in treebanks.
     """
 
-    verb, translates = "parse", False
+    translates = False
     preprocessor_class = ParserPreprocessor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -156,11 +155,11 @@ class Parser(Translator):
         return [text for text, _ in checked], [str(_tree_over(text, tree)) for text, tree in checked]
 
     def to_translations(
-        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
+        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
-        """Add the tree, as text, to each hypothesis of a sentence."""
+        """Convert the hypotheses of a sentence to trees, as text."""
         words = list(map(escape_brackets, split_words(source.text)))
-        return [replace(each, text=str(self.symbols.to_tree(each.tokens, words))) for each in hypotheses]
+        return [each.with_text(str(self.symbols.to_tree(each.tokens, words))) for each in hypotheses]
 
 
 def split_words(text: str) -> tuple[str, ...]:

@@ -3,174 +3,113 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
-from itertools import repeat
+from functools import cached_property
 from typing import ClassVar
 
 from specs import BOS, EOS, UNK, Spec, ZooError
-from zoo.generation.input_warnings import EncodedText, InputWarnings, units
-from zoo.generation.translation import SearchInput, Translation, join_parts, unchanged
-from zoo.report import Report
+from zoo.generation.translation import SearchInput
 from zoo.text.copying import Replaced, in_capitals, replace_in_pair, replace_spans, sentence_case
-from zoo.text.language_codes import UNKNOWN, are_languages, base_language, guess_language
+from zoo.text.language_codes import UNKNOWN, base_language, guess_language
 from zoo.text.languages import LanguagePair
 from zoo.text.lines import without_control
-from zoo.text.sentences import check_text, excerpt, language_tokens, split_sentences
+from zoo.text.sentences import excerpt, language_tokens, split_sentences
 from zoo.text.spans import find_spans, needs_translation
 from zoo.text.vocabulary import Side, Vocabulary
 
-TextWithPrefix = tuple[str, str]
-"""A text, and the prefix that its translation must start with. The prefix may be an empty string."""
-MAX_SENTENCE_TOKENS = 512
-"""A model counts as trained on single sentences if no source in training had more than this number of tokens."""
 _LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my", "bo")
 _MAX_PAIR_TOKENS = 10_000  # on each side of a pair to score or to align
 
 
-@dataclass(eq=False)
-class Preprocessor:
-    """Converts texts to inputs for the search, and counts texts that need a warning.
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedText:
+    """Text, encoded as inputs for the search. An empty text has no input. If a text is split, each part is an input.
 
-    If the model was trained on single sentences, each text is split into sentences (`splits_sentences`). Otherwise a
-    text is only split if it is too long for the model, into as few parts as possible.
+    Attributes:
+        index: Position of the text, from 0.
+        text: The text.
+        parts: The input for each part. A part contains one or more sentences.
+        length: Number of tokens in the whole text, without EOS.
+        gaps: The white space between each part and the next.
+        too_long: Whether the text is too long for the model to translate as a whole.
+    """
+
+    index: int
+    text: str
+    parts: tuple[SearchInput, ...]
+    length: int
+    gaps: tuple[str, ...] = ()
+    too_long: bool = False
+
+
+@dataclass(frozen=True)
+class InputTerms:
+    """Terms for the texts of a task, in messages and progress bars."""
+
+    text: str = "text"
+    """Word for a text."""
+    unit: str = "sentences"
+    """Word for texts in progress bars."""
+    length_unit: str = "tokens"
+    """Unit of a text's length."""
+    verb: str = "translate"
+    """Verb for what the model does, in progress bars."""
+    treatment: str = "translated"
+    """Participle for what the model does with a text."""
+    unknown_effect: str | None = "omitted, or translated as something else"
+    """Effect of characters or words that the model does not know. None: unknown characters cause no warning."""
+    advice: str = ""
+    """Advice about long texts, at the end of a warning."""
+
+
+@dataclass(frozen=True, eq=False)
+class Preprocessor:
+    """Converts texts to inputs for the search. It has no mutable state, so all calls can share it.
+
+    If `splits_sentences` is false, a text is only split if it is too long for the model, into as few parts as possible.
 
     Attributes:
         vocabulary: The vocabularies of source and target.
         spec: The model's spec.
         positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
         longest_in_training: Number of tokens in the longest source in training. None if it is not known.
-        report: Receives the warnings.
         languages: Source and target language.
-        split: Whether to split texts into sentences if the model was trained on single sentences.
-        protect: Whether translations must keep numbers, links and the like, if source and target are natural languages.
         splits_sentences: Whether each sentence of a text is translated separately. Texts with a prefix are not split.
-        max_source_length: Maximum number of tokens in a text that is translated as a whole, without EOS.
-        warnings: Counts of unusual texts.
-        protects: Whether `protect` is true, and source and target are natural languages. If so, texts without letters
-            stay unchanged.
-        unchanged_texts: Index and translation of each text that needs no search, because it is empty or unchanged.
-        split_texts: Texts that are being translated in parts, by index.
-        finished_parts: Translations of the finished parts of split texts, by text index and part.
-        error: The error that ended `read_chunks` early, if any.
+        protects: Whether translations must keep numbers, links and the like. Texts without letters stay unchanged.
     """
 
-    unknown_effect: ClassVar[str | None] = "omitted, or translated as something else"
-    """Part of the warning: what happens to characters or words that the model does not know."""
-    label = "text"
-    """Word for a text in messages."""
-    unit = "sentences"
-    """Word for texts in progress bars."""
-    length_unit = "tokens"
-    """Unit of a text's length, in warnings."""
-    treatment = "translated"
-    """Verb for what the model does with a text, in warnings."""
-    advice = ""
-    """Advice about long texts, at the end of a warning."""
-    max_chunk = sys.maxsize
+    max_chunk: ClassVar[int] = sys.maxsize
     """Maximum number of texts to encode at a time."""
 
     vocabulary: Vocabulary
     spec: Spec
     positions: int | None
     longest_in_training: int | None
-    report: Report
     languages: LanguagePair
-    split: bool = False
-    protect: bool = False
+    splits_sentences: bool = False
+    protects: bool = False
 
-    def __post_init__(self) -> None:
-        longest, languages = self.longest_in_training or self.spec.corpus.max_length, self.languages
-        self.splits_sentences = self.split and longest <= MAX_SENTENCE_TOKENS
-        self.protects = self.protect and are_languages(languages.source, languages.target)
-        # Between sentences without a space, as in Chinese, the target language determines whether to add one.
-        self._default_gap = "" if base_language(languages.target) in _LANGUAGES_WITHOUT_SPACES else " "
-        self.empty_source = self.vocabulary.source_suffix
-        self.symbols = self.vocabulary.copy_symbols
-        self.max_source_length = self.spec.decoding.max_source_length
-        if self.positions is not None:
-            own = 1 + len(languages.source_tokens)  # EOS and the language token
-            self.max_source_length = min(self.max_source_length, self.positions - own)
-        self.warnings = InputWarnings(self)
-        self.unchanged_texts: deque[tuple[int, list[Translation]]] = deque()
-        self.split_texts: dict[int, EncodedText] = {}
-        self.finished_parts: dict[int, dict[int, Iterable[Translation]]] = {}
-        self.error: Exception | None = None
+    @cached_property
+    def terms(self) -> InputTerms:
+        """The terms for the texts in messages."""
+        return InputTerms()
 
-    def read_chunks(self, chunks: Iterable[Sequence[TextWithPrefix]], first: int) -> Iterator[list[SearchInput]]:
-        """Encode texts, and yield the non-empty sentences of each chunk. `first` is the index of the first text.
+    @cached_property
+    def max_source_length(self) -> int:
+        """Maximum number of tokens in a text that is translated as a whole, without EOS."""
+        longest = self.spec.decoding.max_source_length
+        own = 1 + len(self.languages.source_tokens)  # EOS and the language token
+        return longest if self.positions is None else min(longest, self.positions - own)
 
-        An error ends the iteration and is stored in `error`, so that the texts before it can still be translated.
-        """
-        unread = iter(chunks)
-        while not self.error:
-            inputs = list[SearchInput]()
-            try:
-                if (chunk := next(unread, None)) is None:
-                    return
-                for index, (text, prefix) in enumerate(chunk, first):
-                    check_text(text, index + 1, self.label)
-                    check_text(prefix, index + 1, "prefix")
-                    inputs += self._inputs(self.encode(text, prefix, index), prefix)
-                first += len(chunk)
-            except Exception as error:
-                self.error = error
-            yield inputs
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The model's copy symbols (placeholder tokens)."""
+        return self.vocabulary.copy_symbols
 
-    def _inputs(self, text: EncodedText, prefix: str) -> list[SearchInput]:
-        """Return the parts of a text that the model must translate. Store every other part as its own translation."""
-        if not text.parts:
-            self.warnings.count(text)
-            self.unchanged_texts.append((text.index, [Translation("")]))
-            return []
-        if not prefix.strip() and self._stays(text.text):
-            self.unchanged_texts.append((text.index, [unchanged(text.text)]))
-            return []
-        self.warnings.count(text)
-        if len(text.parts) == 1:
-            return [*text.parts]
-        inputs = [part for part in text.parts if part.tokens != self.empty_source and not self._stays(part.text)]
-        inputs = inputs or [*text.parts]
-        numbers = {part.part for part in inputs}
-        self.split_texts[text.index] = text
-        self.finished_parts[text.index] = {
-            part.part: repeat(unchanged(part.text)) for part in text.parts if part.part not in numbers
-        }
-        return inputs
-
-    def _stays(self, text: str) -> bool:
-        """Return whether a text stays unchanged, because it has no words to translate."""
+    def is_unchanged(self, text: str) -> bool:
+        """Return whether a text stays unchanged, because texts are protected and this text has no words."""
         return self.protects and not needs_translation(text[len(language_tokens(text)) :])
-
-    def unchanged_translations(self) -> Iterator[tuple[int, list[Translation]]]:
-        """Yield the index and the translation of each text that needs no search, because it has no words."""
-        while self.unchanged_texts:
-            yield self.unchanged_texts.popleft()
-
-    def join(self, source: SearchInput, translations: list[Translation]) -> list[Translation]:
-        """Store the translations of one part of a text. When all parts are finished, return the text's translations.
-
-        Count the text for a warning if its best translation lacks numbers, links or similar parts.
-
-        Args:
-            source: The part, or a text that is translated as a whole.
-            translations: Translations of the part, best first.
-
-        Returns:
-            The translations of the whole text, or an empty list if other parts are not finished yet.
-        """
-        if split := self.split_texts.get(source.index):
-            finished = self.finished_parts[source.index]
-            finished[source.part] = translations
-            if len(finished) < len(split.parts):
-                return []
-            ranks = zip(*(finished[part] for part in range(len(finished))), strict=False)
-            del self.finished_parts[source.index], self.split_texts[source.index]
-            sources = [part.text for part in split.parts]
-            translations = [join_parts(sources, same_rank, split.gaps) for same_rank in ranks]
-        self.warnings.count_unkept(split or source, translations[0])
-        return translations
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Encode a text for the search.
@@ -187,7 +126,7 @@ class Preprocessor:
         language = self.source_language(text)
         whole = self.encode_sentence(text, index, language, prefix)
         forced = self._encode_prefix(prefix, index)
-        if whole.tokens == self.empty_source:
+        if not self.source_length(whole.tokens):
             if prefix.strip():
                 raise ZooError(
                     f"an empty text has the prefix {excerpt(prefix)}",
@@ -197,31 +136,29 @@ class Preprocessor:
         length = self.source_length(whole.tokens) - len(self.languages.source_tokens)
         too_long = length > self.max_source_length
         by_sentence = self.splits_sentences and not prefix.strip()
-        parts = []
+        parts, inputs = list[str](), [whole]
         if too_long or by_sentence:
             parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length, language, prefix))
-        if len(parts) < 2:
-            inputs = [replace(whole, prefix=forced)]
-        else:
-            first_tokens = [forced, *[self.languages.target_tokens] * (len(parts) - 1)]
-            inputs = [
-                replace(self.encode_sentence(part, index, language, prefix), prefix=first, part=number)
-                for number, (part, first) in enumerate(zip(parts, first_tokens, strict=True))
-            ]
+        if len(parts) > 1:
+            encoded = (self.encode_sentence(part, index, language, prefix) for part in parts)
+            inputs = [replace(part, part=number) for number, part in enumerate(encoded)]
+        inputs[0] = replace(inputs[0], prefix=forced)
         if len(forced) > (limit := inputs[0].max_length):
             raise ZooError(
                 f"the prefix {excerpt(prefix)} has {len(forced):,} tokens, but a translation of "
                 f"{excerpt(inputs[0].text)} has at most {limit:,}",
                 hint="shorten the prefix, or raise `decoding.extra_length` in the model's spec",
             )
-        gaps = tuple(_gap_after(part) or self._default_gap for part in parts[:-1])
+        # Between sentences without a space, as in Chinese, the target language determines whether to add one.
+        default_gap = "" if base_language(self.languages.target) in _LANGUAGES_WITHOUT_SPACES else " "
+        gaps = tuple(_gap_after(part) or default_gap for part in parts[:-1])
         return EncodedText(index, text, tuple(inputs), length, gaps, too_long and not by_sentence)
 
     def encode_sentence(self, text: str, index: int, language: str, prefix: str = "") -> SearchInput:
         """Encode a sentence, or a fragment of it, for the search. `prefix` is the prefix of the text's translation."""
         replaced = self.replaced(text, language, prefix)
         tokens = tuple(self._encode(replaced.text, "source"))
-        own = self.languages.source_tokens if tokens != self.empty_source else ()
+        own = self.languages.source_tokens if self.source_length(tokens) else ()
         return SearchInput(
             index,
             {"source": (*own, *tokens)},
@@ -254,9 +191,9 @@ class Preprocessor:
         forced = tuple(self.vocabulary.encode(prefix, "target")) if prefix.strip() else ()
         if UNK in forced:
             unknown = ", ".join(map(repr, self.vocabulary.unknown(prefix, "target")))
+            unit = unknown_units(self.vocabulary, "target")
             raise ZooError(
-                f"prefix {index + 1:,} ({excerpt(prefix)}) has {units(self.vocabulary, 'target')} that the model "
-                f"cannot generate: {unknown}",
+                f"prefix {index + 1:,} ({excerpt(prefix)}) has {unit} that the model cannot generate: {unknown}",
                 hint="remove them from the prefix, or train a model with `vocabulary.byte_fallback: true`",
             )
         if suppressed := [token for token in dict.fromkeys(forced) if token in self.spec.decoding.suppressed_tokens]:
@@ -358,8 +295,8 @@ class Preprocessor:
         """Raise ZooError if an input is longer than the model accepts. `name` describes the input in the message."""
         if length > self.max_source_length:
             raise ZooError(
-                f"{name} has {length:,} {self.length_unit}, but the model takes at most {self.max_source_length:,} "
-                "(`decoding.max_source_length`)",
+                f"{name} has {length:,} {self.terms.length_unit}, but the model takes at most "
+                f"{self.max_source_length:,} (`decoding.max_source_length`)",
                 hint=hint,
             )
 
@@ -385,3 +322,8 @@ class Preprocessor:
 def _gap_after(part: str) -> str:
     """Return the white space at the end of a part. Tabs remain, and other control characters become spaces."""
     return "\t".join(map(without_control, part[len(part.rstrip()) :].split("\t")))
+
+
+def unknown_units(vocabulary: Vocabulary, side: Side) -> str:
+    """Return the noun for unknown items in messages: "words" if each token is a word, otherwise "characters"."""
+    return "words" if vocabulary.is_word_level(side) else "characters"

@@ -16,7 +16,7 @@ from zoo.generation.engine import Engine, SearchResult, notify_if_cancelled
 from zoo.generation.hypotheses import SearchStrategy
 from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.span_constraint import SpanConstraint
-from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.translation import Hypothesis, SearchInput, Translation
 from zoo.text.lines import clean
 from zoo.text.sentences import language_tokens
 from zoo.text.span_kinds import CalendarSpan, LiteralSpan, Span
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zoo.generation.text_search import TextSearch
 
 _T = TypeVar("_T")
-Steps = Generator[tuple[Sequence[SearchInput], SearchStrategy], list[list[Translation]], _T]
+Steps = Generator[tuple[Sequence[SearchInput], SearchStrategy], list[list[Hypothesis]], _T]
 """Generator that needs several searches. It yields the arguments of each search, and receives the hypotheses."""
 _PROXIES, _WHOLE, _FRAGMENTS = range(3)
 _MAX_SPANS = 100
@@ -80,7 +80,7 @@ class Protection:
         self._target = preprocessor.languages.target
         self._can_repair = config.search == "beam" and config.n_best == 1 and translator.constraint is None
 
-    def check(self, source: SearchInput, hypotheses: Sequence[Translation]) -> list[Translation]:
+    def check(self, source: SearchInput, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         """Convert the hypotheses of a sentence to translations, and set their `unkept` field."""
         translations = self._convert(source, hypotheses)
         protects = self._preprocessor.protects
@@ -152,7 +152,7 @@ class Protection:
         if proxies:
             text = re.sub(rf"(?<!\d)({'|'.join(proxies)})(?!\d)(?:st|[nr]d|th)?( Uhr|\.)?", spell, text)
         calibration = self._translator.calibration
-        return Translation.joined(text, translations).with_text(text, source.text, calibration)
+        return Translation.joined(text, translations).with_confidence(source.text, calibration)
 
     def _unkept(self, source: SearchInput, translation: str) -> tuple[str, ...]:
         differences = compare(_text(source), translation, source.language, self._target)
@@ -267,7 +267,7 @@ def run_steps(engine: Engine, steps: Steps[_T]) -> Future[_T]:
     """
     result: Future[_T] = Future()
 
-    def resume(done: Future[list[list[Translation]]] | None) -> None:
+    def resume(done: Future[list[list[Hypothesis]]] | None) -> None:
         if result.cancelled():
             return
         try:

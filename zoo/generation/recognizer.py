@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
@@ -18,8 +19,7 @@ from zoo.features.modality import FeatureModality, Frames, modality_of
 from zoo.features.windows import Recording, Window
 from zoo.generation.attention import Attention, compute_attention
 from zoo.generation.config import GenerationOptions
-from zoo.generation.input_warnings import EncodedText
-from zoo.generation.preprocessing import Preprocessor
+from zoo.generation.preprocessing import EncodedText, InputTerms, Preprocessor
 from zoo.generation.scoring import TokenScores
 from zoo.generation.transcription import Transcript, max_window_seconds
 from zoo.generation.translation import SearchInput, Translation
@@ -39,19 +39,25 @@ CHUNK_WINDOWS = 16
 class FilePreprocessor(Preprocessor):
     """Preprocessor for recognizers. Each text is a file path, and the file is always read as a whole."""
 
-    unknown_effect, label, unit = None, FILE, "files"
-    length_unit, treatment = "frames", "read"
     max_chunk = _CHUNK_FILES
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.modality = cast(FeatureModality, modality_of(self.spec.task))
-        self.stride = self.spec.architecture.source_stride
-        self.max_source_length = self.spec.decoding.max_source_length
-        if self.positions is not None:
-            self.max_source_length = min(self.max_source_length, self.positions * self.stride)
-        if self.spec.task.streams["source"] == "audio":
-            self.advice = "; `zoo transcribe` cuts recordings into shorter parts"
+    @cached_property
+    def modality(self) -> FeatureModality:
+        """Modality of the files, such as audio."""
+        return cast(FeatureModality, modality_of(self.spec.task))
+
+    @cached_property
+    def terms(self) -> InputTerms:
+        """The terms for the files in messages."""
+        is_audio = self.spec.task.streams["source"] == "audio"
+        advice = "; `zoo transcribe` cuts recordings into shorter parts" if is_audio else ""
+        return InputTerms(FILE, "files", "frames", "recognise", "read", None, advice)
+
+    @cached_property
+    def max_source_length(self) -> int:
+        """Maximum number of frames in a file."""
+        positions, longest = self.positions, self.spec.decoding.max_source_length
+        return longest if positions is None else min(longest, positions * self.spec.architecture.source_stride)
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
         """Read a file for the search.
@@ -68,7 +74,7 @@ class FilePreprocessor(Preprocessor):
         """Convert frames (feature vectors) to an input for the search. Error messages call the input `name`."""
         forced = self._encode_prefix(prefix, index)
         self.require_length(f"`{name}`", len(frames), "split the file into shorter files")
-        max_length = self._max_target_length(-(-len(frames) // self.stride))
+        max_length = self._max_target_length(-(-len(frames) // self.spec.architecture.source_stride))
         return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
 
     def encode_pairs_side(self, texts: Sequence[str], side: Side, **options: Any) -> list[Any]:
@@ -85,7 +91,7 @@ class Recognizer(Translator):
         modality: Modality of the files, such as audio.
     """
 
-    verb, translates = "recognise", False
+    translates = False
     preprocessor_class = FilePreprocessor
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -155,7 +161,8 @@ class Recognizer(Translator):
         Raises:
             ZooError: An input is too long, an option is out of range, or the model cannot output the language.
         """
-        config, preprocessor = self.config(n_best, options), cast(FilePreprocessor, self.preprocessor(target=target))
+        config, files = self.configure(n_best, target=target, **options)
+        preprocessor = cast(FilePreprocessor, files)
         sources = [
             preprocessor.search_input(frames, f"input {index + 1:,}", index) for index, frames in enumerate(inputs)
         ]
@@ -192,10 +199,10 @@ class Recognizer(Translator):
             ZooError: The file cannot be read or is too long, the model does not support a language, or the
                 recognizer is an ensemble or was created from a compiled model.
         """
-        build_program = self.require_attention()
+        build_program, stride = self.require_attention(), self.spec.architecture.source_stride
         preprocessor, frames = cast(FilePreprocessor, self.preprocessor(source, target)), self.modality.encode(text)
         values = preprocessor.search_input(frames, text).streams["source"]
-        positions = -(-len(frames) // preprocessor.stride)
+        positions = -(-len(frames) // stride)
         if positions > _MAX_ATTENTION_POSITIONS:
             problem = f"`{text}` has {positions:,} positions, but attention allows at most {_MAX_ATTENTION_POSITIONS:,}"
             raise ZooError(problem, hint="split the file into shorter files")
@@ -208,7 +215,7 @@ class Recognizer(Translator):
         rows = self.modality.options.rows
         size = rows * -(-positions // (rows * _MAX_GROUPS))
         places = [
-            f"{SPACE}{self.modality.place(position * preprocessor.stride)}" if position % size == 0 else ""
+            f"{SPACE}{self.modality.place(position * stride)}" if position % size == 0 else ""
             for position in range(positions)
         ]
         attention = compute_attention(

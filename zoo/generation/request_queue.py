@@ -11,7 +11,7 @@ from threading import Condition, Thread, get_ident
 
 from specs import ZooError
 from zoo.generation.hypotheses import SearchHistory, SearchStrategy
-from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
+from zoo.generation.translation import MIN_ROW_TOKENS, Hypothesis, SearchInput
 from zoo.text.sentences import excerpt
 
 RECENT_SECONDS = 4.0
@@ -37,7 +37,7 @@ class Request:
     """
 
     strategy: SearchStrategy
-    deliver: Callable[[SearchInput, list[Translation]], None]
+    deliver: Callable[[SearchInput, list[Hypothesis]], None]
     fail: Callable[[BaseException], None]
     request_fill: Callable[[], None] = lambda: None
     queue: deque[SearchInput] = field(default_factory=deque)

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from compiler.lazy import decoder, torch
-from compiler.program import State
+from compiler.program import State, StepwiseDecoder
 from compiler.seeds import stream
 from specs import BOS, EOS, PAD
 from zoo.generation.constraints import Constraint
@@ -47,6 +47,8 @@ class Sampling:
 
     stopping_rule = None
     """There is no stopping rule: the search ends when all translations are finished. They are not ranked."""
+    reorders_rows = False
+    """Whether a row may continue a hypothesis in a different row."""
 
     @property
     def rows(self) -> int:
@@ -57,6 +59,9 @@ class Sampling:
     def batch_key(self) -> Hashable:
         """The key of the batch. Sentences with the same key can share a batch, even with different seeds."""
         return Sampling, self.n_best, self.temperature, self.top_k, self.top_p, self.constraint, self.shortlist
+
+    def searcher(self, program: StepwiseDecoder[State], rows: int) -> None:
+        """Return None, because no compiled model can run the whole search (see `BeamSearch.searcher`)."""
 
     def new_history(self, source: SearchInput) -> SearchHistory:
         """Return an empty search history for a sentence, with one random number generator per sample."""

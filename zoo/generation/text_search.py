@@ -21,14 +21,16 @@ from zoo.generation.config import (
 )
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
-from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
+from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.protection import Protection, Steps, protect_all, protected, run_steps
 from zoo.generation.span_constraint import SpanConstraint
-from zoo.generation.translation import MIN_ROW_TOKENS, SearchInput, Translation
+from zoo.generation.text_stream import TextStream, TextWithPrefix
+from zoo.generation.translation import MIN_ROW_TOKENS, Hypothesis, SearchInput, Translation
 from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
 from zoo.text.copying import restore
+from zoo.text.language_codes import are_languages
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import checked_texts, zip_prefixes
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 
 Prefixes = Iterable[str] | None
+MAX_SENTENCE_TOKENS = 512
+"""A model counts as trained on single sentences if no source in training had more than this number of tokens."""
 
 
 class TextSearch:
@@ -54,8 +58,6 @@ class TextSearch:
         calibration: Calibration of the confidence in translations, if the model has one.
     """
 
-    verb = "translate"
-    """The verb that progress bars show."""
     translates = True
     """Whether the texts are translated. Other texts are neither split into sentences nor protected."""
     preprocessor_class: type[Preprocessor] = Preprocessor
@@ -122,13 +124,12 @@ class TextSearch:
             ZooError: The same errors as `translate`.
             TypeError: `texts` is a single string instead of a list.
         """
-        pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
+        pairs, config, stream = self._prepare(texts, n_best, prefixes, options)
         results = [[Translation("")]] * len(pairs)
-        size = preprocessor.max_chunk
+        size, terms = stream.preprocessor.max_chunk, stream.preprocessor.terms
         chunks = (pairs[start : start + size] for start in range(0, len(pairs), size))
-        progress_bar = (report or Report()).progress(self.verb, len(pairs), preprocessor.unit)
-        with preprocessor.warnings, progress_bar as progress:
-            for index, translations in self.translate_chunks(chunks, config, preprocessor):
+        with stream.warnings, (report or Report()).progress(terms.verb, len(pairs), terms.unit) as progress:
+            for index, translations in self.translate_chunks(chunks, config, stream):
                 results[index] = translations
                 progress.advance()
         return results
@@ -162,24 +163,18 @@ class TextSearch:
             TypeError: `texts` is a single string instead of a list.
             CancelledError: `abandoned` was set.
         """
-        pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
-        with preprocessor.warnings:
-            sources = list[SearchInput]()
-            for read in preprocessor.read_chunks(([pair] for pair in pairs), 0):
-                sources += read
+        pairs, config, stream = self._prepare(texts, n_best, prefixes, options)
+        sources = list[SearchInput]()
+        with stream.warnings:
+            for text, prefix in pairs:
+                sources += stream.add(text, prefix)
                 if abandoned is not None and abandoned.is_set():
                     raise CancelledError
-        if preprocessor.error:
-            raise preprocessor.error
-
         strategy = config.strategy(self.constraint, shortlist=self.shortlist)
 
         def steps() -> Steps[list[list[Translation]]]:
-            found = yield from protect_all(Protection(self, preprocessor, config), sources, strategy)
-            results = dict(preprocessor.unchanged_translations())
-            for source, translations in zip(sources, found, strict=True):
-                if joined := preprocessor.join(source, translations):
-                    results[source.index] = joined
+            found = yield from protect_all(Protection(self, stream.preprocessor, config), sources, strategy)
+            results = dict(stream.join(zip(sources, found, strict=True)))
             return [results[index] for index in range(len(pairs))]
 
         return run_steps(self._engine_for(config), steps())
@@ -191,15 +186,49 @@ class TextSearch:
 
     def _prepare(
         self, texts: Iterable[str], n_best: int | None, prefixes: Prefixes, options: TranslationOptions
-    ) -> tuple[list[TextWithPrefix], GenerationConfig, Preprocessor]:
-        """Check the arguments. Return the texts with their prefixes, the options of the search, and a preprocessor."""
+    ) -> tuple[list[TextWithPrefix], GenerationConfig, TextStream]:
+        """Check the arguments. Return the texts with their prefixes, the options of the search, and a text stream."""
         if isinstance(texts, str):
             raise TypeError("`texts` is a single string: pass a list of strings")
-        preprocessor = self.preprocessor_of(options)
-        config = self.config(n_best, options)
+        config, preprocessor = self.configure(n_best, **options)
         pairs = list(zip_prefixes(texts, prefixes))
-        checked_texts((text for text, _ in pairs), label=preprocessor.label)  # before the work starts
-        return pairs, config, preprocessor
+        checked_texts((text for text, _ in pairs), label=preprocessor.terms.text)  # before the work starts
+        return pairs, config, TextStream(preprocessor, self.report)
+
+    def configure(
+        self,
+        n_best: int | None = None,
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        split: bool = True,
+        protect: bool = True,
+        **options: Unpack[GenerationOptions],
+    ) -> tuple[GenerationConfig, Preprocessor]:
+        """Return the options of the search, completed with values from the spec, and a preprocessor for the texts.
+
+        Args:
+            n_best: Number of translations per text (see `translate`).
+            source: Language code of the texts (see `TranslationOptions`, also for the other options).
+            target: Code of the target language.
+            split: Whether to split texts into sentences.
+            protect: Whether to protect numbers, links and the like.
+            **options: Generation options.
+
+        Raises:
+            ZooError: A language is missing or unknown, a value is out of range, or the options require a shortlist, but
+                the model has no shortlist or its backend does not support shortlists.
+        """
+        preprocessor = self.preprocessor(source, target, split=split, protect=protect)
+        options["max_batch_tokens"] = self.batch_tokens(options.get("max_batch_tokens"))
+        config = GenerationConfig.from_spec(self.spec, options, n_best)
+        if config.shortlist:
+            self._require_shortlist()
+        if config.rows > LARGE_BEAM:
+            kind, usual = "beam size" if config.search == "beam" else "number of samples", self.spec.decoding.beam
+            factor = f"{config.rows / usual:,.0f} times as long as a beam of {usual}"
+            self.report.info(f"with a {kind} of {config.rows:,}, this takes about {factor}")
+        return config, preprocessor
 
     def batch_tokens(self, given: int | None) -> int:
         """Return the maximum number of tokens in a batch: the given number, or the translator's default for None.
@@ -210,25 +239,6 @@ class TextSearch:
         if given is None:
             return self.max_batch_tokens
         return GenerationConfig.from_spec(self.spec, {"max_batch_tokens": given}).max_batch_tokens
-
-    def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
-        """Return the options of the search: the caller's options, completed with values from the spec.
-
-        If there are many hypotheses per sentence, the batch size is reduced.
-
-        Raises:
-            ZooError: A value is out of range, or the options require a shortlist, but the model has no shortlist or its
-                backend does not support shortlists.
-        """
-        max_batch_tokens = self.batch_tokens(options.get("max_batch_tokens"))
-        config = GenerationConfig.from_spec(self.spec, {**options, "max_batch_tokens": max_batch_tokens}, n_best)
-        if config.shortlist:
-            self._require_shortlist()
-        if config.rows > LARGE_BEAM:
-            kind, usual = "beam size" if config.search == "beam" else "number of samples", self.spec.decoding.beam
-            factor = f"{config.rows / usual:,.0f} times as long as a beam of {usual}"
-            self.report.info(f"with a {kind} of {config.rows:,}, this takes about {factor}")
-        return config.model_copy(update={"max_batch_tokens": self._limited(config.max_batch_tokens, config.rows)})
 
     def _require_shortlist(self) -> None:
         """Raise ZooError if the model has no shortlist or is an ensemble, or if its backend supports no shortlists."""
@@ -248,22 +258,18 @@ class TextSearch:
 
     def _engine_for(self, config: GenerationConfig) -> Engine:
         """Return the translator's engine, or a new engine if the call has a different batch size or worker count."""
-        decoding, limits = self.spec.decoding, (config.workers, config.max_batch_tokens)
-        is_own = limits == (decoding.workers, self._limited(self.max_batch_tokens, decoding.beam))
+        decoding, max_batch_tokens = self.spec.decoding, self._limited(config.max_batch_tokens, config.rows)
+        own = decoding.workers, self._limited(self.max_batch_tokens, decoding.beam)
+        is_own = (config.workers, max_batch_tokens) == own
         if is_own and self._engine is not None:
             return self._engine
         workers = resolve_workers(self.program, config.workers)
-        engine = Engine(self.program, self.device, workers=workers, max_batch_tokens=config.max_batch_tokens)
+        engine = Engine(self.program, self.device, workers=workers, max_batch_tokens=max_batch_tokens)
         # `setdefault` is atomic: threads that call this function at the same time get the same engine.
         return vars(self).setdefault("_engine", engine) if is_own else engine
 
     def translate_chunks(
-        self,
-        chunks: Iterable[Sequence[TextWithPrefix]],
-        config: GenerationConfig,
-        preprocessor: Preprocessor,
-        *,
-        first: int = 0,
+        self, chunks: Iterable[Sequence[TextWithPrefix]], config: GenerationConfig, stream: TextStream
     ) -> Iterator[tuple[int, list[Translation]]]:
         """Yield the index and the translations of each text as soon as they are known.
 
@@ -273,31 +279,16 @@ class TextSearch:
         Args:
             chunks: Texts with their prefixes.
             config: Options of the search.
-            preprocessor: The preprocessor that encodes the texts.
-            first: Index of the first text.
+            stream: The stream that encodes the texts.
         """
-        sources = preprocessor.read_chunks(chunks, first)
-        strategy = config.strategy(self.constraint, self.shortlist)
-        engine = self._engine_for(config)
-        with closing(engine.search(sources, strategy)) as results:
-            for source, translations in protected(results, Protection(self, preprocessor, config), engine):
-                yield from preprocessor.unchanged_translations()
-                if joined := preprocessor.join(source, translations):
-                    yield source.index, joined
-        yield from preprocessor.unchanged_translations()
-        if preprocessor.error:
-            raise preprocessor.error
-
-    def preprocessor_of(self, options: TranslationOptions) -> Preprocessor:
-        """Remove the preprocessor's options from `options`, and return a new preprocessor with these options."""
-        source, target = options.pop("source", None), options.pop("target", None)
-        split, protect = options.pop("split", True), options.pop("protect", True)
-        return self.preprocessor(source, target, split=split, protect=protect)
+        engine, strategy = self._engine_for(config), config.strategy(self.constraint, self.shortlist)
+        with closing(engine.search(stream.read(chunks), strategy)) as results:
+            yield from stream.join(protected(results, Protection(self, stream.preprocessor, config), engine))
 
     def preprocessor(
         self, source: str | None = None, target: str | None = None, *, split: bool = False, protect: bool = False
     ) -> Preprocessor:
-        """Return a new preprocessor for the texts of `translate_chunks`.
+        """Return a preprocessor for texts in the given languages.
 
         Args:
             source: Language code of the texts (see `translate`).
@@ -310,8 +301,10 @@ class TextSearch:
         """
         direction = choose_direction(self.spec, source, target, self.report)
         languages = LanguagePair.of(self.spec, self.vocabulary, direction)
-        arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
-        return self.preprocessor_class(*arguments, split=split and self.translates, protect=protect and self.translates)
+        splits = split and (self.longest_source or self.spec.corpus.max_length) <= MAX_SENTENCE_TOKENS
+        protects = protect and are_languages(languages.source, languages.target)
+        arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, languages)
+        return self.preprocessor_class(*arguments, splits and self.translates, protects and self.translates)
 
     def span_constraint(self, target_tokens: tuple[int, ...]) -> SpanConstraint:
         """Return the constraint that makes translations contain required spans, such as amounts (see `SpanConstraint`).
@@ -321,22 +314,21 @@ class TextSearch:
         Args:
             target_tokens: The language tokens with which translations begin.
         """
-        if target_tokens not in self._span_constraints:
-            # `setdefault` is atomic: threads that call this function at the same time get the same constraint.
-            self._span_constraints.setdefault(target_tokens, SpanConstraint(self.vocabulary, target_tokens))
-        return self._span_constraints[target_tokens]
+        constraint = self._span_constraints.get(target_tokens) or SpanConstraint(self.vocabulary, target_tokens)
+        # `setdefault` is atomic: threads that call this function at the same time get the same constraint.
+        return self._span_constraints.setdefault(target_tokens, constraint)
 
     def to_translations(
-        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Translation]
+        self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
-        """Add the text and the confidence to each hypothesis. `preprocessor` must have encoded the sentence."""
+        """Convert the hypotheses of a sentence to translations. `preprocessor` must have encoded the sentence."""
         languages = preprocessor.languages
         translations: list[Translation] = []
         for each in hypotheses:
             text = self.vocabulary.decode(each.tokens[len(languages.target_tokens) :])
             if preprocessor.symbols:
                 text = restore(text, source.copied, languages.target, capitals=source.capitals)
-            translations.append(each.with_text(text, source.text, self.calibration))
+            translations.append(each.with_text(text).with_confidence(source.text, self.calibration))
         return translations
 
 
@@ -351,7 +343,7 @@ def translate_lines(
     translator: TextSearch,
     lines: Iterable[str],
     *,
-    prefixes: Iterable[str] | None = None,
+    prefixes: Prefixes = None,
     n_best: int | None = None,
     max_chunk_lines: int = MAX_CHUNK_LINES,
     paused: Callable[[], bool] = never_paused,
@@ -375,16 +367,16 @@ def translate_lines(
         report: Receives the progress.
         **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
     """
-    preprocessor = translator.preprocessor_of(options)
-    config = translator.config(n_best, options)
+    config, preprocessor = translator.configure(n_best, **options)
+    stream, terms = TextStream(preprocessor, translator.report, first), preprocessor.terms
     max_lines = min(max_chunk_lines, preprocessor.max_chunk)
     chunks = available_chunks(zip_prefixes(lines, prefixes), max_lines, paused, FIRST_CHUNK_LINES)
     done: dict[int, list[Translation]] = {}
     answered = first
-    with preprocessor.warnings, (report or Report()).progress(translator.verb, None, preprocessor.unit) as progress:
+    with stream.warnings, (report or Report()).progress(terms.verb, None, terms.unit) as progress:
         for chunk in chunks:  # after a pause, this blocks until there is a line
-            available = _until_pause(chain([chunk], chunks))
-            for index, translations in translator.translate_chunks(available, config, preprocessor, first=answered):
+            results = translator.translate_chunks(_until_pause(chain([chunk], chunks)), config, stream)
+            for index, translations in results:
                 done[index] = translations
                 progress.advance()
                 while answered in done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from compiler.lazy import torch
 from compiler.padded_batch import PaddedBatch
@@ -67,12 +67,27 @@ class SearchInput:
         return sum(map(len, self.streams.values()))
 
 
+class Hypothesis(NamedTuple):
+    """Result of a search: the tokens of an output, with their scores."""
+
+    tokens: tuple[int, ...]
+    """Token IDs without BOS and EOS."""
+    log_probability: float
+    """Natural log-probability (see `Translation`)."""
+    score: float
+    """`log_probability` divided by the length penalty."""
+
+    def with_text(self, text: str) -> Translation:
+        """Return the translation with the given text, which the tokens represent."""
+        return Translation(text, self.score, self.log_probability, self.tokens)
+
+
 @dataclass(frozen=True, slots=True)
 class Translation:
     """One translation of a text.
 
     Attributes:
-        text: The translation as text. The search leaves it empty.
+        text: The translation as text.
         score: `log_probability` divided by the length penalty (paper, section 6.1).
         log_probability: Natural log-probability. It includes EOS, unless the translation was cut off at the maximum
             length.
@@ -97,21 +112,20 @@ class Translation:
     confidence: float | None = field(default=None, compare=False)
     confidences: tuple[float | None, ...] = field(default=(), compare=False)
 
-    def with_text(self, text: str, sentence: str, calibration: Calibration | None) -> Translation:
-        """Return a copy of this translation with its text and confidence.
+    def with_confidence(self, sentence: str, calibration: Calibration | None) -> Translation:
+        """Return a copy of this translation with its confidence.
 
         Args:
-            text: The text of the translation.
             sentence: The source sentence.
             calibration: Calibration of the confidence, if the model has one.
         """
         if calibration is None:
             confidence, is_uncertain = None, self.log_probability < _UNCERTAIN * (len(self.tokens) + 1)
         else:
-            confidence = calibration.confidence(sentence, text, self.log_probability)
+            confidence = calibration.confidence(sentence, self.text, self.log_probability)
             is_uncertain = confidence < UNCERTAIN
         uncertain = (sentence,) if is_uncertain else ()
-        return replace(self, text=text, uncertain=uncertain, confidence=confidence, confidences=())
+        return replace(self, uncertain=uncertain, confidence=confidence, confidences=())
 
     @classmethod
     def joined(

@@ -16,6 +16,7 @@ from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.ensemble import Ensemble, check_compatible
 from zoo.generation.scoring import TokenScores, score_targets
 from zoo.generation.text_search import Prefixes, TextSearch
+from zoo.generation.text_stream import InputWarnings
 from zoo.report import Report
 from zoo.text.lines import clean
 from zoo.text.sentences import check_text, checked_pairs
@@ -313,8 +314,8 @@ class Translator(TextSearch):
             (source_ids,) = preprocessor.encode_pairs_side([replaced.text], "source")
             ((_, *target_ids, _),) = preprocessor.encode_pairs_side([replaced_output.text], "target")
             spellings = {symbol: span.text for symbol, span in replaced_output.spans.items()}
-            with preprocessor.warnings:
-                preprocessor.warnings.count(encoded)
+            with InputWarnings(preprocessor, self.report) as warnings:
+                warnings.count(encoded)
         program, vocabulary = build_program(), self.vocabulary
         language_tokens = vocabulary.token_strings(languages.source_tokens, "source")
         source_tokens = [*language_tokens, *preprocessor.source_tokens(replaced)]

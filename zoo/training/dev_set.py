@@ -80,7 +80,7 @@ def require_scorable_dev_set(spec: Spec, vocabulary: Vocabulary) -> None:
         return
     texts = read_split(spec, "dev", Report(), vocabulary)
     languages = LanguagePair.of(spec, vocabulary, spec.default_direction)
-    preprocessor = Preprocessor(vocabulary, spec, positions, None, Report(), languages)
+    preprocessor = Preprocessor(vocabulary, spec, positions, None, languages)
     try:
         for side in spec.task.token_streams:
             preprocessor.encode_pairs_side(texts.streams[side], "source" if side == "source" else "target")

@@ -169,14 +169,14 @@ class _SyntheticText:
         """Translate all lines after line `done`. Append the translations of each line to the journal as a JSON list."""
         source, target = languages
         options = self.part.decoding.model_dump()
-        max_length = translator.preprocessor(source, target).max_source_length
+        preprocessor = translator.preprocessor(source, target)
         sources, lines = tee(islice(self._lines(), done, None))
 
         def accepted(text: str) -> str:
             """Return the text, or an empty string if the model cannot read it, so that translation continues."""
             text = clean(text)
             with suppress(ZooError):  # it has too many characters, or a special token
-                return text if len(translator.vocabulary.encode(text)) <= max_length else ""
+                return text if len(translator.vocabulary.encode(text)) <= preprocessor.max_source_length else ""
             return ""
 
         accepted_texts = (accepted(text) for text, *_ in sources)
@@ -185,7 +185,7 @@ class _SyntheticText:
         )
         with (
             journal.open("a", encoding="utf-8", newline="\n", buffering=1) as file,
-            self.report.progress(translator.verb, total, "sentences") as progress,
+            self.report.progress(preprocessor.terms.verb, total, "sentences") as progress,
         ):
             progress.advance(done)
             for translations, (_, *references) in zip(found, lines, strict=True):

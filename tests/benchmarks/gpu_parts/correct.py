@@ -27,7 +27,7 @@ from tests.zoo.training.conftest import train_steps
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine
-from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.translation import Hypothesis, SearchInput
 from zoo.report import Report
 from zoo.training.benchmarks import random_sources, translations, weights_avoiding
 from zoo.training.checkpoints import OPTIMISER, WEIGHTS, list_checkpoints
@@ -108,7 +108,7 @@ def _searches(setting: Setting) -> Iterator[tuple[str, Figures]]:
         for beam in BEAMS:
             constraint = SuppressedTokens((11,), size, None, 3) if beam == 4 else None
             search = BeamSearch(beam, 0.6, min(2, beam), constraint, stopping_rule=rule)
-            found: list[list[list[Translation]]] = []
+            found: list[list[list[Hypothesis]]] = []
             cases = ((plain, "cpu", 400), (program, setting.device, 400), (program, setting.device, 1))
             for each, device, tokens in cases:
                 with Engine(each, device, max_batch_tokens=tokens) as engine:

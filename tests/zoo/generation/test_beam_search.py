@@ -12,7 +12,7 @@ from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.hypotheses import length_penalty
 from zoo.generation.sampling import Sampling
-from zoo.generation.translation import Translation
+from zoo.generation.translation import Hypothesis
 
 STOPPING_RULES = ["admissible", "full", "shrinking"]
 
@@ -36,7 +36,7 @@ def reference_search(program, source, max_length, beam, alpha, n_best, kind, pre
         for rank, (loss, _, _, token, before) in enumerate(candidates[: limit[stopping_rule]]):
             whole = before if token == EOS else (*before, token)
             if (token == EOS and (stopping_rule != "full" or rank < beam)) or (token != EOS and length == max_length):
-                finished.append(Translation("", -loss / length_penalty(length + 1, alpha, kind), -loss, whole))
+                finished.append(Hypothesis(whole, -loss, -loss / length_penalty(length + 1, alpha, kind)))
             elif token != EOS:
                 live.append((-loss, whole))
         live = live[:beam]

@@ -98,12 +98,12 @@ def test_a_missing_or_damaged_calibration_is_none(tmp_path):
 
 def test_a_text_has_the_lowest_confidence_of_its_sentences():
     sentences = [("Good.", "Gut.", -0.1), ("Bad.", "Schlecht.", -9.0)]
-    parts = [Translation("", 0.0, log).with_text(text, source, CALIBRATION) for source, text, log in sentences]
+    parts = [Translation(text, 0.0, log).with_confidence(source, CALIBRATION) for source, text, log in sentences]
     joined = join_parts(["Good.", "Bad.", "$5"], [*parts, Translation("$5")], [" ", " "])
     assert joined.confidences == (CALIBRATION.confidence(*sentences[0]), CALIBRATION.confidence(*sentences[1]), None)
     assert joined.confidence == joined.confidences[1] < UNCERTAIN
     assert joined.uncertain == ("Bad.",)
-    without = Translation("", 0.0, -9.0, (5, 6)).with_text("Schlecht.", "Bad.", None)
+    without = Translation("Schlecht.", 0.0, -9.0, (5, 6)).with_confidence("Bad.", None)
     assert (without.confidence, without.uncertain) == (None, ("Bad.",))
 
 

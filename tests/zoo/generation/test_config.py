@@ -1,5 +1,6 @@
 """Generation options: defaults from the spec, options of a caller, and values that are refused."""
 
+import numpy as np
 import pytest
 
 import specs
@@ -20,7 +21,7 @@ def test_the_spec_completes_the_options():
     config = GenerationConfig.from_spec(spec, {"beam": None, "max_batch_tokens": None})
     assert (config.max_batch_tokens, config.workers, config.n_best) == (DEFAULT_MAX_BATCH_TOKENS, 2, 1)
     assert config.strategy() == BeamSearch(3, 0.8, 1)
-    assert strategy(spec, 4, beam=5, alpha=0, workers="auto") == BeamSearch(5, 0, 4)
+    assert strategy(spec, np.int64(4), beam=np.int32(5), alpha=0, workers="auto") == BeamSearch(5, 0, 4)
     assert strategy(sampled, 50, top_p=0.5, top_k=7) == Sampling(50, 0.8, 1.0, 7, 0.5, 9), "more than the beam"
     assert strategy(spec, search="sample", seed=3, temperature=2) == Sampling(1, 0.8, 2, 0, 1.0, 3)
     assert strategy(sampled, search="beam") == BeamSearch(3, 0.8, 1)

@@ -26,7 +26,7 @@ from zoo.generation.constraints import BracketConstraint, SuppressedTokens
 from zoo.generation.engine import Engine
 from zoo.generation.hypotheses import SearchHistory
 from zoo.generation.sampling import Sampling
-from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.translation import Hypothesis, SearchInput
 
 pytestmark = pytest.mark.integration
 SIZE = 40
@@ -66,7 +66,7 @@ def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativePro
 def random_history(draw: random.Random, index: int, strategy: BeamSearch) -> SearchHistory:
     tokens = tuple(draw.choices(range(4, 40), k=draw.randrange(6)))
     max_length = draw.choice([0, 1, 2, 5, 12, 30])
-    prefix = tuple(draw.choices(range(4, 12), k=min(max_length, draw.choice([0, 0, 1, 3]))))
+    prefix = tuple(draw.choices(range(4, 12), k=min(max_length, draw.choice([0, 0, 1, 3, 10]))))
     return strategy.new_history(SearchInput(index, {"source": (*tokens, EOS)}, max_length, prefix))
 
 
@@ -89,11 +89,11 @@ def copied(histories: Sequence[SearchHistory]) -> list[SearchHistory]:
     return [history.strategy.new_history(history.source) for history in histories]
 
 
-def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Translation], str | None]]:
+def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Hypothesis], str | None]]:
     return [(history.hypotheses(), history.stop_reason) for history in histories]
 
 
-def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list[tuple[list[Translation], str | None]]:
+def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list[tuple[list[Hypothesis], str | None]]:
     """Return what the Python search finds for each sentence alone."""
     copies = copied(histories)
     for copy in copies:
@@ -251,7 +251,7 @@ def rejected(error: Any, pattern: str | None, function: Any, *arguments: Any) ->
 def test_invalid_calls_are_refused(program: NativeProgram) -> None:
     start, none, sources, penalties = program.start_search, [(), ()], [(5, EOS), (6, EOS)], [[1.0] * 42] * 2
     rejected(IndexError, "does not exist", program.search, program.encode(PaddedBatch.pad(sources)), 1, None)
-    one = module._options(SLOW.new_history(long_sources(1)[0]), None)
+    one = module._options(SLOW.new_history(long_sources(1)[0]))
     options, short = [one, one], [one._replace(max_length=1)] * 2
     for invalid in ({"size": 0}, {"n_best": 0}, {"max_length": -1}):
         rejected((IndexError, ValueError), None, start, sources, none, [one, one._replace(**invalid)], penalties)

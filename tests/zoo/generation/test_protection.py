@@ -21,7 +21,6 @@ from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.text_search import translate_lines
 from zoo.generation.translation import SearchInput
 from zoo.generation.translator import Translator
-from zoo.report import Report
 from zoo.text.copying import copy_symbols
 from zoo.text.language_codes import UNKNOWN
 from zoo.text.languages import LanguagePair
@@ -292,7 +291,7 @@ def test_allowed_tokens_are_known_without_waiting_for_the_device():
 def test_the_notation_of_numbers_follows_the_guessed_language():
     spec = specs.load("tiny", {"languages": {"codes": ["en", "de", "fr"]}})
     languages = LanguagePair(UNKNOWN, "fr")
-    preprocessor = Preprocessor(Characters((ONE, TWO)), spec, None, None, Report(), languages, protect=True)
+    preprocessor = Preprocessor(Characters((ONE, TWO)), spec, None, None, languages, protects=True)
     for text, number in (
         ("It cost 1.250 pounds and 500 grams.", "1,250"),
         ("Das kostete 1.250 Pfund und 500 Gramm.", "1 250"),

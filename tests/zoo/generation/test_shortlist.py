@@ -21,7 +21,7 @@ from zoo.generation.engine import Engine
 from zoo.generation.hypotheses import SearchStrategy
 from zoo.generation.loading import open_model
 from zoo.generation.sampling import Sampling
-from zoo.generation.translation import SearchInput, Translation
+from zoo.generation.translation import Hypothesis, SearchInput
 from zoo.generation.translator import Translator
 from zoo.models.shortlist import NAME, Shortlist
 from zoo.training.run import Run
@@ -71,7 +71,7 @@ def sources() -> list[SearchInput]:
     return [SearchInput(i, {"source": (*tokens(1 + i % 5), EOS)}, 10, tokens(i % 3)) for i in range(12)]
 
 
-def search(program: Any, sources: Sequence[SearchInput], strategy: SearchStrategy) -> list[list[Translation]]:
+def search(program: Any, sources: Sequence[SearchInput], strategy: SearchStrategy) -> list[list[Hypothesis]]:
     with Engine(program, max_batch_tokens=256) as engine:
         return engine.submit(sources, strategy).result()
 

@@ -13,7 +13,6 @@ from specs import ZooError
 from tests.examples import examples, small
 from tests.refusals import refused
 from zoo.generation.sampling import Sampling
-from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
@@ -36,7 +35,7 @@ def test_a_text_gives_a_text_and_a_list_gives_a_list(translator):
 def test_translation_equals_the_search_with_the_specs_options(translator, letters, search):
     source, program, alpha = letters.encode("fed"), translator.program, translator.spec.decoding.alpha
     (hypotheses,) = search(program, [source], [3 + 2], beam=3, alpha=alpha, n_best=3)
-    expected = [Translation(letters.decode(h.tokens), h.score, h.log_probability, h.tokens) for h in hypotheses]
+    expected = [each.with_text(letters.decode(each.tokens)) for each in hypotheses]
     assert translator.hypotheses(["fed"], n_best=3) == [expected]
     (greedy,) = search(program, [source], [3 + 2], beam=1, alpha=0.0)[0]
     assert translator.hypotheses(["fed"], beam=1, alpha=0.0)[0][0].tokens == greedy.tokens

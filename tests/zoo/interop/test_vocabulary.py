@@ -20,6 +20,7 @@ from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
 from zoo.data.prepare import prepare
 from zoo.generation.preprocessing import Preprocessor
+from zoo.generation.text_stream import TextStream
 from zoo.interop.huggingface import FAMILIES, multilingual_vocabulary, t5_vocabulary
 from zoo.interop.sentencepiece_model import SentencePieceModel, without_source_end, word_list_tokenizer
 from zoo.interop.tensors import NEVER, TokenList
@@ -105,10 +106,10 @@ def test_each_word_of_a_list_has_its_id_and_each_other_word_is_one_unknown_token
 def test_messages_name_unknown_words(report: Report) -> None:
     vocabulary = Vocabulary(word_list_tokenizer(NUMBERING, "list"))
     assert vocabulary.unknown("a Hund bc  Hund é X", "target") == ["Hund", "X"]
-    intake = Preprocessor(vocabulary, small(), None, None, report, LanguagePair("en", "de"))
-    refused(r"'Hund', 'X'", intake.encode, "a", "a Hund X", 0)
-    with intake.warnings:
-        assert [len(each) for each in intake.read_chunks([[("a bc", ""), ("a Hund", "")]], 0)] == [2]
+    preprocessor = Preprocessor(vocabulary, small(), None, None, LanguagePair("en", "de"))
+    refused(r"'Hund', 'X'", preprocessor.encode, "a", "a Hund X", 0)
+    with (stream := TextStream(preprocessor, report)).warnings:
+        assert [len(each) for each in stream.read([[("a bc", ""), ("a Hund", "")]])] == [2]
     (warning,) = report.warnings  # type: ignore[attr-defined]
     assert "1 of 2" in warning
 
