@@ -83,8 +83,7 @@ class NativeCodeGenerator:
         self.graph, self.buffers, self.memory = graph, buffers, memory
         self.instructions: list[Instruction] = []
         self.operands: dict[str, Operand] = {}
-        self.nodes = {node.name: node for node in graph.nodes}
-        self.uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
+        self.nodes = graph.by_name
         self.fused: set[str] = set()
         """Nodes without an instruction, because the instruction of the next node (norm or activation) computes them."""
         self.with_state = set[str]()
@@ -165,7 +164,7 @@ class NativeCodeGenerator:
     def sole_reader(self, node: Node) -> Node | None:
         """Return the only reader of a node's result, or None if the result is an output or has several readers."""
         readers = [n for n in self.graph.nodes if node.name in n.inputs]
-        return readers[0] if self.uses[node.name] == 1 and readers else None
+        return readers[0] if self.graph.uses[node.name] == 1 and readers else None
 
     def append_to_cache(self, node: Node) -> None:
         """Add an instruction that appends a node's second input to its first input, a cache."""

@@ -247,7 +247,7 @@ class Part(Slice):
 
     index: int = 0
 
-    def sliced_range(self) -> None:  # type: ignore[override]
+    def sliced_range(self) -> None:
         """Return None, because the input is a tuple in emitted code, not a tensor that can be sliced."""
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:

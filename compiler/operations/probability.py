@@ -80,7 +80,6 @@ class CrossEntropy(Operation):
     smoothing: float
     wrong_classes: bool
 
-    is_cross_entropy = True
     code = "runtime.smoothed_loss({0}, {1}, {self.smoothing!r}, {self.wrong_classes})"
     caption = ("softmax", "Cross entropy")
     details = "smoothed by {self.smoothing:g}"

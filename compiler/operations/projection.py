@@ -42,7 +42,7 @@ class Embedding(Operation):
 
     scale: float
 
-    has_scale = True
+    scales = "parameters"
     caption = ("embedding", "Embedding")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:

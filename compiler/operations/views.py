@@ -43,7 +43,7 @@ class Slice(View):
     start: int = 0
     stop: int | None = None
 
-    def sliced_range(self) -> tuple[int, int, int | None]:
+    def sliced_range(self) -> tuple[int, int, int | None] | None:
         return self.dimension, self.start, self.stop
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -100,7 +100,6 @@ class MergeHeads(PlainOperation):
     """Concatenate the heads: [batch, h, n, d] -> [batch, n, h·d] (3.2.2)."""
 
     shares_buffer = True
-    merges_heads = True
     code = "{0}.transpose(1, 2).flatten(2)"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
