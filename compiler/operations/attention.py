@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from compiler.instruction import UnsupportedGraph
+from compiler.instruction import Unsupported
 from compiler.operations.mask import DistanceMask
 from compiler.operations.operation import (
     EmitContext,
@@ -179,7 +179,7 @@ class Attention(AttentionWeights):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if node.parameters:
-            raise UnsupportedGraph("it has no instruction for additive attention")
+            raise Unsupported("it has no instruction for additive attention")
         codegen.attention(node, self.scale, biased=self.biased)
 
     def receptive_field(self) -> ReceptiveField:

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 class KernelOperation:
     """Base class of operations that have a GPU kernel, but no reference implementation for the interpreter.
 
-    These operations occur only in graphs for packed rows (see `compiler.passes.pack_rows`) or slots (see
+    Each of them computes exactly one operation, or one sequence of operations, so the passes that insert them compare
+    the classes of operations. They occur only in graphs for packed rows (see `compiler.passes.pack_rows`) or slots (see
     `compiler.slots`). Tests compare the results of such a graph with the results of the equivalent graph for padded
     batches, which the interpreter can run.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, dataclass_transform
 
-from compiler.instruction import ActivationKind, UnsupportedGraph
+from compiler.instruction import ActivationKind, Unsupported
 from compiler.lazy import torch
 from compiler.size import Size, product
 
@@ -157,7 +157,7 @@ class Operation(ABC):
     appends_to_cache: ClassVar[bool] = False
     """Whether the operation appends new positions (input 1) to a cache (input 0)."""
     scales: ClassVar[Literal["parameters", "query"] | None] = None
-    """What the operation multiplies by its field `scale`: its parameters, or its first input, the attention query."""
+    """Whether the field `scale` multiplies the operation's parameters, or its first input, the attention query."""
     mask_role: ClassVar[MaskRole | None] = None
     """The role of an attention mask, if compiler passes or backends must recognise it. None for other operations."""
 
@@ -197,19 +197,19 @@ class Operation(ABC):
         """Add the native instructions of this operation.
 
         Raises:
-            UnsupportedGraph: The native backend has no instruction for the operation.
+            Unsupported: The native backend has no instruction for the operation.
         """
         if not self.shares_buffer:
-            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}")
+            raise Unsupported(f"it has no instruction for {type(self).__name__}")
         codegen.alias_input(node)
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
         """Return the fields of the native attention instruction that define this score bias, by name.
 
         Raises:
-            UnsupportedGraph: The native backend cannot compute the bias.
+            Unsupported: The native backend cannot compute the bias.
         """
-        raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}")
+        raise Unsupported(f"it has no instruction for {type(self).__name__}")
 
     # Variants, for passes
 

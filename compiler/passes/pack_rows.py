@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from compiler.graph import Graph, infer_types, prune
+from compiler.instruction import Unsupported
 from compiler.lowering.norm import LayerNorm
 from compiler.lowering.positions import PositionalEncoding
 from compiler.operations.attention import Attention, HeadColumns
@@ -30,7 +31,6 @@ from compiler.operations.recurrence import Ssru
 from compiler.operations.views import MergeHeads
 from compiler.passes.vocabulary import join_loss
 from compiler.size import BATCH, SOURCE, TARGET, Size
-from specs import ZooError
 
 MAX_HEAD_WIDTH = 128
 """The largest d_k and d_v for which the kernels of packed attention have been compiled and tested."""
@@ -45,10 +45,6 @@ of the sentence's source or target. A span is the index of a sentence's first to
 """
 
 
-class Unpackable(ZooError):
-    """Error for a model that the kernels for training or beam search do not support. The message gives the reason."""
-
-
 def pack_rows(graph: Graph) -> Graph:
     """Rewrite the training graph to use packed rows of constant length, so that each update can be one CUDA graph."""
     return fuse_kernels(pack(graph))
@@ -57,9 +53,9 @@ def pack_rows(graph: Graph) -> Graph:
 def pack(graph: Graph) -> Graph:
     """Replace attention, SSRUs and positional encodings with operations on packed rows."""
     if "source" not in graph.inputs:
-        raise Unpackable("it has no encoder")
+        raise Unsupported("it has no encoder")
     if graph.inputs["source"].kind is not ValueKind.INTEGER:
-        raise Unpackable("its source is not text")
+        raise Unsupported("its source is not text")
     graph = replace(graph, inputs={**graph.inputs, **PACKED_INPUTS})
     nodes = []
     for node in graph.nodes:
@@ -77,7 +73,7 @@ def pack(graph: Graph) -> Graph:
     for node in packed_graph.nodes:
         operation = node.operation
         if operation.receptive_field() is not None or operation.mask_role is not None or operation.depends_on_batch:
-            raise Unpackable(f"it has {type(node.operation).__name__}, which has no kernel for packed rows")
+            raise Unsupported(f"it has {type(node.operation).__name__}, which has no kernel for packed rows")
     return packed_graph
 
 
@@ -87,14 +83,14 @@ def _packed_attention(graph: Graph, merged: Node) -> Node:
     attention = plain_attention(node)
     query, key, value, mask = (graph.by_name[name] for name in node.inputs)
     if mask.operation.mask_role not in (MaskRole.PADDING, MaskRole.CAUSAL):
-        raise Unpackable(f"its attention has {type(mask.operation).__name__}, which has no kernel for GPUs")
+        raise Unsupported(f"its attention has {type(mask.operation).__name__}, which has no kernel for GPUs")
     (q, q_column), (kv, k_column), (v, v_column) = (columns(graph, each) for each in (query, key, value))
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
     q_width, kv_width = heads.count * heads.d_k, heads.kv_count * (heads.d_k + heads.d_v)
     widths = [graph.types[name].shape[-1].constant for name in (q, kv)]
     # The kernels of the backward pass write the gradients of all columns of these two values.
     if kv != v or widths != ([q_width + kv_width] * 2 if q == kv else [q_width, kv_width]):
-        raise Unpackable("its queries, keys and values are computed separately: enable the `fuse_projections` pass")
+        raise Unsupported("its queries, keys and values are computed separately: enable the `fuse_projections` pass")
     spans = {
         (SOURCE, SOURCE): ("source_spans", "source_spans"),
         (TARGET, TARGET): ("target_spans", "target_spans"),
@@ -105,15 +101,15 @@ def _packed_attention(graph: Graph, merged: Node) -> Node:
 
 
 def plain_attention(node: Node) -> Attention:
-    """Return a node's operation. Raise Unpackable unless it is dot-product attention with one mask.
+    """Return a node's operation. Raise Unsupported unless it is dot-product attention with one mask.
 
     Other attention has no GPU kernels.
     """
     operation = node.operation
     if not isinstance(operation, Attention):
-        raise Unpackable(f"it has {type(operation).__name__}, which has no kernel for GPUs")
+        raise Unsupported(f"it has {type(operation).__name__}, which has no kernel for GPUs")
     if operation.dropout or operation.biased or node.parameters or len(node.inputs) != 4:
-        raise Unpackable("its attention has dropout, biases or additive scores, which have no kernel for GPUs")
+        raise Unsupported("its attention has dropout, biases or additive scores, which have no kernel for GPUs")
     return operation
 
 
@@ -124,7 +120,7 @@ def head_columns(query: ValueType, value: ValueType, *columns: int) -> HeadColum
     """
     (_, count, _, d_k), (_, kv_count, _, d_v) = query.shape, value.shape
     if max(d_k.constant, d_v.constant) > MAX_HEAD_WIDTH:
-        raise Unpackable(f"its attention heads have more than {MAX_HEAD_WIDTH} features")
+        raise Unsupported(f"its attention heads have more than {MAX_HEAD_WIDTH} features")
     return HeadColumns(count.constant, kv_count.constant, d_k.constant, d_v.constant, *columns)
 
 
@@ -137,7 +133,7 @@ def columns(graph: Graph, heads: Node, *, whole: bool = False) -> tuple[str, int
         whole: Whether to follow nested slices to the original value.
     """
     if not heads.operation.splits_heads:
-        raise Unpackable("it rotates queries and keys, which has no kernel for GPUs")
+        raise Unsupported("it rotates queries and keys, which has no kernel for GPUs")
     (name,), first = heads.inputs, 0
     while (part := graph.by_name[name].operation.sliced_range()) and part[0] == -1:
         name, first = graph.by_name[name].inputs[0], first + part[1]
