@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -48,7 +48,7 @@ class GraphBuilder:
         self._states: dict[str, StepState] = {}
         self._parameters: dict[str, Parameter] = {}
         self._names: Counter[str] = Counter()
-        self._shared: dict[Hashable, Value] = {}
+        self._shared: dict[tuple[Operation, str, tuple[str, ...]], Value] = {}
         self._layer, self._layer_start = "", 0
         self._sublayer = self._prefix = ""
 
@@ -110,11 +110,11 @@ class GraphBuilder:
         """Add a parameter to the current sub-layer, unless the parameter already exists. Return its full name."""
         return self.stack_parameter(_join(self._layer, self._sublayer, name), *shape, initial=initial)
 
-    def stack_parameter(self, path: str, *shape: int, initial: Initializer = Initializer.MATRIX) -> str:
+    def stack_parameter(self, path: str, *shape: int, initial: Initializer) -> str:
         """Add a parameter with the full name `path`, unless the parameter already exists. Return the name."""
         if len(shape) < 2 and initial is Initializer.MATRIX:
             raise GraphError(f"`{path}` is not a matrix: pass `initial=Initializer.ZERO` or `initial=Initializer.ONE`")
-        parameter = Parameter(path, StoredTensor(path, shape, Initializer(initial)))
+        parameter = Parameter(path, StoredTensor(path, shape, initial))
         if self._parameters.setdefault(path, parameter) != parameter:
             raise GraphError(f"`{path}` is added as {self._parameters[path].origin} and as {parameter.origin}")
         return path
@@ -127,15 +127,13 @@ class GraphBuilder:
         self._nodes.append(Node(name, operation, tuple(v.name for v in inputs), parameters, type_, self._layer))
         return Value(self, name, type_)
 
-    def shared(
-        self, name: str, operation: Operation, inputs: tuple[Value, ...], key: Hashable, *parameters: str
-    ) -> Value:
+    def shared(self, name: str, operation: Operation, inputs: tuple[Value, ...], *parameters: str) -> Value:
         """Return a value that several layers share, such as a mask.
 
         The value is computed once, before the first layer that uses it. Calls with the same operation, first input and
-        key return the same value.
+        parameters return the same value.
         """
-        key = (operation, inputs[0].name, key)
+        key = (operation, inputs[0].name, parameters)
         if key not in self._shared:
             name = self._unique(name)
             type_ = operation.infer(tuple(v.type for v in inputs), tuple(self._parameters[p].shape for p in parameters))

@@ -68,7 +68,7 @@ class DecoderStates:
         memory = {name: value for name, value in memory.items() if name in step.inputs}
         sizes = {"batch": sentences, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
         dtype = next((value.dtype for value in memory.values() if value.is_floating_point()), dtype)
-        shapes = {name: [size(**sizes) for size in step.inputs[name].shape] for name in step.states}
+        shapes = {name: step.inputs[name].concrete(**sizes) for name in step.states}
         carried = {name: torch.zeros(shape, dtype=dtype, device=device) for name, shape in shapes.items()}
         return State(memory, carried, (0,) * sentences)
 
@@ -105,29 +105,26 @@ class DecoderStates:
             sentences: The indices of the sentences to keep.
             parents: For each kept sentence and new beam, the index of the beam that the new beam continues.
         """
-        kept, states = sentences.to(parents.device, non_blocking=True), self._graph.states
+        kept = sentences.to(parents.device, non_blocking=True)
         rows = (kept[:, None] * state.beams + parents).flatten()
         memory, carried, read = state.memory, state.carried, state.read
         if sentences.shape[0] != len(read):
             read = tuple(read[sentence] for sentence in sentences.tolist())
             memory = {name: value.index_select(0, kept) for name, value in memory.items()}
             carried = {name: self._shrink_cache(name, value, max(read)) for name, value in carried.items()}
-        carried = {name: value.index_select(states[name].row_axis, rows) for name, value in carried.items()}
+        carried = {name: value.index_select(0, rows) for name, value in carried.items()}
         return State(memory, carried, read, parents.shape[1])
 
     def join(self, first: State, second: State) -> State:
         """Return one state with the sentences of two states. Both states must have the same number of beams."""
         memory = {
-            name: _concatenate(value, second.memory[name], 0, _source_axis(self._graph.inputs[name]))
+            name: _concatenate(value, second.memory[name], _source_axis(self._graph.inputs[name]))
             for name, value in first.memory.items()
         }
         carried = {}
         for name, value in first.carried.items():
-            entry = self._graph.states[name]
-            is_planned = self._length(name) == CAPACITY
-            carried[name] = _concatenate(
-                value, second.carried[name], entry.row_axis, entry.length_axis, pad_at_end=is_planned
-            )
+            axis, is_planned = self._graph.states[name].length_axis, self._length(name) == CAPACITY
+            carried[name] = _concatenate(value, second.carried[name], axis, pad_at_end=is_planned)
         return replace(first, memory=memory, carried=carried, read=first.read + second.read)
 
     @cached_property
@@ -177,14 +174,12 @@ def _pad(tensor: Tensor, axis: int, length: int, *, at_end: bool = True) -> Tens
     return functional.pad(tensor, padding, value=value) if missing else tensor
 
 
-def _concatenate(
-    first: Tensor, second: Tensor, row_axis: int, padded_axis: int | None, *, pad_at_end: bool = True
-) -> Tensor:
+def _concatenate(first: Tensor, second: Tensor, padded_axis: int | None, *, pad_at_end: bool = True) -> Tensor:
     """Return the concatenated rows of two tensors. If `padded_axis` is given, pad the shorter tensor along it first."""
     if padded_axis is not None:
         length = max(first.shape[padded_axis], second.shape[padded_axis])
         first, second = (_pad(tensor, padded_axis, length, at_end=pad_at_end) for tensor in (first, second))
-    return torch.cat([first, second], row_axis)
+    return torch.cat([first, second])
 
 
 def top_k(

@@ -182,7 +182,7 @@ def _labels(graph: Graph, node: Node) -> tuple[str, str, str]:
 
 def _describe_input(graph: Graph, value: str) -> str:
     """Return the name of a graph input, or the description of a mask. For any other value, return an empty string."""
-    node = next((node for node in graph.nodes if node.name == value), None)
+    node = graph.by_name.get(value)
     if node is None:
         return value
     return node.operation.describe(node.inputs) if node.type.kind is ValueKind.MASK else ""

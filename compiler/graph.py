@@ -8,9 +8,11 @@ that a graph is valid, and runs after each pass.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from itertools import chain, count
 from typing import TYPE_CHECKING
 
@@ -51,9 +53,7 @@ class StepState:
 
     value: str
     length_axis: int
-    """The axis of the positions."""
-    row_axis: int = 0
-    """The axis of the hypotheses."""
+    """The axis of the positions. Axis 0 is the axis of the hypotheses."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,20 @@ class Graph:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     states: Mapping[str, StepState] = field(default_factory=dict)
 
-    @property
-    def types(self) -> dict[str, ValueType]:
+    @cached_property
+    def types(self) -> Mapping[str, ValueType]:
         """The type of each value, keyed by name."""
         return {**self.inputs, **{node.name: node.type for node in self.nodes}}
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Node]:
+        """The nodes, keyed by name."""
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def uses(self) -> Counter[str]:
+        """How many times each value is read by nodes, or becomes an output or the next value of a state."""
+        return Counter(chain(self.results.values(), *(node.inputs for node in self.nodes)))
 
     @property
     def results(self) -> dict[str, str]:
@@ -149,8 +159,7 @@ def _verify_states(graph: Graph, types: Mapping[str, ValueType]) -> None:
         axis = state.length_axis
         if len(before) == len(after):
             before[axis] = after[axis]
-        same_axis = state.row_axis == state.length_axis
-        if before != after or types[name].kind is not types[state.value].kind or same_axis:
+        if before != after or types[name].kind is not types[state.value].kind or axis == 0:
             raise GraphError(f"the state `{name}` has type {types[name]}, but its next value has {types[state.value]}")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from specs import ZooError
+
 
 class Opcode(IntEnum):
     """Operation of a native instruction.
@@ -82,8 +84,8 @@ MAX_INT8_ROWS = 1 << 16
 """The largest number of rows in an int8 matrix: sums of more products might overflow 32 bits."""
 
 
-class UnsupportedGraph(ValueError):
-    """Error for a graph that native instructions cannot express. The message gives the reason."""
+class Unsupported(ZooError):
+    """Error for a graph that native instructions or GPU kernels cannot express. The message gives the reason."""
 
 
 @dataclass(frozen=True)

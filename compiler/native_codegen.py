@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compiler.graph import Graph, Graphs, Purpose
-from compiler.instruction import Instruction, Opcode, Operand, UnsupportedGraph
+from compiler.instruction import Instruction, Opcode, Operand, Unsupported
 from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
 from compiler.size import BEAMS
 
@@ -43,13 +43,13 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
         graphs: The graphs by purpose. Only the ENCODE and DECODE_STEP graphs are used.
 
     Raises:
-        UnsupportedGraph: The native backend has no instruction for a part of the graphs.
+        Unsupported: The native backend has no instruction for a part of the graphs.
     """
     encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
     if any(type_.kind is ValueKind.FLOAT for type_ in encode.inputs.values()):
-        raise UnsupportedGraph("its kernels read tokens, not features")
+        raise Unsupported("its kernels read tokens, not features")
     if step.inputs["token"].shape[1] != BEAMS:
-        raise UnsupportedGraph(_NEEDS_PASS.format("beams_as_queries"))
+        raise Unsupported(_NEEDS_PASS.format("beams_as_queries"))
     # The padding mask has no slot: the rows of a sentence contain no padding.
     memory = [name for name in encode.outputs if name in step.inputs and step.inputs[name].kind is ValueKind.FLOAT]
     keys = {n.inputs[1] for n in step.nodes if n.operation.is_attention}
@@ -83,8 +83,7 @@ class NativeCodeGenerator:
         self.graph, self.buffers, self.memory = graph, buffers, memory
         self.instructions: list[Instruction] = []
         self.operands: dict[str, Operand] = {}
-        self.nodes = {node.name: node for node in graph.nodes}
-        self.uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
+        self.nodes = graph.by_name
         self.fused: set[str] = set()
         """Nodes without an instruction, because the instruction of the next node (norm or activation) computes them."""
         self.with_state = set[str]()
@@ -107,7 +106,7 @@ class NativeCodeGenerator:
             value = self.graph.outputs[name]
             type_, a = self.nodes[value].type, self.operand(value)
             if len(type_.shape) != 4:
-                raise UnsupportedGraph(_NEEDS_PASS.format("hoist_memory"))
+                raise Unsupported(_NEEDS_PASS.format("hoist_memory"))
             heads, width = type_.shape[1].constant, _row_length(type_)
             self.instructions.append(
                 Instruction(Opcode.STORE_MEMORY, Operand(slot), a, width=width, heads=heads, keys=name in keys)
@@ -126,7 +125,7 @@ class NativeCodeGenerator:
         """
         if any(len(self.graph.types[value].shape) > 3 for value in inputs) and "key_width" not in fields:
             name = type(node.operation).__name__
-            raise UnsupportedGraph(f"it has no instruction for {name} of separate heads")
+            raise Unsupported(f"it has no instruction for {name} of separate heads")
         operands = dict(zip("abc", map(self.operand, inputs), strict=False))
         fields = {**operands, "width": self.row_length(node.name), **fields}
         self.instructions.append(Instruction(opcode, self._allocate(node), **fields))
@@ -140,12 +139,12 @@ class NativeCodeGenerator:
         """Return the operand that contains a value.
 
         Raises:
-            UnsupportedGraph: No buffer contains the value. The pass `hoist_memory` must first move its computation to
+            Unsupported: No buffer contains the value. The pass `hoist_memory` must first move its computation to
                 the encoder.
         """
         if value in self.operands:
             return self.operands[value]
-        raise UnsupportedGraph(_NEEDS_PASS.format("hoist_memory"))
+        raise Unsupported(_NEEDS_PASS.format("hoist_memory"))
 
     def inputs(self, node: Node) -> tuple[str, ...]:
         """Return the names of the values that a node's instruction reads.
@@ -165,7 +164,7 @@ class NativeCodeGenerator:
     def sole_reader(self, node: Node) -> Node | None:
         """Return the only reader of a node's result, or None if the result is an output or has several readers."""
         readers = [n for n in self.graph.nodes if node.name in n.inputs]
-        return readers[0] if self.uses[node.name] == 1 and readers else None
+        return readers[0] if self.graph.uses[node.name] == 1 and readers else None
 
     def append_to_cache(self, node: Node) -> None:
         """Add an instruction that appends a node's second input to its first input, a cache."""
@@ -187,11 +186,11 @@ class NativeCodeGenerator:
             state: The name of the state.
 
         Raises:
-            UnsupportedGraph: The layer's result is not the state of the next step.
+            Unsupported: The layer's result is not the state of the next step.
         """
         if self.graph.states[state].value != node.name:
             name = type(node.operation).__name__
-            raise UnsupportedGraph(f"it has no instruction for {name} with a next state that is not its result")
+            raise Unsupported(f"it has no instruction for {name} with a next state that is not its result")
         self.with_state.add(node.name)
         return Operand(list(self.graph.states).index(state))
 
@@ -222,11 +221,11 @@ class NativeCodeGenerator:
         unsupported = [mask for mask in mask_operations if mask.mask_role not in (MaskRole.PADDING, MaskRole.UNWRITTEN)]
         if unsupported or len(masks) != 1:
             names = ", ".join(type(mask).__name__ for mask in unsupported) or f"{len(masks)} masks"
-            raise UnsupportedGraph(f"it has no instruction for attention with {names}")
+            raise Unsupported(f"it has no instruction for attention with {names}")
         if keys in self.graph.inputs:
             slots = {name: Operand(slot) for slot, name in enumerate(self.memory)}
             if keys == values or not {keys, values} <= slots.keys():
-                raise UnsupportedGraph("it has no instruction for attention that uses one tensor as keys and as values")
+                raise Unsupported("it has no instruction for attention that uses one tensor as keys and as values")
             opcode, b, c = Opcode.ATTEND_MEMORY, slots[keys], slots[values]
         else:
             is_cached = any(mask.mask_role is MaskRole.UNWRITTEN for mask in mask_operations)

@@ -6,16 +6,18 @@ same form. A compiled model therefore needs its weights only once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, cast
 
 from compiler.graph import Graph, Graphs, Purpose, infer_types, prune
-from compiler.instruction import ActivationKind
+from compiler.instruction import Unsupported
+from compiler.lowering.positions import PositionalEncoding
 from compiler.operations.gpu import (
+    LinearRelu,
     NormLinear,
     Part,
     ReadState,
+    ResidualNorm,
     SlotCrossAttention,
     SlotEmbedding,
     SlotParents,
@@ -24,9 +26,9 @@ from compiler.operations.gpu import (
     WriteState,
 )
 from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
-from compiler.operations.views import Slice
+from compiler.operations.views import MergeHeads, Slice
 from compiler.passes import graphs
-from compiler.passes.pack_rows import Unpackable, columns, fuse_kernels, head_columns, pack, require_plain_attention
+from compiler.passes.pack_rows import columns, fuse_kernels, head_columns, pack, plain_attention
 from compiler.size import ONE, Size
 from specs import Spec
 
@@ -46,12 +48,12 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
         precision: The precision of the compiled model.
 
     Raises:
-        Unpackable: A part of the model has no kernel. The message gives the reason.
+        Unsupported: A part of the model has no kernel. The message gives the reason.
     """
     if not spec.architecture.encoder:
-        raise Unpackable("it has no encoder")
+        raise Unsupported("it has no encoder")
     if spec.architecture.source.kind != "tokens":
-        raise Unpackable("its source is not text")
+        raise Unsupported("its source is not text")
     disabled = (*spec.compilation.disabled_passes, *_PASSES)
     compilation = spec.compilation.model_copy(update={"disabled_passes": disabled})
     plain = graphs(spec.model_copy(update={"compilation": compilation}), purposes, "cuda", precision)
@@ -63,19 +65,19 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
 
 def _fuse_products(graph: Graph) -> Graph:
     """Fuse each norm with the matrix product that follows. One kernel computes both if there are few hypotheses."""
-    nodes, readers = list[Node](), dict[str, list[Node]]()
+    nodes, readers = list[Node](), dict[str, list[tuple[Node, StepLinear]]]()
     for node in graph.nodes:
         if node.operation.is_projection:
-            node = replace(node, operation=StepLinear(relu=node.operation.activation is ActivationKind.RELU))
-            readers.setdefault(node.inputs[0], []).append(node)
+            linear = StepLinear(relu=isinstance(node.operation, LinearRelu))
+            node = replace(node, operation=linear)
+            readers.setdefault(node.inputs[0], []).append((node, linear))
         nodes.append(node)
     joined, parts = dict[str, Node](), list[Node]()
     for node in nodes:
-        norm, products = cast("Any", node.operation), readers.get(node.name, [])
-        if norm.is_layer_norm and len(products) == 1:
-            (product,), name, width = products, f"{node.name}_and_product", node.type.shape[-1].constant
-            operation: Any = product.operation
-            both = NormLinear(norm, operation, len(node.parameters))
+        norm, products = node.operation, readers.get(node.name, [])
+        if isinstance(norm, ResidualNorm) and len(products) == 1:
+            ((product, linear),), name, width = products, f"{node.name}_and_product", node.type.shape[-1].constant
+            both = NormLinear(norm, linear, len(node.parameters))
             parts.append(replace(node, name=name, operation=both, parameters=(*node.parameters, *product.parameters)))
             node = replace(node, operation=Part(-1, 0, width), inputs=(name,), parameters=())
             joined[product.name] = replace(product, operation=Part(-1, width, None, 1), inputs=(name,), parameters=())
@@ -88,7 +90,6 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
 
     Also return the name of the encoder value that contains the keys and values of cross-attention.
     """
-    by_name, encoded = ({node.name: node for node in graph.nodes} for graph in (step, encode))
     slots = {SLOTS: ValueType((ONE,), ValueKind.INTEGER)}
     graph = replace(step, inputs={**step.inputs, **slots}, states={})
     rows = step.inputs["token"].shape[0]
@@ -97,22 +98,24 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
     current = {name: f"{name}_read" for name in recurrent}
     nodes += [Node(current[name], ReadState(), (name, _PARENTS), (), step.inputs[name]) for name in recurrent]
     memory = set[str]()
+    positioned = {node.inputs[0] for node in step.nodes if isinstance(node.operation, PositionalEncoding)}
     for node in step.nodes:
         node = replace(node, inputs=tuple(current.get(name, name) for name in node.inputs))
-        if node.operation.merges_heads:
-            attention = by_name[node.inputs[0]]
-            require_plain_attention(attention)
-            if attention.inputs[1] in by_name:
-                node, cache = _self_attention(graph, by_name, node, attention)
+        if isinstance(node.operation, MergeHeads):
+            attention = step.by_name[node.inputs[0]]
+            if attention.inputs[1] in step.by_name:
+                node, cache = _self_attention(step, node, attention)
                 graph = replace(graph, inputs={**graph.inputs, **cache})
             else:
-                node, projected = _cross_attention(by_name, encode, encoded, node, attention)
+                node, projected = _cross_attention(step, encode, node, attention)
                 memory.add(projected)
-        elif node.operation.adds_positions or (node.inputs == ("token",) and not _reader(step, node)):
-            node = _embedding(by_name, node)
+        elif isinstance(node.operation, PositionalEncoding) or (
+            node.inputs == ("token",) and node.name not in positioned
+        ):
+            node = _embedding(step, node)
         nodes.append(node)
     if len(memory) != 1:
-        raise Unpackable("its cross-attention keys and values are computed separately: enable the `fuse_memory` pass")
+        raise Unsupported("its cross-attention keys and values are computed separately: enable the `fuse_memory` pass")
     (output,) = (node for node in nodes if node.name == step.outputs["log_probabilities"])
     outputs = {LOGITS: output.inputs[0]}
     for name, state in recurrent.items():
@@ -125,67 +128,57 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
     for node in graph.nodes:
         unknown = set(node.inputs) & (step.inputs.keys() - recurrent.keys())
         if node.operation.mask_role is not None or unknown:
-            raise Unpackable(f"its decoder has {type(node.operation).__name__}, which has no kernel for GPUs")
+            raise Unsupported(f"its decoder has {type(node.operation).__name__}, which has no kernel for GPUs")
     return infer_types(graph), memory.pop()
 
 
 def _is_constant(step: Graph, name: str) -> bool:
-    """Return whether a state has a constant number of positions, as in an RNN, and one row per hypothesis."""
-    state = step.states[name]
-    return not step.inputs[name].shape[state.length_axis].symbols and state.row_axis == 0
+    """Return whether a state has a constant number of positions, as in an RNN."""
+    return not step.inputs[name].shape[step.states[name].length_axis].symbols
 
 
-def _reader(step: Graph, node: Node) -> Node | None:
-    """Return the node that adds positional encodings to the output of an embedding node, or None if there is none."""
-    readers = (each for each in step.nodes if node.name in each.inputs)
-    return next((each for each in readers if each.operation.adds_positions), None)
-
-
-def _embedding(by_name: Mapping[str, Node], node: Node) -> Node:
+def _embedding(step: Graph, node: Node) -> Node:
     """Fuse the token embedding and the positional encoding into one operation."""
-    positions: Any = node.operation if node.operation.adds_positions else None
-    embedded, learned = (by_name[node.inputs[0]], node.parameters) if positions else (node, ())
+    positions = node.operation if isinstance(node.operation, PositionalEncoding) else None
+    embedded, learned = (step.by_name[node.inputs[0]], node.parameters) if positions else (node, ())
     if embedded.inputs != ("token",):
-        raise Unpackable("it changes embeddings before it adds positions, which has no kernel for GPUs")
+        raise Unsupported("it changes embeddings before it adds positions, which has no kernel for GPUs")
     slots = SlotEmbedding(node.type.shape[0], embedded.operation.scale, positions)
     return replace(node, operation=slots, inputs=(SLOTS,), parameters=(*embedded.parameters, *learned))
 
 
-def _self_attention(
-    graph: Graph, by_name: Mapping[str, Node], merged: Node, attention: Node
-) -> tuple[Node, dict[str, ValueType]]:
+def _self_attention(step: Graph, merged: Node, attention: Node) -> tuple[Node, dict[str, ValueType]]:
     """Fuse self-attention that reads a cache into one operation, which finds each hypothesis's cache by its slot.
 
     Also return the graph input for the cache.
     """
+    scale, by_name = plain_attention(attention).scale, step.by_name
     query, keys, values, mask = (by_name[name] for name in attention.inputs)
     reads_cache = keys.operation.appends_to_cache and values.operation.appends_to_cache
     if not reads_cache or mask.operation.mask_role is not MaskRole.UNWRITTEN:
-        raise Unpackable("its decoder attends to something other than a cache, which has no kernel for GPUs")
+        raise Unsupported("its decoder attends to something other than a cache, which has no kernel for GPUs")
     key, value = by_name[keys.inputs[1]], by_name[values.inputs[1]]
-    (q, q_column), (k, k_column), (v, v_column) = (columns(by_name, each) for each in (query, key, value))
+    (q, q_column), (k, k_column), (v, v_column) = (columns(step, each) for each in (query, key, value))
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
     width = heads.kv_count * (heads.d_k + heads.d_v)
     fits = q == k == v and v_column == k_column + heads.kv_count * heads.d_k
-    if not fits or graph.types[k].shape[-1] != Size.of(k_column + width):
-        raise Unpackable("its queries, keys and values are computed separately: enable the `fuse_projections` pass")
+    if not fits or step.types[k].shape[-1] != Size.of(k_column + width):
+        raise Unsupported("its queries, keys and values are computed separately: enable the `fuse_projections` pass")
     name = f"{attention.layer}.{CACHE}"
-    cache = {name: ValueType((graph.types[k].shape[0], ONE, Size.of(width)))}
-    fused = SlotSelfAttention(heads, attention.operation.scale)
-    return replace(merged, operation=fused, inputs=(k, name, SLOTS)), cache
+    cache = {name: ValueType((step.types[k].shape[0], ONE, Size.of(width)))}
+    return replace(merged, operation=SlotSelfAttention(heads, scale), inputs=(k, name, SLOTS)), cache
 
 
-def _cross_attention(
-    by_name: Mapping[str, Node], encode: Graph, encoded: Mapping[str, Node], merged: Node, attention: Node
-) -> tuple[Node, str]:
+def _cross_attention(step: Graph, encode: Graph, merged: Node, attention: Node) -> tuple[Node, str]:
     """Fuse cross-attention into one operation. Also return the encoder value that contains its keys and values."""
-    query, (_, key_name, value_name, _) = by_name[attention.inputs[0]], attention.inputs
+    scale = plain_attention(attention).scale
+    query, (_, key_name, value_name, _) = step.by_name[attention.inputs[0]], attention.inputs
     if not {key_name, value_name} <= encode.outputs.keys():
-        raise Unpackable("its decoder projects the encoder output in each step: enable the `hoist_memory` pass")
-    key, value = (encoded[encode.outputs[name]] for name in (key_name, value_name))
-    q, q_column = columns(by_name, query)
-    (k, k_column), (v, v_column) = (columns(encoded, each, whole=True) for each in (key, value))
+        raise Unsupported("its decoder projects the encoder output in each step: enable the `hoist_memory` pass")
+    key, value = (encode.by_name[encode.outputs[name]] for name in (key_name, value_name))
+    q, q_column = columns(step, query)
+    (k, k_column), (v, v_column) = (columns(encode, each, whole=True) for each in (key, value))
     if k != v:
-        raise Unpackable("its cross-attention keys and values are computed separately: enable the `fuse_memory` pass")
+        raise Unsupported("its cross-attention keys and values are computed separately: enable the `fuse_memory` pass")
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
-    return replace(merged, operation=SlotCrossAttention(heads, attention.operation.scale), inputs=(q, SLOTS)), k
+    return replace(merged, operation=SlotCrossAttention(heads, scale), inputs=(q, SLOTS)), k

@@ -21,7 +21,9 @@ from torch import Tensor
 
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
+from compiler.operations.gpu import ResidualNorm
 from compiler.padded_batch import PaddedBatch
+from compiler.passes.pack_rows import PACKED_INPUTS
 from specs import PAD
 
 Indices = npt.NDArray[np.integer[Any]]
@@ -46,10 +48,7 @@ class PackedRows:
             "seed": (2,),
             "rate": (1,),
             "tokens": (1,),
-            **dict.fromkeys(("source", "source_position"), (1, source)),
-            **dict.fromkeys(("source_spans", "reader_spans"), (2, source)),
-            **dict.fromkeys(("target", "labels", "target_position"), (1, target)),
-            **dict.fromkeys(("target_spans", "memory_spans"), (2, target)),
+            **{name: type_.concrete(batch=1, source=source, target=target) for name, type_ in PACKED_INPUTS.items()},
         }
         self._shapes: Mapping[str, tuple[int, ...]] = shapes
         self.buffer = torch.zeros(sum(map(int, map(np.prod, shapes.values()))), dtype=torch.int32, device=device)
@@ -157,7 +156,7 @@ class GradientProgram:
         """Loss with and without label smoothing, summed over target tokens."""
         graph = program.graphs[Purpose.UPDATE]
         # The kernels for norms read parameters in float32.
-        precise = {name for node in graph.nodes if node.operation.is_layer_norm for name in node.parameters}
+        precise = {name for node in graph.nodes if isinstance(node.operation, ResidualNorm) for name in node.parameters}
         rounded = [name for name in parameters if bfloat16 and name not in precise]
         copies = {name: torch.empty_like(parameters[name], dtype=torch.bfloat16) for name in rounded}
         self._masters = [parameters[name].detach() for name in rounded]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from compiler.lazy import torch
 from compiler.size import Size
@@ -41,8 +41,15 @@ class Initializer(StrEnum):
     ZERO = "zero"
 
 
+class _Origin:
+    """Base class for the origins of parameters."""
+
+    type: ClassVar[str] = "float32"
+    """The data type of the parameter: float32, bfloat16 or int8."""
+
+
 @dataclass(frozen=True)
-class StoredTensor:
+class StoredTensor(_Origin):
     """Origin of a parameter: one tensor of the weights file, unchanged."""
 
     name: str
@@ -63,7 +70,7 @@ class StoredTensor:
 
 
 @dataclass(frozen=True)
-class Concatenated:
+class Concatenated(_Origin):
     """Origin of a parameter: several other parameters (`parts`), concatenated along their last dimension."""
 
     parts: tuple[ParameterOrigin, ...]
@@ -90,7 +97,7 @@ class Concatenated:
 
 
 @dataclass(frozen=True)
-class _Derived:
+class _Derived(_Origin):
     """Base class for the origins of parameters that are computed from one other parameter (`part`)."""
 
     part: ParameterOrigin
@@ -145,6 +152,8 @@ class Scaled(_Derived):
 class Rounded(_Derived):
     """Origin of a parameter: another parameter (`part`), rounded to bfloat16."""
 
+    type = "bfloat16"
+
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
         """Compute the unrounded parameter from the tensors in a weights file, and round it to bfloat16."""
         return self.part.make(file).bfloat16()
@@ -163,6 +172,8 @@ class Quantised(_Derived):
 
     dimension: int
 
+    type = "int8"
+
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
         """Compute the unquantised parameter from the tensors in a weights file, and quantise it to int8."""
         return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[0]
@@ -175,6 +186,8 @@ class Quantised(_Derived):
 @dataclass(frozen=True)
 class Scales(Quantised):
     """Origin of the scales of an int8 matrix: the largest magnitude of each row or column, divided by 127."""
+
+    type = "float32"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -214,7 +227,7 @@ class Parameter:
     @property
     def type(self) -> str:
         """The data type of the parameter: float32, bfloat16 or int8."""
-        return {Rounded: "bfloat16", Quantised: "int8"}.get(type(self.origin), "float32")
+        return self.origin.type
 
     @property
     def bytes(self) -> int:

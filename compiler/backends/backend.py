@@ -38,12 +38,12 @@ class BuildRequest:
 
     @cached_property
     def native_code(self) -> NativeCode:
-        """The instructions for the native backend. Raises UnsupportedGraph if the backend cannot run the graphs."""
+        """The instructions for the native backend. Raises Unsupported if the backend cannot run the graphs."""
         return generate_native_code(self.graphs)
 
     @cached_property
     def search_graphs(self) -> Graphs:
-        """The graphs for beam search on a GPU. Raises Unpackable if a part of the model has no kernel."""
+        """The graphs for beam search on a GPU. Raises Unsupported if a part of the model has no kernel."""
         return search_graphs(self.spec, self.graphs.keys(), self.precision)
 
 

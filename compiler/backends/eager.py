@@ -16,7 +16,7 @@ from compiler.backends.backend import Backend, BuildRequest
 from compiler.emission import EmittedCode, emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graphs, Purpose
-from compiler.passes.pack_rows import Unpackable
+from compiler.instruction import Unsupported
 from compiler.search import Searcher
 
 
@@ -60,7 +60,7 @@ def kernel_refusal(make_graphs: Callable[[], Graphs]) -> str | None:
         return "Triton is not installed: run `pip install triton`"
     try:
         make_graphs()
-    except Unpackable as refusal:
+    except Unsupported as refusal:
         return refusal.problem
     return None
 

@@ -16,6 +16,7 @@ from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graph, Purpose
 from compiler.operations.operation import ValueKind
 from compiler.size import Size
+from specs import Spec
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -55,19 +56,18 @@ def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
         module = _ExportableModule(made, purpose, run[purpose]).eval()
         inputs = tuple(_example(made, name, purpose) for name in module.graph.inputs)
         with torch.no_grad():
-            shapes = {"inputs": dynamic_shapes(module.graph)}
+            shapes = {"inputs": dynamic_shapes(module.graph, request.spec)}
             exported[purpose] = export(module, inputs, dynamic_shapes=shapes, strict=False)
     return exported
 
 
-def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
+def dynamic_shapes(graph: Graph, spec: Spec) -> tuple[dict[int, Any], ...]:
     """Return the `dynamic_shapes` argument for torch.export. Products such as batch × beams are `Dim.DYNAMIC`."""
     from torch.export import Dim
 
     limits = dict(MAX_SIZES)
-    for node in graph.nodes:
-        if node.operation.adds_positions and node.parameters and graph.purpose is Purpose.ENCODE:
-            limits["source"] = graph.parameters[node.parameters[0]].origin.shape[0]  # learned positions are limited
+    if graph.purpose is Purpose.ENCODE and spec.architecture.max_positions is not None:
+        limits["source"] = spec.architecture.max_positions
     symbols = {symbol for type_ in graph.inputs.values() for size in type_.shape for symbol in size.symbols}
     symbols -= fixed_sizes(graph).keys()
     dims = {name: Dim(name, min=1, max=limits[name]) for name in sorted(symbols)}
@@ -94,7 +94,7 @@ def fixed_sizes(graph: Graph) -> Mapping[str, int]:
 
 def _example(made: EmittedProgram, name: str, purpose: Purpose) -> Tensor:
     type_ = made.graphs[purpose].inputs[name]
-    shape = [size(**{**EXAMPLE_SIZES, **fixed_sizes(made.graphs[purpose])}) for size in type_.shape]
+    shape = type_.concrete(**{**EXAMPLE_SIZES, **fixed_sizes(made.graphs[purpose])})
     if type_.kind is ValueKind.INTEGER:
         return torch.full(shape, 3, device=made.device)
     dtype = torch.bool if type_.kind is ValueKind.MASK else next(made.parameters()).dtype

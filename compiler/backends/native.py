@@ -22,7 +22,7 @@ from compiler.backends.eager import build_eager
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
 from compiler.host import cores, cpp_compiler
-from compiler.instruction import Instruction, MatrixType, Opcode, Operand, UnsupportedGraph
+from compiler.instruction import Instruction, MatrixType, Opcode, Operand, Unsupported
 from compiler.kernels.library import POINTERS, load_kernels
 from compiler.kernels.program import ALIGNMENT, KernelProgram, KernelState, Memory, PackedModel, raise_for
 from compiler.padded_batch import PaddedBatch
@@ -206,8 +206,8 @@ def _as_int64(tensor: Tensor) -> Int64[np.ndarray, ...]:
 def _refuse(request: BuildRequest) -> str | None:
     try:
         request.native_code  # noqa: B018 - generated here, and used by the program
-    except UnsupportedGraph as problem:
-        return f"{problem}: use the `eager` backend"
+    except Unsupported as refusal:
+        return f"{refusal.problem}: use the `eager` backend"
     return None
 
 

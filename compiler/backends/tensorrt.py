@@ -48,7 +48,7 @@ def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
     largest = {"batch": 256, "beams": max(8, beam), "source": max_source, "capacity": capacity, "new": MAX_NEW_TOKENS}
     largest |= fixed_sizes(graph)
     return {
-        name: Profile(*(tuple(size(**sizes) for size in type_.shape) for sizes in (smallest, usual, largest)))
+        name: Profile(*(type_.concrete(**sizes) for sizes in (smallest, usual, largest)))
         for name, type_ in graph.inputs.items()
     }
 

@@ -26,11 +26,11 @@ def self_attention(x: Value, sublayer: SelfAttention, context: LayerContext) -> 
     cache = None
     if context.position is not None:
         cache, key, value = heads.cached(key, value, PAST)
-        hidden = context.builder.shared("unwritten", UnwrittenMask(), (context.position, cache), PAST)
+        hidden = context.builder.shared("unwritten", UnwrittenMask(), (context.position, cache))
     elif context.padding is not None:
         hidden = context.padding
     else:
-        hidden = context.builder.shared("causal", CausalMask(), (context.stream,), context.stream)
+        hidden = context.builder.shared("causal", CausalMask(), (context.stream,))
     bias = context.positions.bias(context.stream, heads.h, context.position, cache)
     return heads.attend(query, key, value, hidden, *([] if bias is None else [bias]))
 
@@ -163,12 +163,12 @@ def restricted_attention(x: Value, sublayer: RestrictedAttention, context: Layer
     query, key, value = heads.project(x)
     padding = () if context.padding is None else (context.padding,)
     if b.purpose is Purpose.ATTEND:
-        inputs, key_of_mask = (context.stream, *padding), (context.stream, sublayer)
-        return heads.attend(query, key, value, b.shared("far", DistanceMask(before, after), inputs, key_of_mask))
+        hidden = b.shared("far", DistanceMask(before, after), (context.stream, *padding))
+        return heads.attend(query, key, value, hidden)
     if context.position is None:
         restricted = RestrictedAttentionOperation(before, after, heads.scale, heads.dropout, heads.groups)
         return heads.merge(b.node("context", restricted, (query, key, value, *padding), *heads.score_vector()))
     # A decoder step keeps only the keys and values of the last `before` positions.
     earlier, key, value = heads.cached(key, value, before)
-    hidden = b.shared("outside", WindowMask(before), (context.position, earlier), sublayer)
+    hidden = b.shared("outside", WindowMask(before), (context.position, earlier))
     return heads.attend(query, key, value, hidden)

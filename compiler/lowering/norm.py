@@ -58,7 +58,6 @@ class LayerNorm(NormOperation):
     """Layer normalisation: (x - mean) / sqrt(variance + epsilon) · gain + bias (3.1; Ba et al. 2016)."""
 
     vectors: ClassVar = {"gain": Initializer.ONE, "bias": Initializer.ZERO}
-    is_layer_norm = True
     caption = ("add", "Norm")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from math import cos, sin
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +109,7 @@ class StackPositions:
             case _:
                 return None
         inputs = (stream,) if position is None or cache is None else (position, cache)
-        return self.b.shared(f"{self.stack}_distance_bias", operation, inputs, heads, *parameters)
+        return self.b.shared(f"{self.stack}_distance_bias", operation, inputs, *parameters)
 
     def _table(self, name: str, rows: int, width: int) -> str:
         return self.b.stack_parameter(f"{self.stack}.{name}", rows, width, initial=Initializer.EMBEDDING)
@@ -140,7 +140,6 @@ class PositionalEncoding(Operation):
     halves: bool = False
     first: int = 0
 
-    adds_positions = True
     caption = ("position", "Positional encoding")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -265,10 +264,8 @@ class PositionBias(Operation):
         """Return a Python expression for biases [rows, heads, queries, keys] at distances [rows, 1, queries, keys]."""
         raise NotImplementedError
 
-    @property
-    def reads_cache_slots(self) -> bool:  # type: ignore[override]
-        """Whether the bias is for the cache slots of a decoder step."""
-        return self.in_step
+    def with_planned_cache(self) -> PositionBias | None:
+        return replace(self, planned=True) if self.in_step else None
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         stream, *cache = inputs

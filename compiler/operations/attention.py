@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from compiler.instruction import UnsupportedGraph
+from compiler.instruction import Unsupported
 from compiler.operations.mask import DistanceMask
 from compiler.operations.operation import (
     EmitContext,
@@ -139,7 +139,7 @@ class Attention(AttentionWeights):
     """Whether the emitted code calls scaled_dot_product_attention, which never stores all attention weights."""
 
     is_attention = True
-    has_scale = True
+    scales = "query"
     caption = ("attention", "Multi-head attention")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -173,9 +173,13 @@ class Attention(AttentionWeights):
             context.statements.append(f"{weights} = runtime.dropout({weights}, {self.dropout!r}, w.training)")
         return f"runtime.grouped_product({weights}, {value})" if self.groups > 1 else f"{weights} @ {value}"
 
+    def with_one_kernel(self, parameters: Sequence[str]) -> Attention:
+        """Return the variant with one kernel, which supports neither dropout nor additive scores."""
+        return self if self.dropout or parameters else replace(self, one_kernel=True)
+
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if node.parameters:
-            raise UnsupportedGraph("it has no instruction for additive attention")
+            raise Unsupported("it has no instruction for additive attention")
         codegen.attention(node, self.scale, biased=self.biased)
 
     def receptive_field(self) -> ReceptiveField:
@@ -247,7 +251,7 @@ class RestrictedAttention(Operation):
     groups: int = 1
     """Number of consecutive query heads that share one key-value head."""
 
-    has_scale = True
+    scales = "query"
     caption = ("attention", "Restricted attention")
 
     @property

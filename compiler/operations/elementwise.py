@@ -31,7 +31,6 @@ class BinaryOperation(PlainOperation):
 class Add(BinaryOperation):
     """Add two values of the same type, as in a residual connection (3.1)."""
 
-    is_sum = True
     code = "{0} + {1}"
     caption = ("add", "Add")
 

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 class KernelOperation:
     """Base class of operations that have a GPU kernel, but no reference implementation for the interpreter.
 
-    These operations occur only in graphs for packed rows (see `compiler.passes.pack_rows`) or slots (see
+    Each of them computes exactly one operation, or one sequence of operations, so the passes that insert them compare
+    the classes of operations. They occur only in graphs for packed rows (see `compiler.passes.pack_rows`) or slots (see
     `compiler.slots`). Tests compare the results of such a graph with the results of the equivalent graph for padded
     batches, which the interpreter can run.
     """
@@ -247,7 +248,7 @@ class Part(Slice):
 
     index: int = 0
 
-    def sliced_range(self) -> None:  # type: ignore[override]
+    def sliced_range(self) -> None:
         """Return None, because the input is a tuple in emitted code, not a tensor that can be sliced."""
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:

@@ -8,6 +8,7 @@ The shape of a mask is [batch or 1, 1, queries or 1, keys]. True hides a key fro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compiler.operations.operation import (
@@ -146,7 +147,6 @@ class UnwrittenMask(Mask):
     planned: bool = False
 
     mask_role = MaskRole.UNWRITTEN
-    reads_cache_slots = True
     code = "runtime.unwritten_mask({0}, {1}, planned={self.planned})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -154,6 +154,9 @@ class UnwrittenMask(Mask):
         require(position.kind is ValueKind.INTEGER and position.shape[0] == cache.shape[0], self, *inputs)
         rows, new = position.shape
         return ValueType((rows, ONE, new, cache.shape[2] + (0 if self.planned else new)), ValueKind.MASK)
+
+    def with_planned_cache(self) -> UnwrittenMask:
+        return replace(self, planned=True)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         position, cache = inputs

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, dataclass_transform
 
-from compiler.instruction import ActivationKind, UnsupportedGraph
+from compiler.instruction import ActivationKind, Unsupported
 from compiler.lazy import torch
 from compiler.size import Size, product
 
@@ -48,6 +48,10 @@ class ValueType:
 
     def __str__(self) -> str:
         return f"{self.kind[0]}[{', '.join(map(str, self.shape))}]"
+
+    def concrete(self, **sizes: int) -> tuple[int, ...]:
+        """Return the shape as numbers, given a value for each symbolic size."""
+        return tuple(size(**sizes) for size in self.shape)
 
     def bytes(self, float_bytes: int = FLOAT_BYTES) -> Size:
         """Return the size in memory, in bytes.
@@ -119,7 +123,9 @@ class Operation(ABC):
     """Base class of operations on values and parameters. The fields of an operation are plain numbers and options.
 
     Each subclass becomes a frozen dataclass, so that operations can be compared and printed. Compiler passes, cost
-    functions and backends read the traits of an operation, such as `is_attention`. They never check its class.
+    functions and backends read the traits of an operation, such as `is_attention`, or ask for a variant of it, so that
+    they also work with new operations. Only passes that insert GPU kernels check its class, because each kernel
+    computes exactly one operation (see `compiler.operations.gpu`).
     """
 
     def __init_subclass__(cls) -> None:
@@ -138,33 +144,20 @@ class Operation(ABC):
     """Whether the operation computes x W (+ b) with a matrix [i, o]. Several projections of one input can be fused."""
     is_vocabulary_projection: ClassVar[bool] = False
     """Whether the operation computes x Eᵀ (+ b) with a table [V, d]: the pre-softmax projection (3.4)."""
-    is_cross_entropy: ClassVar[bool] = False
-    """Whether the operation is a cross entropy of logits, which can be fused with the pre-softmax projection."""
     is_attention: ClassVar[bool] = False
     """Whether the operation is scaled dot-product attention with the inputs query, keys, values and masks."""
     is_norm: ClassVar[bool] = False
     """Whether the operation is a norm, such as layer normalisation."""
     activation: ClassVar[ActivationKind] = ActivationKind.NONE
     """The activation function that the operation computes, which can be fused with the matrix product before it."""
-    is_layer_norm: ClassVar[bool] = False
-    """Whether the operation is layer normalisation, which has a fused kernel for GPUs."""
-    is_sum: ClassVar[bool] = False
-    """Whether the operation adds two values."""
-    merges_heads: ClassVar[bool] = False
-    """Whether the operation concatenates attention heads."""
     depends_on_batch: ClassVar[bool] = False
     """Whether training depends on all positions of a batch together, or on random numbers other than dropout."""
-    adds_positions: ClassVar[bool] = False
-    """Whether the operation adds a positional encoding, a learned one if it has a parameter."""
     splits_heads: ClassVar[bool] = False
     """Whether the operation splits features into attention heads."""
-    reads_cache_slots: ClassVar[bool] = False
-    """Whether the operation computes a mask or a bias for the cache slots (input 1) and query positions (input 0). Its
-    field `planned` selects the variant for preallocated caches."""
     appends_to_cache: ClassVar[bool] = False
     """Whether the operation appends new positions (input 1) to a cache (input 0)."""
-    has_scale: ClassVar[bool] = False
-    """Whether the operation has a `scale` that multiplies the attention query or, in embeddings, the parameters."""
+    scales: ClassVar[Literal["parameters", "query"] | None] = None
+    """Whether the field `scale` multiplies the operation's parameters, or its first input, the attention query."""
     mask_role: ClassVar[MaskRole | None] = None
     """The role of an attention mask, if compiler passes or backends must recognise it. None for other operations."""
 
@@ -204,24 +197,24 @@ class Operation(ABC):
         """Add the native instructions of this operation.
 
         Raises:
-            UnsupportedGraph: The native backend has no instruction for the operation.
+            Unsupported: The native backend has no instruction for the operation.
         """
         if not self.shares_buffer:
-            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}")
+            raise Unsupported(f"it has no instruction for {type(self).__name__}")
         codegen.alias_input(node)
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
         """Return the fields of the native attention instruction that define this score bias, by name.
 
         Raises:
-            UnsupportedGraph: The native backend cannot compute the bias.
+            Unsupported: The native backend cannot compute the bias.
         """
-        raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}")
+        raise Unsupported(f"it has no instruction for {type(self).__name__}")
 
     # Variants, for passes
 
     scale: float
-    """Factor that multiplies the attention query or the parameters. Operations with `has_scale` define this field."""
+    """Factor of the parameters or of the attention query. Operations with the trait `scales` define this field."""
 
     dropout: float = 0.0
     """Probability of dropout in training. Operations with dropout define it as a field."""
@@ -229,6 +222,22 @@ class Operation(ABC):
     def without_dropout(self) -> Operation | None:
         """Return the operation without dropout, or None if the operation would then only copy its input."""
         return replace(cast("Any", self), dropout=0.0) if self.dropout else self
+
+    def with_one_kernel(self, parameters: Sequence[str]) -> Operation:
+        """Return the variant that computes the operation in one fused PyTorch kernel, or the operation itself.
+
+        Args:
+            parameters: The parameters of the operation.
+        """
+        return self
+
+    def with_planned_cache(self) -> Operation | None:
+        """Return the variant for preallocated caches of an operation that computes a mask or bias for cache slots.
+
+        The inputs of such an operation are the positions of the queries and the cache. Return None for any other
+        operation.
+        """
+        return None
 
     def sliced_range(self) -> tuple[int, int, int | None] | None:
         """Return the dimension, start and stop if the operation is a slice, otherwise None."""

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from compiler.instruction import UnsupportedGraph
+from compiler.instruction import Unsupported
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -47,7 +47,7 @@ class LogSoftmax(PlainOperation):
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add no instruction, because the instruction LOGITS includes the softmax."""
         if node.inputs[0] in codegen.operands:
-            raise UnsupportedGraph("it has an instruction for the LogSoftmax of logits only")
+            raise Unsupported("it has an instruction for the LogSoftmax of logits only")
 
 
 class PickLabels(Operation):
@@ -80,7 +80,6 @@ class CrossEntropy(Operation):
     smoothing: float
     wrong_classes: bool
 
-    is_cross_entropy = True
     code = "runtime.smoothed_loss({0}, {1}, {self.smoothing!r}, {self.wrong_classes})"
     caption = ("softmax", "Cross entropy")
     details = "smoothed by {self.smoothing:g}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from compiler.instruction import MAX_INT8_ROWS, Instruction, Opcode, UnsupportedGraph
+from compiler.instruction import MAX_INT8_ROWS, Instruction, Opcode, Unsupported
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -42,7 +42,7 @@ class Embedding(Operation):
 
     scale: float
 
-    has_scale = True
+    scales = "parameters"
     caption = ("embedding", "Embedding")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -110,7 +110,7 @@ class _Int8(_Projection):
         rows = codegen.parameter_shape(node.parameters[0])[1 if self.transposed else 0]
         if rows > MAX_INT8_ROWS:
             limit = f"{MAX_INT8_ROWS:,} input features, not {rows:,}"
-            raise UnsupportedGraph(f"its int8 products take at most {limit}")
+            raise Unsupported(f"its int8 products take at most {limit}")
         super().native(codegen, node)
 
 
@@ -145,7 +145,7 @@ class Logits(_Projection):
         part = reader.operation.sliced_range() if reader else None
         width = codegen.row_length(reader.name if reader and part else node.name)
         if part and part != (-1, 0, width):
-            raise UnsupportedGraph("it has no instruction for a part of the logits")
+            raise Unsupported("it has no instruction for a part of the logits")
         a = codegen.operand(node.inputs[0])
         codegen.instructions.append(Instruction(Opcode.LOGITS, a=a, width=width, matrix=node.parameters))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from compiler.instruction import UnsupportedGraph
+from compiler.instruction import Unsupported
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -43,7 +43,7 @@ class Slice(View):
     start: int = 0
     stop: int | None = None
 
-    def sliced_range(self) -> tuple[int, int, int | None]:
+    def sliced_range(self) -> tuple[int, int, int | None] | None:
         return self.dimension, self.start, self.stop
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -76,7 +76,7 @@ class Slice(View):
             codegen.alias_input(node)
             return
         if len(node.type.shape) != 3 or self.dimension not in (-1, 2):
-            raise UnsupportedGraph("it has no instruction for a slice of positions or of heads")
+            raise Unsupported("it has no instruction for a slice of positions or of heads")
         column = place.column + self.start % codegen.row_length(node.inputs[0])
         codegen.operands[node.name] = replace(place, column=column)
 
@@ -100,7 +100,6 @@ class MergeHeads(PlainOperation):
     """Concatenate the heads: [batch, h, n, d] -> [batch, n, h·d] (3.2.2)."""
 
     shares_buffer = True
-    merges_heads = True
     code = "{0}.transpose(1, 2).flatten(2)"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -183,7 +182,7 @@ class AppendToCache(PlainOperation):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if len(node.type.shape) != 4:
-            raise UnsupportedGraph("it has no instruction for a cache without heads")
+            raise Unsupported("it has no instruction for a cache without heads")
         codegen.append_to_cache(node)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, cast
 
 from compiler.graph import Graph, Graphs, Purpose, infer_types, prune, unique_name, verify
 from compiler.operations.operation import GraphError, Node, Operation, ValueKind, ValueType
@@ -78,9 +77,8 @@ def _one_memory_per_sentence(graph: Graph) -> Graph:
     queries: dict[str, str] = {}
     """For each converted value, the name of its variant with one row per sentence."""
 
-    def convert(names: dict[str, str], value: str, operation: Operation, layer: str) -> str:
+    def convert(names: dict[str, str], value: str, operation: Operation, layer: str, *like: str) -> str:
         read = rows[value] if names is queries else value
-        like = () if isinstance(operation, BeamsToRows) else (given[0],)
         names[value] = unique_name(f"{value}_{'queries' if names is queries else 'rows'}", types, nodes)
         nodes[names[value]] = Node(names[value], operation, (read, *like), (), types[value], layer)
         return names[value]
@@ -94,12 +92,12 @@ def _one_memory_per_sentence(graph: Graph) -> Graph:
         read = []
         for i in node.inputs:
             if i not in per_sentence and _is_per_row(types[i]):
-                read.append(queries.get(i) or convert(queries, i, RowsToQueries(), node.layer))
+                read.append(queries.get(i) or convert(queries, i, RowsToQueries(), node.layer, given[0]))
             else:
                 read.append(i)
         nodes[node.name] = replace(node, inputs=tuple(read))
         if _is_per_row(node.type):
-            convert(rows, node.name, QueriesToRows(), node.layer)
+            convert(rows, node.name, QueriesToRows(), node.layer, given[0])
     changed = prune(infer_types(replace(graph, inputs=inputs, nodes=tuple(nodes.values())).with_results(rows)))
     verify(changed)
     return changed
@@ -114,7 +112,7 @@ def _nodes_per_sentence(graph: Graph) -> set[str]:
     Raises:
         GraphError: One of these nodes needs a value that cannot have one row per sentence.
     """
-    types, by_name = graph.types, {node.name: node for node in graph.nodes}
+    types, by_name = graph.types, graph.by_name
     depends = {name for name, type_ in graph.inputs.items() if name in graph.states or NEW in type_.shape}
     for node in graph.nodes:
         if depends.intersection(node.inputs):
@@ -151,9 +149,7 @@ def _is_per_row(type_: ValueType) -> bool:
 
 def _input_type(name: str, type_: ValueType, graph: Graph) -> ValueType:
     if name in graph.states:
-        shape = list(type_.shape)
-        shape[graph.states[name].row_axis] = BATCH * BEAMS
-        return replace(type_, shape=tuple(shape))
+        return replace(type_, shape=(BATCH * BEAMS, *type_.shape[1:]))
     return replace(type_, shape=(BATCH, BEAMS, *type_.shape[1:])) if NEW in type_.shape else type_
 
 
@@ -164,7 +160,7 @@ def plan_cache(graph: Graph) -> Graph:
     read with the same mask or bias, either all or none of these caches are preallocated.
     """
     caches = _growing_caches(graph)
-    masks = {n.name: n for n in graph.nodes if n.operation.reads_cache_slots}
+    masks = {n.name: n for n in graph.nodes if n.operation.with_planned_cache()}
     readers = {mask: [n for n in graph.nodes if mask in n.inputs] for mask in masks}
     keys_and_values = {mask: {value for n in readers[mask] for value in n.inputs[1:3]} for mask in masks}
     read_without_mask = {value for n in graph.nodes if not masks.keys() & set(n.inputs) for value in n.inputs}
@@ -183,9 +179,8 @@ def plan_cache(graph: Graph) -> Graph:
     def plan(node: Node) -> Node:
         if node.name in positions:
             return replace(node, operation=WriteToCache(), inputs=(*node.inputs, positions[node.name]))
-        if node.name in masks:
-            return replace(node, operation=replace(cast("Any", node.operation), planned=True))
-        return node
+        operation = node.operation.with_planned_cache() if node.name in masks else None
+        return replace(node, operation=operation) if operation else node
 
     planned = {caches[value] for value in positions}
     inputs = {
@@ -206,7 +201,7 @@ def _growing_caches(graph: Graph) -> dict[str, str]:
         state = graph.states.get(cache)
         if node.operation.appends_to_cache and state and graph.inputs[cache].shape[state.length_axis] == PAST:
             readers = [n for n in graph.nodes if cache in n.inputs]
-            others = [n for n in readers if not n.operation.reads_cache_slots]
+            others = [n for n in readers if n.operation.with_planned_cache() is None]
             if state.value == node.name and others == [node] and cache not in graph.results.values():
                 caches[node.name] = cache
     return caches

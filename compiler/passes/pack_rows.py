@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from compiler.graph import Graph, infer_types, prune
-from compiler.instruction import ActivationKind
-from compiler.operations.attention import HeadColumns
+from compiler.instruction import Unsupported
+from compiler.lowering.norm import LayerNorm
+from compiler.lowering.positions import PositionalEncoding
+from compiler.operations.attention import Attention, HeadColumns
+from compiler.operations.elementwise import Add, Dropout, Relu
 from compiler.operations.gpu import (
     LinearRelu,
     PackedAttention,
@@ -26,27 +28,21 @@ from compiler.operations.gpu import (
 )
 from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
 from compiler.operations.recurrence import Ssru
+from compiler.operations.views import MergeHeads
 from compiler.passes.vocabulary import join_loss
 from compiler.size import BATCH, SOURCE, TARGET, Size
-from specs import ZooError
 
 MAX_HEAD_WIDTH = 128
 """The largest d_k and d_v for which the kernels of packed attention have been compiled and tested."""
-_INPUTS = {
-    "source_position": ValueType((BATCH, SOURCE), ValueKind.INTEGER),
-    "target_position": ValueType((BATCH, TARGET), ValueKind.INTEGER),
-    "source_spans": ValueType((Size.of(2), SOURCE), ValueKind.INTEGER),
-    "target_spans": ValueType((Size.of(2), TARGET), ValueKind.INTEGER),
-    "memory_spans": ValueType((Size.of(2), TARGET), ValueKind.INTEGER),
-    "reader_spans": ValueType((Size.of(2), SOURCE), ValueKind.INTEGER),
+PACKED_INPUTS: Mapping[str, ValueType] = {
+    **dict.fromkeys(("source", "source_position"), ValueType((BATCH, SOURCE), ValueKind.INTEGER)),
+    **dict.fromkeys(("source_spans", "reader_spans"), ValueType((Size.of(2), SOURCE), ValueKind.INTEGER)),
+    **dict.fromkeys(("target", "labels", "target_position"), ValueType((BATCH, TARGET), ValueKind.INTEGER)),
+    **dict.fromkeys(("target_spans", "memory_spans"), ValueType((Size.of(2), TARGET), ValueKind.INTEGER)),
 }
-"""Inputs of an update. A span is the index of the first token of a sentence, and the index after its last token. For
-each token, the inputs contain its position, the span of its sentence, and the span of the sentence's source or target.
+"""Inputs of a graph for packed rows. For each token, they contain its position, the span of its sentence, and the span
+of the sentence's source or target. A span is the index of a sentence's first token, and the index after its last token.
 """
-
-
-class Unpackable(ZooError):
-    """Error for a model that the kernels for training or beam search do not support. The message gives the reason."""
 
 
 def pack_rows(graph: Graph) -> Graph:
@@ -57,21 +53,18 @@ def pack_rows(graph: Graph) -> Graph:
 def pack(graph: Graph) -> Graph:
     """Replace attention, SSRUs and positional encodings with operations on packed rows."""
     if "source" not in graph.inputs:
-        raise Unpackable("it has no encoder")
+        raise Unsupported("it has no encoder")
     if graph.inputs["source"].kind is not ValueKind.INTEGER:
-        raise Unpackable("its source is not text")
-    graph = replace(graph, inputs={**graph.inputs, **_INPUTS})
-    by_name = {node.name: node for node in graph.nodes}
+        raise Unsupported("its source is not text")
+    graph = replace(graph, inputs={**graph.inputs, **PACKED_INPUTS})
     nodes = []
     for node in graph.nodes:
         operation = node.operation
-        if operation.merges_heads:
-            node = _packed_attention(graph, by_name, node)
-        elif operation.adds_positions:
+        if isinstance(operation, MergeHeads):
+            node = _packed_attention(graph, node)
+        elif isinstance(operation, PositionalEncoding):
             position = "source_position" if node.type.shape[1] == SOURCE else "target_position"
-            packed: Any = operation
-            if not node.parameters:
-                packed = PackedPositions(packed.halves, packed.first)
+            packed = operation if node.parameters else PackedPositions(operation.halves, operation.first)
             node = replace(node, operation=packed, inputs=(node.inputs[0], position))
         elif operation == Ssru() and node.type.shape[1] == TARGET:  # in the encoder, one of two SSRUs runs backwards
             node = replace(node, operation=PackedSsru(), inputs=(*node.inputs, "target_spans"))
@@ -80,40 +73,44 @@ def pack(graph: Graph) -> Graph:
     for node in packed_graph.nodes:
         operation = node.operation
         if operation.receptive_field() is not None or operation.mask_role is not None or operation.depends_on_batch:
-            raise Unpackable(f"it has {type(node.operation).__name__}, which has no kernel for packed rows")
+            raise Unsupported(f"it has {type(node.operation).__name__}, which has no kernel for packed rows")
     return packed_graph
 
 
-def _packed_attention(graph: Graph, by_name: dict[str, Node], merged: Node) -> Node:
+def _packed_attention(graph: Graph, merged: Node) -> Node:
     """Fuse an attention node and the node that merges its heads into one operation."""
-    node = by_name[merged.inputs[0]]
-    require_plain_attention(node)
-    query, key, value, mask = (by_name[name] for name in node.inputs)
+    node = graph.by_name[merged.inputs[0]]
+    attention = plain_attention(node)
+    query, key, value, mask = (graph.by_name[name] for name in node.inputs)
     if mask.operation.mask_role not in (MaskRole.PADDING, MaskRole.CAUSAL):
-        raise Unpackable(f"its attention has {type(mask.operation).__name__}, which has no kernel for GPUs")
-    (q, q_column), (kv, k_column), (v, v_column) = (columns(by_name, each) for each in (query, key, value))
+        raise Unsupported(f"its attention has {type(mask.operation).__name__}, which has no kernel for GPUs")
+    (q, q_column), (kv, k_column), (v, v_column) = (columns(graph, each) for each in (query, key, value))
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
     q_width, kv_width = heads.count * heads.d_k, heads.kv_count * (heads.d_k + heads.d_v)
     widths = [graph.types[name].shape[-1].constant for name in (q, kv)]
     # The kernels of the backward pass write the gradients of all columns of these two values.
     if kv != v or widths != ([q_width + kv_width] * 2 if q == kv else [q_width, kv_width]):
-        raise Unpackable("its queries, keys and values are computed separately: enable the `fuse_projections` pass")
+        raise Unsupported("its queries, keys and values are computed separately: enable the `fuse_projections` pass")
     spans = {
         (SOURCE, SOURCE): ("source_spans", "source_spans"),
         (TARGET, TARGET): ("target_spans", "target_spans"),
         (TARGET, SOURCE): ("memory_spans", "reader_spans"),
     }[query.type.shape[2], key.type.shape[2]]
-    packed = PackedAttention(heads, node.operation.scale, mask.operation.mask_role is MaskRole.CAUSAL)
+    packed = PackedAttention(heads, attention.scale, mask.operation.mask_role is MaskRole.CAUSAL)
     return replace(merged, operation=packed, inputs=(q, kv, *spans))
 
 
-def require_plain_attention(node: Node) -> None:
-    """Raise Unpackable unless a node is dot-product attention with one mask. Other attention has no GPU kernels."""
-    operation: Any = node.operation
-    if not operation.is_attention:
-        raise Unpackable(f"it has {type(operation).__name__}, which has no kernel for GPUs")
+def plain_attention(node: Node) -> Attention:
+    """Return a node's operation. Raise Unsupported unless it is dot-product attention with one mask.
+
+    Other attention has no GPU kernels.
+    """
+    operation = node.operation
+    if not isinstance(operation, Attention):
+        raise Unsupported(f"it has {type(operation).__name__}, which has no kernel for GPUs")
     if operation.dropout or operation.biased or node.parameters or len(node.inputs) != 4:
-        raise Unpackable("its attention has dropout, biases or additive scores, which have no kernel for GPUs")
+        raise Unsupported("its attention has dropout, biases or additive scores, which have no kernel for GPUs")
+    return operation
 
 
 def head_columns(query: ValueType, value: ValueType, *columns: int) -> HeadColumns:
@@ -123,23 +120,23 @@ def head_columns(query: ValueType, value: ValueType, *columns: int) -> HeadColum
     """
     (_, count, _, d_k), (_, kv_count, _, d_v) = query.shape, value.shape
     if max(d_k.constant, d_v.constant) > MAX_HEAD_WIDTH:
-        raise Unpackable(f"its attention heads have more than {MAX_HEAD_WIDTH} features")
+        raise Unsupported(f"its attention heads have more than {MAX_HEAD_WIDTH} features")
     return HeadColumns(count.constant, kv_count.constant, d_k.constant, d_v.constant, *columns)
 
 
-def columns(by_name: Mapping[str, Node], heads: Node, *, whole: bool = False) -> tuple[str, int]:
+def columns(graph: Graph, heads: Node, *, whole: bool = False) -> tuple[str, int]:
     """Return the name of the value that is split into heads, and the first column of these heads.
 
     Args:
-        by_name: The nodes of the graph.
+        graph: The graph.
         heads: The node that splits the heads.
         whole: Whether to follow nested slices to the original value.
     """
     if not heads.operation.splits_heads:
-        raise Unpackable("it rotates queries and keys, which has no kernel for GPUs")
+        raise Unsupported("it rotates queries and keys, which has no kernel for GPUs")
     (name,), first = heads.inputs, 0
-    while (part := by_name[name].operation.sliced_range()) and part[0] == -1:
-        name, first = by_name[name].inputs[0], first + part[1]
+    while (part := graph.by_name[name].operation.sliced_range()) and part[0] == -1:
+        name, first = graph.by_name[name].inputs[0], first + part[1]
         if not whole:
             break
     return name, first
@@ -147,43 +144,41 @@ def columns(by_name: Mapping[str, Node], heads: Node, *, whole: bool = False) ->
 
 def fuse_kernels(graph: Graph) -> Graph:
     """Fuse groups of operations, such as a projection and ReLU, into operations with one GPU kernel each."""
-    by_name = {node.name: node for node in graph.nodes}
-    readers = Counter(name for node in graph.nodes for name in node.inputs)
-    sites = Counter[str]()
+    sites, nodes, unbiased = Counter[str](), list[Node](), set[str]()
 
     def sole(name: str) -> Node | None:
         """Return the node that computes a value, if only one node reads this value."""
-        return by_name.get(name) if readers[name] == 1 else None
+        return graph.by_name.get(name) if graph.uses[name] == 1 else None
 
-    nodes: list[Node] = []
-    unbiased = set[str]()
+    def biased_product(name: str) -> Node | None:
+        """Return the projection with a bias that computes a value, if only one node reads this value."""
+        node = sole(name)
+        return node if node and node.operation.is_projection and len(node.parameters) == 2 else None
+
     for node in graph.nodes:
-        operation: Any = node.operation
-        if operation.is_layer_norm:
-            inputs, parameters, probability = node.inputs, node.parameters, 0.0
-            total = sole(node.inputs[0])
-            total = total if total and total.operation.is_sum else None
-            if total:
-                (x, y), dropped = total.inputs, sole(total.inputs[1])
-                if dropped and dropped.operation.without_dropout() is None:
-                    y, probability = dropped.inputs[0], dropped.operation.dropout
-                inputs, product = (x, y), sole(y)
-                if product and product.operation.is_projection and len(product.parameters) == 2:
-                    parameters = (*parameters, product.parameters[1])
-                    unbiased.add(y)
-            if probability:
-                inputs = (*inputs, "seed")
-            fused = ResidualNorm(operation.epsilon, total is not None, probability, sites[node.layer])
-            node = replace(node, operation=fused, inputs=inputs, parameters=parameters)
-        elif operation.without_dropout() is None:
-            dropout = SeededDropout(operation.dropout, sites[node.layer])
-            node = replace(node, operation=dropout, inputs=(*node.inputs, "seed"))
-        elif operation.activation is ActivationKind.RELU:
-            product = sole(node.inputs[0])
-            if product and product.operation.is_projection and len(product.parameters) == 2:
-                node = replace(node, operation=LinearRelu(), inputs=product.inputs, parameters=product.parameters)
-        else:
-            node = join_loss(graph, by_name, node, WholeCrossEntropy) or node
+        site = sites[node.layer]
+        match node.operation:
+            case LayerNorm(epsilon=epsilon):
+                inputs, parameters, probability = node.inputs, node.parameters, 0.0
+                total = sole(node.inputs[0])
+                if total and isinstance(total.operation, Add):
+                    (x, y), dropped = total.inputs, sole(total.inputs[1])
+                    if dropped and isinstance(dropped.operation, Dropout):
+                        y, probability = dropped.inputs[0], dropped.operation.dropout
+                    inputs = (x, y)
+                    if product := biased_product(y):
+                        parameters = (*parameters, product.parameters[1])
+                        unbiased.add(y)
+                fused = ResidualNorm(epsilon, len(inputs) == 2, probability, site)
+                inputs = (*inputs, "seed") if probability else inputs
+                node = replace(node, operation=fused, inputs=inputs, parameters=parameters)
+            case Dropout(dropout=probability):
+                node = replace(node, operation=SeededDropout(probability, site), inputs=(*node.inputs, "seed"))
+            case Relu():
+                if product := biased_product(node.inputs[0]):
+                    node = replace(node, operation=LinearRelu(), inputs=product.inputs, parameters=product.parameters)
+            case _:
+                node = join_loss(graph, node, WholeCrossEntropy)
         sites[node.layer] += node.operation.dropout > 0
         nodes.append(node)
     nodes = [replace(node, parameters=node.parameters[:1]) if node.name in unbiased else node for node in nodes]

@@ -50,16 +50,13 @@ def _scaled_parameters(graph: Graph) -> Iterator[tuple[str, tuple[str, ...]]]:
 
     For attention, these are the parameters of the query projection.
     """
-    by_name = {node.name: node for node in graph.nodes}
-    uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
+    nodes = graph.by_name
     for node in graph.nodes:
-        if not node.operation.has_scale:
-            continue
-        if len(node.inputs) == 1:  # an embedding; everything else with a factor is attention
+        if node.operation.scales == "parameters":
             yield node.name, node.parameters
-        elif not node.parameters and (heads := by_name.get(node.inputs[0])):
-            query = by_name.get(heads.inputs[0]) if heads.operation.splits_heads else None
-            if query and query.operation.is_projection and uses[heads.name] == uses[query.name] == 1:
+        elif node.operation.scales == "query" and not node.parameters and (heads := nodes.get(node.inputs[0])):
+            query = nodes.get(heads.inputs[0]) if heads.operation.splits_heads else None
+            if query and query.operation.is_projection and graph.uses[heads.name] == graph.uses[query.name] == 1:
                 yield node.name, query.parameters
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from compiler.graph import Graph, prune
 from compiler.operations.operation import Node, Operation
@@ -32,14 +31,8 @@ def choose_attention(graph: Graph) -> Graph:
 
     Fused attention saves memory traffic on a GPU. On a CPU, separate calls are faster for short sentences.
     """
-    return replace(graph, nodes=tuple(map(_fused, graph.nodes)))
-
-
-def _fused(node: Node) -> Node:
-    operation: Any = node.operation
-    if operation.is_attention and not operation.dropout and not node.parameters:
-        return replace(node, operation=replace(operation, one_kernel=True))
-    return node
+    nodes = (replace(node, operation=node.operation.with_one_kernel(node.parameters)) for node in graph.nodes)
+    return replace(graph, nodes=tuple(nodes))
 
 
 def bfloat16(graph: Graph) -> Graph:

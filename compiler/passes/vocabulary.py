@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
 
 from compiler.graph import Graph, Graphs, prune, unique_name
 from compiler.operations.operation import Node, ValueType
-from compiler.operations.probability import ChunkedCrossEntropy
+from compiler.operations.probability import ChunkedCrossEntropy, CrossEntropy
 from compiler.operations.views import Slice
 from compiler.weights import Padded, Parameter
 
@@ -57,27 +56,25 @@ def chunk_loss(graph: Graph) -> Graph:
     The logits are the largest tensor in training: for example, 37,000 numbers for each target token in a batch.
     Computing the logits in chunks avoids storing all of them.
     """
-    by_name = {node.name: node for node in graph.nodes}
-    nodes = tuple(join_loss(graph, by_name, node, ChunkedCrossEntropy) or node for node in graph.nodes)
+    nodes = tuple(join_loss(graph, node, ChunkedCrossEntropy) for node in graph.nodes)
     return prune(replace(graph, nodes=nodes))
 
 
-def join_loss(graph: Graph, by_name: Mapping[str, Node], node: Node, joined: type[ChunkedCrossEntropy]) -> Node | None:
-    """Merge a loss node with the pre-softmax projection that it reads. Return None if `node` is not such a loss.
+def join_loss(graph: Graph, node: Node, joined: type[ChunkedCrossEntropy]) -> Node:
+    """Merge a cross entropy with the pre-softmax projection that it reads. Return any other node unchanged.
 
     Args:
         graph: The graph.
-        by_name: The nodes of the graph.
         node: The node.
-        joined: The class of the merged operation.
+        joined: The class of the merged operation. It computes exactly `CrossEntropy`, and no other loss.
     """
-    loss, logits = cast("Any", node.operation), by_name.get(node.inputs[0])
-    if not loss.is_cross_entropy or logits is None:
-        return None
+    loss, logits = node.operation, graph.by_name.get(node.inputs[0])
+    if not isinstance(loss, CrossEntropy) or logits is None:
+        return node
     classes = logits.type.shape[-1].constant
     if logits.operation.sliced_range() == (-1, 0, classes):
-        logits = by_name.get(logits.inputs[0])  # the slice removes the padding of the vocabulary
+        logits = graph.by_name.get(logits.inputs[0])  # the slice removes the padding of the vocabulary
     if logits is None or not logits.operation.is_vocabulary_projection:
-        return None
+        return node
     operation = joined(loss.smoothing, loss.wrong_classes, classes)
     return replace(node, operation=operation, inputs=(logits.inputs[0], node.inputs[1]), parameters=logits.parameters)

@@ -14,7 +14,7 @@ from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs
 from compiler.backends.eager import functions
 from compiler.emission import emit
 from compiler.initialization import initial_weights
-from compiler.passes.pack_rows import Unpackable
+from compiler.instruction import Unsupported
 from compiler.search import Searcher
 from compiler.search_graphs import search_graphs
 from specs import EOS
@@ -118,7 +118,7 @@ def test_slots_hold_every_kind_of_decoder_that_has_kernels(searching: Searching,
 
 @pytest.mark.parametrize(("name", "reason"), REFUSED.items())
 def test_decoders_without_kernels_are_refused_with_the_reason(name: str, reason: str) -> None:
-    with pytest.raises(Unpackable, match=reason):
+    with pytest.raises(Unsupported, match=reason):
         search_graphs(small(**ARCHITECTURES[name]), TRANSLATE, "float32")
 
 
