@@ -235,13 +235,15 @@ class HeldOut(CorpusPart):
 def kind_of_part(part: Any) -> type[CorpusPart] | None:
     """Return the class of a corpus part, given the part or its keys. None if they match no class or several classes.
 
-    A key that is a field of a single class identifies this class. `Files` has no such key.
+    The required fields of a class identify it. Only `Files` is identified by `source` and `target`, which are also
+    fields of other classes.
     """
     if isinstance(part, CorpusPart):
         return type(part)
     keys = set(part) if isinstance(part, Mapping) else set()
-    matches = ([kind for kind in _KINDS if key in kind.model_fields] for key in keys)
-    found = {kinds[0] for kinds in matches if len(kinds) == 1} or {Files for key in keys & {"source", "target"}}
+    found = {_KEYS[key] for key in keys - {"target"} if key in _KEYS}
+    if keys & {"source", "target"} and not any("source" in kind.model_fields for kind in found):
+        found.add(Files)
     return found.pop() if len(found) == 1 else None
 
 
@@ -257,6 +259,7 @@ Part = Annotated[
     Discriminator(lambda part: getattr(kind_of_part(part), "__name__", None)),
 ]
 _KINDS: tuple[type[CorpusPart], ...] = tuple(get_args(tagged)[0] for tagged in get_args(get_args(Part)[0]))
+_KEYS = {field: kind for kind in _KINDS for field, info in kind.model_fields.items() if info.is_required()}
 # Not strict, because YAML has lists and a frozen spec needs tuples.
 Parts = Annotated[tuple[Part, ...], Field(strict=False, max_length=1_000)]
 

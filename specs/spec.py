@@ -179,8 +179,10 @@ class Spec(Section):
             directions = [(corpus.source, "en"), (corpus.source, "de")]
         for name, part in corpus.named_parts:
             if self.task.examples not in part.examples:
+                needed = self.task.examples
                 fields = "`trees`" if parsing else "`source` and `target`" if reads else "`target`"
-                needed = f"{self.task.source.kind} files" if isinstance(self.task, Recognition) else self.task.examples
+                if isinstance(self.task, Recognition):
+                    needed, fields = f"{self.task.source.kind} files", "`source`, a list of file names, and `target`"
                 problem = f"the `{self.task.kind}` task needs {needed}, but `corpus.{name}` has no {needed}"
                 reject((f"corpus.{name}", "task.kind"), problem, f"write {fields} in this part, or set another `task`")
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:

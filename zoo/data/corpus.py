@@ -412,9 +412,8 @@ def existing_file(corpus: Corpus, name: str) -> Path:
     if os.path.isfile(path):
         return path
     hint = "correct the path, or set `corpus.folder=DIR` to the folder that it is relative to"
-    problem = "is not a regular file" if os.path.exists(path) else "does not exist"
-    if os.path.isdir(path):
-        problem = "is a folder, not a file"
+    kind = "is a folder, not a file" if os.path.isdir(path) else "is not a regular file"
+    problem = kind if os.path.exists(path) else "does not exist"
     raise MissingFileError(f"the corpus file `{path}` {problem}", hint=hint, name=name)
 
 

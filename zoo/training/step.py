@@ -82,8 +82,7 @@ class RecordedUpdate(Update):
         more parts.
         """
         device, bfloat16 = self.processes.device, self.spec.training.precision == "bfloat16"
-        source, target = row_lengths(self.spec, self.parts * self.processes.count)
-        self.rows = PackedRows(source, target, device)
+        self.rows = PackedRows(*row_lengths(self.spec, self.parts * self.processes.count), device)
         self.gradients = GradientProgram(self.program, self.rows, bfloat16=bfloat16)
         self._taken = torch.zeros((), dtype=torch.bool, device=device)
         on_gpu = device.type == "cuda"
@@ -329,8 +328,7 @@ class TrainStep:
     def _describe_graphs(self, sharded: bool) -> str:
         """Describe how a GPU runs a step: as one CUDA graph, as several graphs, or (with a reason) kernel by kernel."""
         if self._packs:
-            parts = self.spec.training.accumulation_steps
-            one = self.processes.count == parts == 1
+            one = self.processes.count == self._parts == 1
             return "one CUDA graph" if one else "several CUDA graphs, and gradients are summed between them"
         reason = "weights are sharded" if sharded else update_refusal(self.program.spec)
         return f"launched kernel by kernel, which is slower than a CUDA graph: {reason}"
