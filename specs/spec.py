@@ -179,8 +179,7 @@ class Spec(Section):
             directions = [(corpus.source, "en"), (corpus.source, "de")]
         for name, part in corpus.named_parts:
             if self.task.examples not in part.examples:
-                needed = self.task.examples
-                fields = "`trees`" if parsing else "`source` and `target`" if reads else "`target`"
+                needed, fields = self.task.examples, "`trees`" if parsing else "`source` and `target`"
                 if isinstance(self.task, Recognition):
                     needed, fields = f"{self.task.source.kind} files", "`source`, a list of file names, and `target`"
                 problem = f"the `{self.task.kind}` task needs {needed}, but `corpus.{name}` has no {needed}"
