@@ -4,7 +4,7 @@ Each of the three sets is a list of parts. A part is one data source, such as tw
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
@@ -34,7 +34,21 @@ def _check_url(url: str) -> str:
     return url
 
 
-class Weighted(Sparse):
+class CorpusPart(Sparse):
+    """Base class of corpus parts. To add a kind of part, list its class in `Part`, and add its reader in `zoo/data`."""
+
+    examples: ClassVar[frozenset[str]] = frozenset({"sentence pairs", "sentences"})
+    """Examples that a part of this kind can supply. They must contain the `examples` of the task."""
+    path_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields with paths of local files, which are relative to `corpus.folder`."""
+
+    @property
+    def local_paths(self) -> list[str]:
+        """Paths of local files that this part names, relative to `corpus.folder`."""
+        return [path for field in self.path_fields if (path := getattr(self, field)) is not None]
+
+
+class Weighted(CorpusPart):
     """Base class of corpus parts that have a weight, such as `Files`."""
 
     weight: Positive = Field(default=1.0, le=1_000)
@@ -57,6 +71,8 @@ class Directed(Weighted):
 class Grammar(Directed):
     """Sentence pairs from the built-in synthetic English-German corpus. The train, dev and test sets share no pairs."""
 
+    examples = frozenset({"sentence pairs", "sentences", "trees"})
+
     grammar: Size = Field(le=5_000_000)
     """Number of pairs to take from the built-in English-German corpus. It has 40,000 pairs for `train`, and 2,000 each
     for `dev` and `test`. Unit: sentence pairs."""
@@ -68,6 +84,9 @@ class Files(Directed):
     For a language model, only `target` is given.
     """
 
+    examples = frozenset({"sentence pairs", "sentences", "files"})
+    path_fields = ("source", "target")
+
     source: Path | None = None
     """Path of the file with the source sentences, relative to `corpus.folder`. It may be a .gz or .sgm file. Omit it
     for a language model."""
@@ -77,6 +96,9 @@ class Files(Directed):
 
 class Table(Directed):
     """Text file with tab-separated columns (TSV, without quotes or header). Each line is a sentence pair."""
+
+    examples = frozenset({"sentence pairs", "sentences", "files"})
+    path_fields = ("tsv",)
 
     tsv: Path
     """Path of the TSV file, relative to `corpus.folder`. It may be a .gz file."""
@@ -128,6 +150,8 @@ class Synthetic(Directed):
     they translate it into the target (Kim and Rush 2016). Several models translate as an ensemble.
     """
 
+    path_fields = ("source", "target", "reference")
+
     models: Annotated[tuple[Path, ...], Field(strict=False, min_length=1, max_length=64)]
     """Models that translate: names of published models, or folders of runs. The probabilities of several models are
     averaged."""
@@ -174,6 +198,9 @@ class Synthetic(Directed):
 class Treebank(Weighted):
     """Bracketed constituency trees. Each tree is the target, and its words are the source."""
 
+    examples = frozenset({"trees"})
+    path_fields = ("trees",)
+
     trees: Path
     """Path of the trees in Penn Treebank notation, relative to `corpus.folder` (section 6.3: WSJ). It is a file, a .gz
     file, or a folder whose files are read in alphabetical order."""
@@ -187,32 +214,37 @@ class Digits(Weighted):
     scikit-learn. The train, dev and test sets share no voices and no handwritten digits.
     """
 
+    examples = frozenset({"files"})
+
     digits: Size = Field(le=1_000_000)
     """Number of strings. Each string has 1 to 8 digits. The strings are generated before training. Unit: strings."""
 
 
-class HeldOut(Section):
+class HeldOut(CorpusPart):
     """Pairs that are moved from the training set to the dev or test set.
 
     The pairs are selected by a hash of the source line, so the selection is always the same.
     """
 
+    examples = frozenset({"sentence pairs", "sentences", "trees", "files"})
+
     held_out: Size = Field(le=1_000_000)
     """Number of pairs to move from `train` to this split. Unit: sentence pairs."""
 
 
-def _kind_of_part(part: Any) -> str | None:
-    """Return the class name of a corpus part, such as "Files". None if its keys match no class or several classes."""
-    if isinstance(part, Section):
-        return type(part).__name__
-    if not isinstance(part, Mapping):
-        return None
-    keys = {"Table": "tsv", "Grammar": "grammar", "Archive": "archive", "Treebank": "trees", "HeldOut": "held_out"}
-    keys |= {"Synthetic": "models", "Digits": "digits"}
-    matches = [kind for kind, key in keys.items() if key in part]
-    if {"source", "target"} & part.keys() and not {"archive", "models"} & part.keys():
-        matches.append("Files")
-    return matches[0] if len(matches) == 1 else None
+def kind_of_part(part: Any) -> type[CorpusPart] | None:
+    """Return the class of a corpus part, given the part or its keys. None if they match no class or several classes.
+
+    The required fields of a class identify it. Only `Files` is identified by `source` and `target`, which are also
+    fields of other classes.
+    """
+    if isinstance(part, CorpusPart):
+        return type(part)
+    keys = set(part) if isinstance(part, Mapping) else set()
+    found = {_KEYS[key] for key in keys - {"target"} if key in _KEYS}
+    if keys & {"source", "target"} and not any("source" in kind.model_fields for kind in found):
+        found.add(Files)
+    return found.pop() if len(found) == 1 else None
 
 
 Part = Annotated[
@@ -224,8 +256,10 @@ Part = Annotated[
     | Annotated[Treebank, Tag("Treebank")]
     | Annotated[Digits, Tag("Digits")]
     | Annotated[HeldOut, Tag("HeldOut")],
-    Discriminator(_kind_of_part),
+    Discriminator(lambda part: getattr(kind_of_part(part), "__name__", None)),
 ]
+_KINDS: tuple[type[CorpusPart], ...] = tuple(get_args(tagged)[0] for tagged in get_args(get_args(Part)[0]))
+_KEYS = {field: kind for kind in _KINDS for field, info in kind.model_fields.items() if info.is_required()}
 # Not strict, because YAML has lists and a frozen spec needs tuples.
 Parts = Annotated[tuple[Part, ...], Field(strict=False, max_length=1_000)]
 
@@ -271,19 +305,20 @@ class Corpus(Section):
     def _check(self) -> None:
         for name, part in self.named_parts:
             split, _, _ = name.partition("[")
-            if split == "train" and isinstance(part, HeldOut):
-                problem = "`corpus.train` cannot contain `held_out`, which takes pairs out of the training set"
-                reject(name, problem, "write `held_out` in `corpus.dev` or `corpus.test`")
-            weighted = getattr(part, "weight", 1.0) != 1.0
-            if split != "train" and (weighted or isinstance(part, Synthetic) or getattr(part, "tag", None)):
+            fields = [field for field in ("weight", "models", "tag") if field in part.model_dump()]
+            if split != "train" and fields:
                 reject(
-                    f"{name}.weight" if weighted else name,
+                    f"{name}.{fields[0]}",
                     f"only parts of `corpus.train` can have `weight`, `models` or `tag`, not parts of `corpus.{split}`",
                     "write this part in `corpus.train`, or remove these keys",
                 )
-            if isinstance(part, HeldOut) and any(isinstance(each, Synthetic) for each in self.train):
-                problem = f"`held_out` would also move pairs with machine translations to the {split} set"
-                reject(name, problem, f"write the files of the {split} set instead of `held_out`")
+            if isinstance(part, HeldOut):
+                if split == "train":
+                    problem = "`corpus.train` cannot contain `held_out`, which takes pairs out of the training set"
+                    reject(name, problem, "write `held_out` in `corpus.dev` or `corpus.test`")
+                if any(isinstance(each, Synthetic) for each in self.train):
+                    problem = f"`held_out` would also move pairs with machine translations to the {split} set"
+                    reject(name, problem, f"write the files of the {split} set instead of `held_out`")
 
     @property
     def named_parts(self) -> Iterator[tuple[str, Part]]:

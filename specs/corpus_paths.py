@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from specs.corpus import Corpus
+from specs.corpus import Corpus, kind_of_part
 from specs.errors import ZooError
 from specs.reader import LocatedValue
 
 _SPLITS = ("train", "dev", "test")
-_PATH_FIELDS = ("source", "target", "reference", "trees", "tsv")
 
 
 def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: Collection[str] = ()) -> LocatedValue:
@@ -43,13 +42,13 @@ def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: C
             path = os.path.normpath(os.path.join(base, path))
     else:
         shipped = "" if path == "." else path
-        parts = [part for split in _SPLITS for part in _parts(corpus, split) if _has_paths(part.value)]
+        parts = [part for split in _SPLITS for part in _parts(corpus, split) if _path_fields(part.value)]
         base = _start_of(parts[0], user_files, shipped) if parts else shipped
-        splits = {}
-        for split in _SPLITS:
-            if listed := _parts(corpus, split):
-                rebased = [_rebased(part, base, user_files, shipped) for part in listed]
-                splits[split] = replace(corpus[split], value=rebased)
+        splits = {
+            split: replace(corpus[split], value=[_rebased(part, base, user_files, shipped) for part in listed])
+            for split in _SPLITS
+            if (listed := _parts(corpus, split))
+        }
         spec = spec.overlaid(LocatedValue({"corpus": LocatedValue(splits, spec.file)}, spec.file))
         path = base or "."
     resolved = LocatedValue({"folder": replace(folder, value=path)}, folder.file)
@@ -110,16 +109,15 @@ def language_suffix(path: Path | str) -> str:
 
 def _rebased(part: LocatedValue, base: str, user_files: Collection[str], shipped: str) -> LocatedValue:
     """Rewrite the paths of a corpus part to be relative to the folder `base`, and return the changed part."""
-    start = _start_of(part, user_files, shipped)
-    if start == base or not _has_paths(part.value):
+    start, fields = _start_of(part, user_files, shipped), _path_fields(part.value)
+    if start == base or not fields:
         return part
     rebased, to = dict(part.value), os.path.expanduser(base) or "."
-    for field in _PATH_FIELDS:
-        path = rebased.get(field)
-        if path is not None and isinstance(path.value, str) and _is_relative(path.value):
+    for field in fields:
+        path = rebased[field]
+        if isinstance(path.value, str) and _is_relative(path.value):
             full = os.path.expanduser(os.path.join(start, path.value))
-            is_relative = _is_relative(start or ".")
-            rebased[field] = replace(path, value=os.path.relpath(full, to) if is_relative else full)
+            rebased[field] = replace(path, value=os.path.relpath(full, to) if _is_relative(start or ".") else full)
     return replace(part, value=rebased)
 
 
@@ -137,6 +135,7 @@ def _is_relative(path: str) -> bool:
     return bool(path) and not path.startswith("~") and not os.path.isabs(path)
 
 
-def _has_paths(part: Any) -> bool:
-    """Return whether a corpus part contains paths of local files."""
-    return isinstance(part, Mapping) and "archive" not in part and any(field in part for field in _PATH_FIELDS)
+def _path_fields(part: Any) -> list[str]:
+    """Return the keys of a corpus part that contain paths of local files."""
+    kind = kind_of_part(part)
+    return [field for field in kind.path_fields if field in part] if kind else []

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args
 from pydantic import Field, PrivateAttr
 
 from specs.architecture import Architecture
-from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Grammar, HeldOut, Synthetic, Treebank
+from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar
 from specs.errors import ZooError
 from specs.file_format import FORMAT, WRITTEN_BY
 from specs.notation import dump
@@ -178,20 +178,12 @@ class Spec(Section):
         if not reads:
             directions = [(corpus.source, "en"), (corpus.source, "de")]
         for name, part in corpus.named_parts:
-            if not isinstance(part, (Grammar, Digits, HeldOut)) and isinstance(part, Treebank) is not parsing:
-                needed, fields = ("trees", "`trees`") if parsing else ("sentence pairs", "`source` and `target`")
+            if self.task.examples not in part.examples:
+                needed, fields = self.task.examples, "`trees`" if parsing else "`source` and `target`"
+                if isinstance(self.task, Recognition):
+                    needed, fields = f"{self.task.source.kind} files", "`source`, a list of file names, and `target`"
                 problem = f"the `{self.task.kind}` task needs {needed}, but `corpus.{name}` has no {needed}"
                 reject((f"corpus.{name}", "task.kind"), problem, f"write {fields} in this part, or set another `task`")
-            if isinstance(self.task, Recognition) and isinstance(part, (Grammar, Archive)):
-                problem = f"the `recognition` task reads {self.task.source.kind} files, but `corpus.{name}` has text"
-                hint = "write `source`, a list of file names, and `target` in this part, or set another `task`"
-                reject((f"corpus.{name}", "task.kind"), problem, hint)
-            if isinstance(part, Digits) and not isinstance(self.task, Recognition):
-                reject(
-                    (f"corpus.{name}", "task.kind"),
-                    f"`corpus.{name}` has audio or images of digits, but the `{self.task.kind}` task reads neither",
-                    "write other parts, or `task: {kind: recognition, source: {kind: audio}}`",
-                )
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
                 reject(
                     (f"corpus.{name}", "task.kind"),
@@ -199,8 +191,7 @@ class Spec(Section):
                     f"has {'none' if reads else 'one'}",
                     f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
                 )
-            needs_translation = isinstance(part, Synthetic) or getattr(part, "tag", None) is not None
-            if needs_translation and not isinstance(self.task, Translation):
+            if {"models", "tag"} & part.model_dump().keys() and not isinstance(self.task, Translation):
                 problem = f"`models` and `tag` are for translation, but the task is `{self.task.kind}`"
                 hint = "remove this part, or write `task: {kind: translation}`"
                 reject((f"corpus.{name}", "task.kind"), problem, hint)

@@ -56,7 +56,7 @@ MISTAKES = [
     ("corpus: {train: [{models: [a], source: b}], dev: [{held_out: 5}]}", "also move pairs", 2, "the dev set"),
     ("corpus:\n  train:\n    - {grammar: 5, held_out: 5}", "has no valid kind", 4, "a part of a corpus"),
     ("corpus: {train: [{digit: 5}]}", "has no valid kind", 2, "`digits`"),
-    ("corpus: {train: [{digits: 5}]}", "digits, but the `translation` task reads neither", 2, "kind: recognition"),
+    ("corpus: {train: [{digits: 5}]}", "`corpus.train[0]` has no sentence pairs", 2, "`source` and `target`"),
     ("corpus: {train: [{target: b}]}", "reads a source, but `corpus.train[0]` has none", 2, "write `source`"),
     ("corpus: {target: fr, train: [{grammar: 5}]}", "`grammar` has English and German", 2, "target: de"),
     ("corpus: {train: [{trees: a}]}", "needs sentence pairs", 2, "`source` and `target`"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -20,6 +20,8 @@ from zoo.system.memory import machine_memory, require_memory
 
 Indices = npt.NDArray[np.int64]
 Lengths = npt.NDArray[np.int32]
+Bounds = Callable[[Sequence[Lengths], Sequence[int]], Indices]
+"""Function that divides ordered examples into batches: `padded_bounds` or `packed_bounds`."""
 
 _BYTES_PER_ORDERED_EXAMPLE = 64  # index, lengths and sort keys
 _LENGTH_NOISE = 0.05
@@ -176,19 +178,56 @@ class Examples(dict[str, Sequence[Values]]):
         return Batch({name: _pad(rows, (BOS,) if name == OUTPUT else ()) for name, rows in own.items()}, size)
 
 
+def padded_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
+    """Divide ordered examples into consecutive batches that are as large as possible. Padding counts.
+
+    See `packed_bounds` for the arguments and the result.
+    """
+    bounds, start, count = [], 0, len(lengths[0])
+    while start < count:
+        # The first example limits the number of rows, because the longest example is at least as long.
+        rows = min(count - start, *(limit // each[start] for each, limit in zip(lengths, limits, strict=True)))
+        row_counts = np.arange(1, rows + 1)
+        fits = np.ones(rows, bool)
+        for each, limit in zip(lengths, limits, strict=True):
+            fits &= np.maximum.accumulate(each[start : start + rows]) * row_counts <= limit
+        end = start + int(np.count_nonzero(fits))
+        bounds.append((start, end))
+        start = end
+    return np.array(bounds, np.int64).reshape(-1, 2)
+
+
+def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
+    """Divide ordered examples into consecutive batches that are as large as possible. Padding does not count.
+
+    Args:
+        lengths: Lengths of each stream, `[examples]`.
+        limits: Maximum number of tokens in each stream per batch.
+
+    Returns:
+        Start and end of each batch, `[batches, 2]`.
+    """
+    bounds, start, count = [], 0, len(lengths[0])
+    sums = [np.append(0, each.cumsum(dtype=np.int64)) for each in lengths]
+    while start < count:
+        ends = (each.searchsorted(limit + each[start], "right") for each, limit in zip(sums, limits, strict=True))
+        bounds.append((start, end := int(min(ends)) - 1))
+        start = end
+    return np.array(bounds, np.int64).reshape(-1, 2)
+
+
 def epoch_batches(
     store: Store,
     budgets: Mapping[str, int],
     seed: int,
     epoch: int,
     weights: Sequence[float] = (),
-    *,
-    packed: bool = False,
+    bounds_of: Bounds = padded_bounds,
 ) -> list[Indices]:
     """Divide the examples of an epoch into batches. The examples of a batch have similar lengths.
 
-    The size of a stream in a batch is the number of rows times the length of the longest row, with EOS. If batches are
-    packed, padding does not count. The result depends only on the arguments and the content of the store.
+    With `padded_bounds`, the size of a stream in a batch is the number of rows times the length of the longest row,
+    with EOS. The result depends only on the arguments and the content of the store.
 
     Args:
         store: Store of the training set.
@@ -197,7 +236,7 @@ def epoch_batches(
         epoch: Index of the epoch, from 0.
         weights: How often an epoch contains the examples of each corpus part. For a fraction such as 0.5, each
             epoch samples that fraction of the examples. Empty: 1 for all parts.
-        packed: Whether the examples of a batch are concatenated instead of padded.
+        bounds_of: `padded_bounds`, or `packed_bounds` if the examples of a batch are concatenated instead of padded.
 
     Returns:
         The indices of the examples in each batch.
@@ -215,14 +254,14 @@ def epoch_batches(
             )
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
     order = _order_by_length(lengths, random)
-    bounds = _batch_bounds([each[order] for each in lengths], limits, packed)
+    bounds = bounds_of([each[order] for each in lengths], limits)
     random.shuffle(bounds)
     indices = order if isinstance(chosen, slice) else chosen[order]
     return [indices[start:end] for start, end in bounds.tolist()]
 
 
 def batch_examples(
-    examples: Examples, budgets: Mapping[str, int], seed: int, *, packed: bool = False
+    examples: Examples, budgets: Mapping[str, int], seed: int, bounds_of: Bounds = padded_bounds
 ) -> list[Examples]:
     """Divide a few thousand examples into batches, in an order that the seed determines.
 
@@ -232,12 +271,12 @@ def batch_examples(
         examples: The examples. Each example must fit into a batch.
         budgets: Maximum number of tokens in each stream per batch.
         seed: Seed for the order of the batches.
-        packed: Whether the examples of a batch are concatenated instead of padded.
+        bounds_of: `padded_bounds`, or `packed_bounds` if the examples of a batch are concatenated instead of padded.
     """
     lengths, limits = list(examples.lengths.values()), [budgets[name] for name in examples]
     batches = max(each.sum() / limit for each, limit in zip(lengths, limits, strict=True))
     order = _order_in_bands(lengths, max(1, round(_BANDS_PER_SQRT_BATCHES * math.sqrt(batches))))
-    bounds = _batch_bounds([each[order] for each in lengths], limits, packed)
+    bounds = bounds_of([each[order] for each in lengths], limits)
     np.random.default_rng(seed).shuffle(bounds)
     return [examples.rows(order[start:end]) for start, end in bounds]
 
@@ -292,47 +331,6 @@ def _noisy_lengths(lengths: Lengths, random: np.random.Generator) -> npt.NDArray
     """Add random noise to lengths. Return 16-bit integers if possible, because NumPy sorts them in linear time."""
     noisy = np.rint(lengths * (1 + _LENGTH_NOISE * random.random(len(lengths), np.float32)))
     return noisy.astype(np.int16 if noisy.max(initial=0) < 1 << 15 else np.int32)
-
-
-def _batch_bounds(lengths: Sequence[Lengths], limits: Sequence[int], packed: bool) -> Indices:
-    """Divide ordered examples into consecutive batches that are as large as all token limits allow.
-
-    Returns:
-        Start and end of each batch, `[batches, 2]`.
-    """
-    if packed:
-        return packed_bounds(lengths, limits)
-    bounds, start, count = [], 0, len(lengths[0])
-    while start < count:
-        # The first example limits the number of rows, because the longest example is at least as long.
-        rows = min(count - start, *(limit // each[start] for each, limit in zip(lengths, limits, strict=True)))
-        row_counts = np.arange(1, rows + 1)
-        fits = np.ones(rows, bool)
-        for each, limit in zip(lengths, limits, strict=True):
-            fits &= np.maximum.accumulate(each[start : start + rows]) * row_counts <= limit
-        end = start + int(np.count_nonzero(fits))
-        bounds.append((start, end))
-        start = end
-    return np.array(bounds, np.int64).reshape(-1, 2)
-
-
-def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
-    """Divide ordered examples into consecutive batches that are as large as possible. Padding does not count.
-
-    Args:
-        lengths: Lengths of each stream, `[examples]`.
-        limits: Maximum number of tokens in each stream per batch.
-
-    Returns:
-        Start and end of each batch, `[batches, 2]`.
-    """
-    bounds, start, count = [], 0, len(lengths[0])
-    sums = [np.append(0, each.cumsum(dtype=np.int64)) for each in lengths]
-    while start < count:
-        ends = (each.searchsorted(limit + each[start], "right") for each, limit in zip(sums, limits, strict=True))
-        bounds.append((start, end := int(min(ends)) - 1))
-        start = end
-    return np.array(bounds, np.int64).reshape(-1, 2)
 
 
 def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> PaddedBatch:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from specs import Archive, Corpus, Digits, Files, Grammar, HeldOut, Part, Spec, Synthetic, Table, Treebank, ZooError
-from specs.corpus import Direction
+from specs import Archive, Corpus, Digits, Files, Grammar, HeldOut, Spec, Synthetic, Table, Treebank, ZooError
+from specs.corpus import CorpusPart, Direction
+from specs.corpus_paths import language_suffix
 from zoo.data import builtin
 from zoo.features import spoken_digits, written_digits
 from zoo.features.modality import absolute_path, identify, listed_files
@@ -25,6 +27,7 @@ from zoo.text.vocabulary import MODALITIES
 Split = Literal["train", "dev", "test"]
 Example = Mapping[str, str]
 """Raw data of each stream of an example, such as a sentence and its translation, in the order of the task."""
+_Part = TypeVar("_Part", bound=CorpusPart)
 SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
@@ -59,62 +62,43 @@ class CorpusReader:
                 few pairs.
         """
         self.corpus = spec.corpus
-        self._streams, self._token_streams = spec.task.streams, spec.task.token_streams
-        self._listed_streams = [name for name in self._streams if name not in self._token_streams]
-        self._report = report
-        self._members: dict[Archive, Sequence[Path]] = {}
-        for name, part in self.corpus.named_parts:
-            if isinstance(part, (Files, Archive, Table)):
-                self._check_sides(part, f"corpus.{name}")
-            elif isinstance(part, Grammar):
-                builtin.sentences(name.partition("[")[0], part.grammar)
+        self.readers = [_READERS[type(part)](part, name, spec, report) for name, part in self.corpus.named_parts]
+        for reader in self.readers:
+            reader.check()
 
-    def _check_sides(self, part: Files | Archive | Table, name: str) -> None:
-        """Raise ZooError if two streams of a corpus part are the same file or column."""
-        kind, suffix = ("column", "_column") if isinstance(part, Table) else ("file", "")
-        sides = [str(getattr(part, f"{stream}{suffix}")) for stream in self._streams]
-        if len(set(map(os.path.normpath, sides))) < len(sides):
-            problem = f"`{name}` has the same {kind} for source and target: `{sides[0]}`"
-            raise ZooError(problem, hint=f"set `source{suffix}` and `target{suffix}` to different {kind}s")
+    def readers_of(self, split: Split) -> list[PartReader[Any]]:
+        """Return the readers of the parts in a split."""
+        return [reader for reader in self.readers if reader.split == split]
 
     def held_out(self, split: Split) -> int:
         """Return the number of training examples that are held out for `split` (dev or test)."""
         return sum(part.held_out for part in getattr(self.corpus, split) if isinstance(part, HeldOut))
 
-    def part_examples(self, split: Split, number: int) -> Iterator[Example]:
-        """Yield the examples of the corpus part at index `number` in a split, unchanged and in the order of the files.
+    def missing_part(self) -> str | None:
+        """Return a message about the first missing part of the corpus. Return None if the corpus is complete.
 
-        The examples of `train` include those that are held out for dev or test. Archives that are not on this
-        machine are downloaded.
-
-        Raises:
-            ZooError: A file is missing, empty, damaged or not UTF-8, or a source and its target file have different
-                numbers of lines.
+        A part counts as missing if its files are not on this machine, or if models have yet to generate its text. No
+        files are downloaded or read.
         """
-        part = getattr(self.corpus, split)[number]
-        if isinstance(part, Grammar):
-            yield from builtin.examples(split, part.grammar, self._streams, languages_of(self.corpus, part))
-        elif isinstance(part, Digits):
-            found = _DIGITS[self._streams["source"]].strings(split, part.digits, self._report)
-            yield from (dict(zip(self._streams, example, strict=True)) for example in found)
-        elif isinstance(part, Treebank):
-            for path in self._paths(part):
-                yield from map(tree_example, MODALITIES["trees"].read(path))
-        elif isinstance(part, Table):
-            yield from self._table_examples(part, split)
-        elif isinstance(part, (Files, Archive)):
-            yield from self._file_examples(self._paths(part))
+        if not self.corpus.train:
+            return "it has no training corpus"
+        return next(filter(None, (reader.missing() for reader in self.readers)), None)
+
+    @property
+    def short_name(self) -> str:
+        """Short name for the training text, such as its folder or the name of its first file."""
+        return self.readers[0].corpus_name() if self.corpus.train else "no corpus"
 
     def scored_examples(self, split: Split) -> list[tuple[Example, Direction]]:
         """Return the cleaned examples of the dev or test set, with their languages.
 
         Raises:
-            ZooError: There is too much text, or `part_examples` raises an error.
+            ZooError: There is too much text, or `PartReader.examples` raises an error.
         """
         examples, memory = [], 0
-        for number, part in enumerate(getattr(self.corpus, split)):
-            for example in self.part_examples(split, number):
-                examples.append((cleaned_example(example), self.corpus.direction(part)))
+        for reader in self.readers_of(split):
+            for example in reader.examples():
+                examples.append((cleaned_example(example), reader.direction))
                 memory += sum(map(len, example.values())) + _EXAMPLE_OVERHEAD
                 if memory > _MAX_SCORED_TEXT:
                     hint = "use a few thousand pairs, because every pair is translated and scored"
@@ -123,17 +107,7 @@ class CorpusReader:
 
     def bytes(self) -> int:
         """Estimate the size of the uncompressed text in bytes. Archives that are not on this machine are downloaded."""
-        total = 0
-        for part in self.corpus.parts:
-            if isinstance(part, Grammar):
-                total += _BUILTIN_PAIR_BYTES * part.grammar
-            elif isinstance(part, Digits):
-                total += _DIGITS_BYTES * part.digits
-            elif not isinstance(part, HeldOut | Synthetic):
-                for path in (*self._paths(part), *map(Path, self._listed(part))):
-                    with file_errors(path):
-                        total += path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1)
-        return total
+        return sum(reader.bytes() for reader in self.readers)
 
     def identity(self) -> dict[str, Any]:
         """Return JSON data that identifies the corpus by its content, such as the hashes of its files.
@@ -141,65 +115,213 @@ class CorpusReader:
         The same text has the same identity in any folder. An archive is only downloaded if its hash is neither in the
         spec nor in `corpus.lock`.
         """
-        return {split: [self._part_identity(part) for part in getattr(self.corpus, split)] for split in SPLITS}
+        return {split: [reader.identity() for reader in self.readers_of(split)] for split in SPLITS}
 
-    def _part_identity(self, part: Part) -> list[Any]:
-        assert not isinstance(part, Synthetic), "`zoo.training.synthetic` replaces these parts with their files"
-        if isinstance(part, Table):
-            columns = [getattr(part, f"{stream}_column") for stream in self._streams]
-            return ["table", *columns, *map(sha256, self._paths(part)), *self._identity_of_listed(part)]
-        if isinstance(part, Grammar):
-            return ["grammar", builtin.VERSION, part.grammar, languages_of(self.corpus, part)]
-        if isinstance(part, Digits):
-            return ["digits", _DIGITS[self._streams["source"]].VERSION, part.digits]
-        if isinstance(part, Treebank):
-            return ["trees", *map(sha256, self._paths(part))]
-        if isinstance(part, HeldOut):
-            return ["held out", part.held_out]
-        if isinstance(part, Archive):
-            known = part.sha256 or recorded_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
-            return ["archive", known, *(getattr(part, stream) for stream in self._streams)]
-        files = (["sgm" if is_sgml(path) else "lines", sha256(path)] for path in self._paths(part))
-        return ["files", *files, *self._identity_of_listed(part)]
 
-    def _listed(self, part: Part) -> Iterator[str]:
-        """Yield the paths of the audio or image files that a corpus part lists. A text part lists no files."""
-        for name in self._listed_streams:
-            if isinstance(part, Files):
-                yield from listed_files(existing_file(self.corpus, getattr(part, name)))
-            elif isinstance(part, Table):
-                yield from (example[name] for example in self._table_examples(part, "dev"))
+class PartReader(Generic[_Part]):
+    """Reader of one part of a corpus. `_READERS` lists the subclass for each kind of part."""
 
-    def _identity_of_listed(self, part: Part) -> list[str]:
-        """Return a list with one hash for all files that a part lists (see `_listed`), or an empty list for text."""
-        return [identify(self._listed(part))] if self._listed_streams else []
+    has_user_text: ClassVar[bool] = False
+    """Whether the text may be in different languages from the ones in the spec, because users chose the files."""
 
-    def _paths(self, part: Files | Archive | Table | Treebank) -> Sequence[Path]:
-        """Return the files of a part: one for each stream, a table, or the files of a treebank."""
-        if isinstance(part, Treebank):
-            return self._treebank_files(part)
-        if isinstance(part, Table):
-            return [existing_file(self.corpus, part.tsv)]
-        names = tuple(getattr(part, stream) for stream in self._streams)
-        if isinstance(part, Files):
-            return [existing_file(self.corpus, name) for name in names]
-        if part not in self._members:
-            known = part.sha256 or recorded_sha256(part.archive)
-            members = extracted(known, names) if known else None
-            # `fetch` raises an error if the archive does not have the hash in the spec.
-            self._members[part] = members or extract(fetch(part.archive, part.sha256, self._report), names)
-        return self._members[part]
+    def __init__(self, part: _Part, name: str, spec: Spec, report: Report) -> None:
+        """Prepare to read a part with a name such as `train[0]`."""
+        self.part, self.name, self.split = part, f"corpus.{name}", name.partition("[")[0]
+        self.corpus, self.streams, self._token_streams = spec.corpus, spec.task.streams, spec.task.token_streams
+        self.report = report
+        self.direction: Direction = spec.corpus.direction(part)
+        self.languages = dict(zip(("source", "target"), self.direction, strict=True))
+        self.tag: str | None = getattr(part, "tag", None)  # only parts with languages of their own have this field
 
-    def _file_examples(self, paths: Sequence[Path]) -> Iterator[Example]:
-        """Yield the examples of parallel files: line n of each file belongs to example n."""
+    def check(self) -> None:
+        """Raise ZooError if the part contradicts itself, or needs more examples than there are. Read no files."""
+
+    def check_suffixes(self) -> None:
+        """Warn about a file whose suffix is the language of the other side, such as `train.de` for English sources."""
+
+    def examples(self) -> Iterator[Example]:
+        """Yield the examples, unchanged and in the order of the files. By default, there are none.
+
+        The examples of `train` include those that are held out for dev or test. Archives that are not on this
+        machine are downloaded.
+
+        Raises:
+            ZooError: A file is missing, empty, damaged or not UTF-8, or a source and its target file have different
+                numbers of lines.
+        """
+        return iter(())
+
+    def paths(self) -> Sequence[Path]:
+        """Return the local files: one for each stream, a table, or the files of a treebank."""
+        return [existing_file(self.corpus, name) for name in self.part.local_paths]
+
+    def listed_paths(self) -> Iterator[str]:
+        """Yield the paths of the audio or image files that the part lists. A text part lists no files."""
+        names = [name for name in self.streams if name not in self._token_streams]
+        return (example[name] for example in self.examples() for name in names) if names else iter(())
+
+    def identity_of_listed(self) -> list[str]:
+        """Return a list with one hash for all files that the part lists, or an empty list for text."""
+        return [identify(self.listed_paths())] if len(self._token_streams) < len(self.streams) else []
+
+    def bytes(self) -> int:
+        """Estimate the size of the uncompressed text in bytes."""
+        total = 0
+        for path in (*self.paths(), *map(Path, self.listed_paths())):
+            with file_errors(path):
+                total += path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1)
+        return total
+
+    def identity(self) -> list[Any]:
+        """Return JSON data that identifies the content of the part."""
+        raise NotImplementedError
+
+    def missing(self) -> str | None:
+        """Return a message if the part is not on this machine. Download and read no files."""
+        paths = (corpus_path(self.corpus, name) for name in self.part.local_paths)
+        return next((f"its corpus is missing: `{path}` does not exist" for path in paths if not path.exists()), None)
+
+    def corpus_name(self) -> str:
+        """Return a short name for a training set that begins with this part."""
+        return Path(self.corpus.folder).name or _and_others(self.part.local_paths[0], self.corpus)
+
+
+class _GrammarReader(PartReader[Grammar]):
+    def check(self) -> None:
+        builtin.sentences(self.split, self.part.grammar)
+
+    def examples(self) -> Iterator[Example]:
+        return builtin.examples(self.split, self.part.grammar, self.streams, self.languages)
+
+    def bytes(self) -> int:
+        return _BUILTIN_PAIR_BYTES * self.part.grammar
+
+    def identity(self) -> list[Any]:
+        return ["grammar", builtin.VERSION, self.part.grammar, self.languages]
+
+    def corpus_name(self) -> str:
+        return f"the built-in corpus ({sum(part.grammar for part in self.corpus.train if isinstance(part, Grammar)):,})"
+
+
+class _DigitsReader(PartReader[Digits]):
+    def examples(self) -> Iterator[Example]:
+        for example in _DIGITS[self.streams["source"]].strings(self.split, self.part.digits, self.report):
+            yield dict(zip(self.streams, example, strict=True))
+
+    def bytes(self) -> int:
+        return _DIGITS_BYTES * self.part.digits
+
+    def identity(self) -> list[Any]:
+        return ["digits", _DIGITS[self.streams["source"]].VERSION, self.part.digits]
+
+    def corpus_name(self) -> str:
+        return f"digits ({self.part.digits:,} strings)"
+
+
+class _HeldOutReader(PartReader[HeldOut]):
+    def identity(self) -> list[Any]:
+        return ["held out", self.part.held_out]
+
+
+class _SyntheticReader(PartReader[Synthetic]):
+    """Reader of a part that models translate before training. `zoo.training.synthetic` then replaces it with files."""
+
+    def missing(self) -> str:
+        return f"a part of its corpus is generated by models: {self.part.summary}"
+
+
+class _TreebankReader(PartReader[Treebank]):
+    def paths(self) -> Sequence[Path]:
+        """Return the files of the treebank, sorted by name."""
+        folder = corpus_path(self.corpus, self.part.trees)
+        if not os.path.isdir(folder):  # Path.is_dir raises an error for invalid file names
+            return super().paths()
+        with file_errors(folder):
+            files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+        if not files:
+            raise ZooError(f"the treebank folder `{folder}` contains no files", hint="give another folder, or a file")
+        return files
+
+    def examples(self) -> Iterator[Example]:
+        for path in self.paths():
+            yield from map(tree_example, MODALITIES["trees"].read(path))
+
+    def identity(self) -> list[Any]:
+        return ["trees", *map(sha256, self.paths())]
+
+
+class _ParallelReader(PartReader[_Part]):
+    """Base class for readers of text that has a file or a column for each stream."""
+
+    has_user_text = True
+    unit, suffix = "file", ""
+
+    def sides(self) -> dict[str, Any]:
+        """Return the name of the file, or the number of the column, for each stream."""
+        return {stream: getattr(self.part, f"{stream}{self.suffix}") for stream in self.streams}
+
+    def check(self) -> None:
+        sides = list(map(str, self.sides().values()))
+        if len(set(map(os.path.normpath, sides))) < len(sides):
+            problem = f"`{self.name}` has the same {self.unit} for source and target: `{sides[0]}`"
+            hint = f"set `source{self.suffix}` and `target{self.suffix}` to different {self.unit}s"
+            raise ZooError(problem, hint=hint)
+
+
+class _FilesReader(_ParallelReader[_Part]):
+    """Reader of parallel files: line n of each file belongs to example n."""
+
+    def check_suffixes(self) -> None:
+        for (side, own), other in zip(self.languages.items(), reversed(self.direction), strict=True):
+            if own != other and language_suffix(file := self.sides().get(side, "")) == other:
+                self.report.warn(
+                    f"`{self.name}.{side}` is `{file}`, but the {side} language is `{own}`: correct the languages, "
+                    "or the order of the files"
+                )
+
+    def examples(self) -> Iterator[Example]:
+        paths = self.paths()
         streams = [
             MODALITIES[modality].read(path) if name in self._token_streams else listed_files(path)
-            for (name, modality), path in zip(self._streams.items(), paths, strict=True)
+            for (name, modality), path in zip(self.streams.items(), paths, strict=True)
         ]
         for values in parallel_lines(paths, streams):
-            yield dict(zip(self._streams, values, strict=True))
+            yield dict(zip(self.streams, values, strict=True))
 
-    def _table_examples(self, part: Table, split: Split) -> Iterator[Example]:
+    def identity(self) -> list[Any]:
+        files = (["sgm" if is_sgml(path) else "lines", sha256(path)] for path in self.paths())
+        return ["files", *files, *self.identity_of_listed()]
+
+
+class _ArchiveReader(_FilesReader[Archive]):
+    def _known(self) -> str | None:
+        """Return the hash of the archive, if the spec or `corpus.lock` contains it."""
+        return self.part.sha256 or recorded_sha256(self.part.archive)
+
+    def _extracted(self) -> Sequence[Path] | None:
+        return extracted(known, list(self.sides().values())) if (known := self._known()) else None
+
+    def paths(self) -> Sequence[Path]:
+        # `fetch` raises an error if the archive does not have the hash in the spec.
+        archive = partial(fetch, self.part.archive, self.part.sha256, self.report)
+        return self._extracted() or extract(archive(), list(self.sides().values()))
+
+    def identity(self) -> list[Any]:
+        known = self._known() or fetch(self.part.archive, None, self.report).sha256
+        return ["archive", known, *self.sides().values()]
+
+    def missing(self) -> str | None:
+        name = os.path.basename(self.part.archive)
+        return None if self._extracted() else f"its corpus is missing: {name} has not been downloaded"
+
+    def corpus_name(self) -> str:
+        return _and_others(self.part.archive, self.corpus)
+
+
+class _TableReader(_ParallelReader[Table]):
+    unit, suffix = "column", "_column"
+
+    def examples(self) -> Iterator[Example]:
         """Yield the examples of a TSV file.
 
         Missing cells in a training line become empty cells, so that the line is dropped during cleaning.
@@ -208,8 +330,7 @@ class CorpusReader:
             ZooError: The first line, or any line of the dev or test set, has too few columns, or any line has more
                 columns than the first line.
         """
-        path = existing_file(self.corpus, part.tsv)
-        columns = {name: getattr(part, f"{name}_column") for name in self._streams}
+        (path,), columns = self.paths(), self.sides()
         last, width = max(columns.values()), 0
         for number, line in enumerate(read_sentences(path), start=1):
             cells = line.split("\t")
@@ -219,7 +340,7 @@ class CorpusReader:
                 hint = "remove the tabs inside the cells, or give all lines the same columns"
                 raise ZooError(problem, where=f"{path}:{number}", hint=hint)
             # If the first line is too short, the file probably has a different separator.
-            if len(cells) < last and (number == 1 or split != "train"):
+            if len(cells) < last and (number == 1 or self.split != "train"):
                 hint = "separate the columns with tabs, or correct `source_column` and `target_column`"
                 raise ZooError(f"the line has no column {last}", where=f"{path}:{number}", hint=hint)
             cells += [""] * (last - len(cells))
@@ -228,16 +349,26 @@ class CorpusReader:
                 for name, cell in ((name, cells[column - 1]) for name, column in columns.items())
             }
 
-    def _treebank_files(self, part: Treebank) -> list[Path]:
-        """Return the files of a treebank, sorted by name."""
-        folder = corpus_path(self.corpus, part.trees)
-        if not os.path.isdir(folder):  # Path.is_dir raises an error for invalid file names
-            return [existing_file(self.corpus, part.trees)]
-        with file_errors(folder):
-            files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-        if not files:
-            raise ZooError(f"the treebank folder `{folder}` contains no files", hint="give another folder, or a file")
-        return files
+    def identity(self) -> list[Any]:
+        return ["table", *self.sides().values(), *map(sha256, self.paths()), *self.identity_of_listed()]
+
+
+_READERS: Mapping[type[CorpusPart], type[PartReader[Any]]] = {
+    Grammar: _GrammarReader,
+    Files: _FilesReader,
+    Table: _TableReader,
+    Archive: _ArchiveReader,
+    Synthetic: _SyntheticReader,
+    Treebank: _TreebankReader,
+    Digits: _DigitsReader,
+    HeldOut: _HeldOutReader,
+}
+
+
+def _and_others(path: str, corpus: Corpus) -> str:
+    """Return the name of a file, and the number of other parts of the training set if there are any."""
+    name, others = os.path.basename(path), len(corpus.train) - 1
+    return f"{name} and {others} more" if others else name
 
 
 def parallel_lines(paths: Sequence[Path], streams: Sequence[Iterator[str]]) -> Iterator[tuple[str, ...]]:
@@ -277,57 +408,12 @@ def corpus_path(corpus: Corpus, name: str) -> Path:
 def existing_file(corpus: Corpus, name: str) -> Path:
     """Return the path of a corpus file. Raise MissingFileError if there is no such file."""
     path = corpus_path(corpus, name)
-    if not os.path.isfile(path):
-        hint = "correct the path, or set `corpus.folder=DIR` to the folder that it is relative to"
-        problem = "is a folder, not a file" if os.path.isdir(path) else "does not exist"
-        raise MissingFileError(f"the corpus file `{path}` {problem}", hint=hint, name=name)
-    return path
-
-
-def missing_part(spec: Spec) -> str | None:
-    """Return a message about the first missing part of a spec's corpus. Return None if the corpus is complete.
-
-    A part counts as missing if its files are not on this machine, or if models generate its text. This function does
-    not download or read any files.
-    """
-    if not spec.corpus.train:
-        return "it has no training corpus"
-    for part in spec.corpus.parts:
-        if isinstance(part, Archive):
-            known = part.sha256 or recorded_sha256(part.archive)
-            if known is None or extracted(known, tuple(getattr(part, name) for name in spec.task.streams)) is None:
-                return f"its corpus is missing: {os.path.basename(part.archive)} has not been downloaded"
-        elif isinstance(part, Synthetic):
-            return f"a part of its corpus is generated by models: {part.summary}"
-        else:
-            names = filter(None, (getattr(part, field, None) for field in (*spec.task.streams, "tsv", "trees")))
-            for path in (corpus_path(spec.corpus, name) for name in names):
-                if not path.exists():
-                    return f"its corpus is missing: `{path}` does not exist"
-    return None
-
-
-def corpus_name(corpus: Corpus) -> str:
-    """Return a short name for the training text, such as its folder or the name of its first file."""
-    if not corpus.train:
-        return "no corpus"
-    first, *rest = corpus.train
-    if isinstance(first, Grammar):
-        return f"the built-in corpus ({sum(part.grammar for part in corpus.train if isinstance(part, Grammar)):,})"
-    if isinstance(first, Digits):
-        return f"digits ({first.digits:,} strings)"
-    folder = Path(corpus.folder).name
-    if not isinstance(first, Archive) and folder:
-        return folder
-    assert not isinstance(first, HeldOut)
-    paths = (getattr(first, field, None) for field in ("archive", "source", "target", "tsv", "trees"))
-    name = os.path.basename(next(filter(None, paths)))
-    return f"{name} and {len(rest)} more" if rest else name
-
-
-def languages_of(corpus: Corpus, part: Part) -> dict[str, str]:
-    """Return the source and target language of a corpus part."""
-    return dict(zip(("source", "target"), corpus.direction(part), strict=True))
+    if os.path.isfile(path):
+        return path
+    hint = "correct the path, or set `corpus.folder=DIR` to the folder that it is relative to"
+    kind = "is a folder, not a file" if os.path.isdir(path) else "is not a regular file"
+    problem = kind if os.path.exists(path) else "does not exist"
+    raise MissingFileError(f"the corpus file `{path}` {problem}", hint=hint, name=name)
 
 
 def cleaned_example(example: Example) -> Example:

@@ -17,9 +17,8 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from specs import Archive, Corpus, Files, Spec, Table, ZooError
+from specs import Spec, ZooError
 from specs.corpus import Direction
-from specs.corpus_paths import language_suffix
 from specs.notation import dump
 from zoo.data.cleaning import (
     REASONS,
@@ -31,7 +30,7 @@ from zoo.data.cleaning import (
     other_language,
     reasons_to_drop,
 )
-from zoo.data.corpus import CorpusReader, Example, Split, cleaned_example, languages_of
+from zoo.data.corpus import CorpusReader, Example, Split, cleaned_example
 from zoo.data.prefetch import prefetch
 from zoo.data.prepared_corpus import COUNTS_FILE, DROPPED_FILE, PreparedCorpus
 from zoo.data.store import Rows, StoreWriter, is_features
@@ -90,8 +89,9 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         vocabulary = None
     if vocabulary is None:
         check_learnable(spec.vocabulary, spec.task)
-    _check_suffixes(spec, report)
     corpus = CorpusReader(spec, report)
+    for reader in corpus.readers:
+        reader.check_suffixes()
     folder = storage.prepared() / fingerprint(spec, corpus, vocabulary)
     if prepared := _open_existing(folder, report):
         return prepared
@@ -107,21 +107,6 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     prepared = PreparedCorpus(folder)
     report.info(f"the prepared corpus is in {folder}; its folders dev and test also contain these sets as text")
     return prepared
-
-
-def _check_suffixes(spec: Spec, report: Report) -> None:
-    """Warn about a file whose suffix is the language of the other side, such as `train.de` for an English source."""
-    for name, part in spec.corpus.named_parts:
-        if not isinstance(part, (Files, Archive)):
-            continue
-        languages = spec.corpus.direction(part)
-        for side, own, other in (("source", *languages), ("target", *languages[::-1])):
-            file = getattr(part, side)
-            if own != other and file is not None and language_suffix(file) == other:
-                report.warn(
-                    f"`corpus.{name}.{side}` is `{file}`, but the {side} language is `{own}`: correct the languages, "
-                    "or the order of the files"
-                )
 
 
 def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
@@ -160,18 +145,12 @@ def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None 
     }
     if section.filters or spec.languages is not None:
         languages = spec.languages and spec.languages.model_dump(mode="json")
-        parts["languages"] = [languages, *map(section.direction, section.parts)]
-    if tags := _tags(section):
+        parts["languages"] = [languages, *(reader.direction for reader in corpus.readers)]
+    if any(tags := [reader.tag for reader in corpus.readers_of("train")]):
         parts["tags"] = tags
     if modality := modality_of(spec.task):
         parts["features"] = modality.identity
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _tags(corpus: Corpus) -> list[str | None]:
-    """Return the tag (a token such as `<BT>`) of each corpus part in the training set, or [] if no part has a tag."""
-    tags = [getattr(part, "tag", None) for part in corpus.train]
-    return tags if any(tags) else []
 
 
 class _Preparation:
@@ -226,19 +205,19 @@ class _Preparation:
     def _read_train(self) -> Iterator[tuple[Example, Status]]:
         """Yield the training examples with their filter results. Record their counts and overlap with dev and test."""
         filters = self.spec.corpus.filters
-        for number, part in enumerate(self.spec.corpus.train):
+        for number, reader in enumerate(self.corpus.readers_of("train")):
             self.part_counts.append(0)
-            languages = languages_of(self.spec.corpus, part)
-            for example in self.corpus.part_examples("train", number):
+            for example in reader.examples():
                 self.part_counts[number] += 1
                 for known in self._scored.values():
                     if (values := tuple(example.values())) in known:
                         known[values] = True
-                if isinstance(part, (Files, Archive, Table)):
-                    first = self._first_examples.setdefault(self.spec.corpus.direction(part), [])
+                if reader.has_user_text:
+                    first = self._first_examples.setdefault(reader.direction, [])
                     if len(first) < _LANGUAGE_EXAMPLES:
                         first.append(self._text_of(example))
-                yield example, apply_filters(self._text_of(example), filters, languages) if filters else Status.KEPT
+                text = self._text_of(example)
+                yield example, apply_filters(text, filters, reader.languages) if filters else Status.KEPT
 
     def _sample_dropped(self) -> None:
         """Collect the first examples that are dropped for each reason."""
@@ -280,16 +259,15 @@ class _Preparation:
         self.report.info(f"learning {self.spec.vocabulary.size:,} tokens from {of_pairs} pairs")
         languages = self.spec.languages
         tokens = [languages.token_of(code) for code in languages.codes] if languages else []
-        tokens += filter(None, dict.fromkeys(_tags(self.spec.corpus)))
+        tokens += filter(None, dict.fromkeys(reader.tag for reader in self.corpus.readers_of("train")))
         return Vocabulary.learn(self._kept_examples, self.spec.vocabulary, kept, self.spec.task, tokens)
 
     def _train_examples(self, selected: npt.NDArray[np.bool_]) -> Iterator[tuple[Example, Direction]]:
         """Yield the cleaned training examples for which `selected` is true, with their source and target language."""
         start = 0
-        for number, (part, count) in enumerate(zip(self.spec.corpus.train, self.part_counts, strict=True)):
-            examples = self.corpus.part_examples("train", number)
-            for example in compress(examples, selected[start : start + count]):
-                yield cleaned_example(example), self.spec.corpus.direction(part)
+        for reader, count in zip(self.corpus.readers_of("train"), self.part_counts, strict=True):
+            for example in compress(reader.examples(), selected[start : start + count]):
+                yield cleaned_example(example), reader.direction
             start += count
 
     def _kept_examples(self) -> Iterator[Example]:
@@ -307,8 +285,8 @@ class _Preparation:
 
     def _write_train(self) -> None:
         languages = [
-            LanguagePair.of(self.spec, self.vocabulary, self.spec.corpus.direction(part), getattr(part, "tag", None))
-            for part in self.spec.corpus.train
+            LanguagePair.of(self.spec, self.vocabulary, reader.direction, reader.tag)
+            for reader in self.corpus.readers_of("train")
         ]
         all_parts = np.repeat(np.arange(len(self.part_counts), dtype=np.uint16), self.part_counts)
         parts = all_parts[self.statuses == Status.KEPT]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import NamedTuple, Self, cast
 
@@ -14,7 +14,15 @@ import sentencepiece
 from compiler.seeds import stream
 from specs import Corpus, Spec
 from specs.corpus import Direction
-from zoo.data.batches import BatchSize, Examples, Indices, batch_examples, epoch_batches
+from zoo.data.batches import (
+    BatchSize,
+    Examples,
+    Indices,
+    batch_examples,
+    epoch_batches,
+    packed_bounds,
+    padded_bounds,
+)
 from zoo.data.prefetch import prefetch
 from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.data.store import Store, Values, is_features
@@ -83,31 +91,26 @@ class TrainingSet:
     large. Therefore the examples for POOL_BATCHES batches (a pool) are tokenised again before they are put in batches.
     """
 
-    def __init__(
-        self, spec: Spec, store: Store, sampler: SubwordSampler | None = None, verified: Future[None] | None = None
-    ) -> None:
+    def __init__(self, spec: Spec, store: Store, sampler: SubwordSampler | None = None, packed: bool = False) -> None:
         """Prepare to divide a store into batches, according to the training settings in a spec.
 
         Args:
             spec: Spec with the `training` and `corpus` sections.
             store: Token IDs or features of the training set.
             sampler: Sampler for subword regularisation. None: no subword regularisation.
-            verified: Future of a background check of the store's files, if any.
+            packed: Whether padding does not count for the size of batches, because they are trained as packed rows.
         """
-        self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
-        self._modality = modality_of(spec.task)
-        self.packed = False
-        """Whether padding does not count for the size of batches, because they are trained as packed rows."""
+        self._spec, self.store, self._sampler = spec, store, sampler
+        self._modality, self._bounds_of = modality_of(spec.task), packed_bounds if packed else padded_bounds
         self._budgets = {name: getattr(spec.training, f"{name}_tokens") for name in store.lengths}
-        self._epochs: dict[tuple[int, bool], list[Indices]] = {}
-        self._pools: dict[tuple[int, int, bool], list[Examples]] = {}
+        self._epochs: dict[int, list[Indices]] = {}
 
     @classmethod
-    def from_prepared(cls, spec: Spec, prepared: PreparedCorpus, verified: Future[None] | None = None) -> Self:
+    def from_prepared(cls, spec: Spec, prepared: PreparedCorpus, *, packed: bool = False) -> Self:
         """Return the training set of a prepared corpus, with subword regularisation if the spec enables it."""
         alpha = spec.training.subword_regularization
         sampler = None if alpha is None else SubwordSampler(prepared.vocabulary, alpha, spec.corpus.max_length)
-        return cls(spec, prepared.store("train"), sampler, verified)
+        return cls(spec, prepared.store("train"), sampler, packed=packed)
 
     def epoch_batches(self, epoch: int) -> list[Indices]:
         """Return the indices of the examples in each batch of an epoch.
@@ -118,12 +121,11 @@ class TrainingSet:
         Raises:
             ZooError: See `zoo.data.batches.epoch_batches`.
         """
-        key = epoch, self.packed
-        if key not in self._epochs:
+        if epoch not in self._epochs:
             self._epochs.clear()  # free the memory of the previous epoch before computing the next epoch
             seed, weights = self._spec.training.seed, part_weights(self._spec.corpus, self.store.parts)
-            self._epochs[key] = epoch_batches(self.store, self._budgets, seed, epoch, weights, packed=self.packed)
-        return self._epochs[key]
+            self._epochs[epoch] = epoch_batches(self.store, self._budgets, seed, epoch, weights, self._bounds_of)
+        return self._epochs[epoch]
 
     def mean_size(self) -> BatchSize:
         """Return the mean size of a batch in the first epoch. The method is not thread-safe.
@@ -187,31 +189,13 @@ class TrainingSet:
             epoch, batch = epoch + 1, 0
 
     def _sample_pool(self, epoch: int, start: int) -> list[Examples]:
-        """Return the batches of the pool (see `TrainingSet`) that begins at batch `start`. The last pool is cached."""
-        key = epoch, start, self.packed
-        if key not in self._pools:
-            assert self._sampler is not None
-            self._pools.clear()
-            indices = np.concatenate(self.epoch_batches(epoch)[start : start + POOL_BATCHES])
-            # The names of the random streams must not change, because the sampled tokens depend on these names.
-            token_seed, order_seed = (
-                stream(self._spec.training.seed, name, epoch, start) for name in ("pieces", "order")
-            )
-            examples = self._sampler(Examples.from_store(self.store, indices), token_seed)
-            self._pools[key] = batch_examples(examples, self._budgets, order_seed, packed=self.packed)
-        return self._pools[key]
-
-    def verify(self, *, wait: bool = True) -> None:
-        """Raise the error that the background check of the store's files has found, if any.
-
-        Args:
-            wait: Whether to wait for the check to finish. If false, an unfinished check is ignored.
-
-        Raises:
-            ZooError: A file of the prepared corpus is damaged or cannot be read.
-        """
-        if self._verified and (wait or self._verified.done()):
-            self._verified.result()
+        """Return the batches of the pool (see `TrainingSet`) that begins at batch `start`."""
+        assert self._sampler is not None
+        indices = np.concatenate(self.epoch_batches(epoch)[start : start + POOL_BATCHES])
+        # The names of the random streams must not change, because the sampled tokens depend on these names.
+        token_seed, order_seed = (stream(self._spec.training.seed, name, epoch, start) for name in ("pieces", "order"))
+        examples = self._sampler(Examples.from_store(self.store, indices), token_seed)
+        return batch_examples(examples, self._budgets, order_seed, self._bounds_of)
 
 
 def part_weights(corpus: Corpus, counts: Sequence[int]) -> list[float]:

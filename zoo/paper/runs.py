@@ -15,7 +15,7 @@ from typing import Any
 
 import specs
 from specs import METADATA_FIELDS, Spec, ZooError, difference
-from zoo.data.corpus import SPLITS, corpus_name, missing_part
+from zoo.data.corpus import SPLITS, CorpusReader
 from zoo.data.prepare import known_counts
 from zoo.evaluation.metrics import Metric, get_metric
 from zoo.models.find import all_runs
@@ -74,7 +74,7 @@ class RunResults:
         steps = [f"{self.record.steps:,} steps"] if self.record else []
         # Another training set implies other dev and test sets, so these are not listed.
         sets = [f"another {part} set" for part in self._other_sets if "train" not in self._other_sets]
-        return ", ".join([*changed, f"on {corpus_name(self.spec.corpus)}", *sets, *steps])
+        return ", ".join([*changed, f"on {CorpusReader(self.spec, Report()).short_name}", *sets, *steps])
 
     @cached_property
     def _other_sets(self) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ def corpus_size(claim: Claim, measurements: Measurements) -> CheckedClaim:
     If the corpus has not been prepared on this machine, report the claim as not tested.
     """
     spec = specs.load(claim.spec)
-    if missing := missing_part(spec):
+    if missing := CorpusReader(spec, Report()).missing_part():
         return CheckedClaim(claim, Status.OPEN, missing)
     counts = known_counts(spec)
     if counts is None:
@@ -246,5 +246,5 @@ def _reason_for_no_score(spec: str, measurements: Measurements, runs: Sequence[R
     if runs:
         folders, first = ", ".join(run.folder for run in runs[:3]), runs[0].folder
         return f"not scored on the {split} set: {folders}; `zoo evaluate --model {first} --set {split}` scores it"
-    missing = missing_part(specs.load(spec))
+    missing = CorpusReader(specs.load(spec), Report()).missing_part()
     return f"no run of {spec} in `{measurements.root}`" + (f"; {missing}" if missing else "")

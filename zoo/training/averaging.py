@@ -96,11 +96,10 @@ def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
 
 def _is_average_of(file: Path, steps: str, stored_type: str) -> bool:
     """Return whether a weights file is intact, and is the average of the checkpoints at `steps` in this data type."""
-    try:
+    with suppress(ZooError):
         weights = read(file)
-    except ZooError:
-        return False
-    return (weights.metadata.get("steps"), weights.stored_type) == (steps, stored_type)
+        return (weights.metadata.get("steps"), weights.stored_type) == (steps, stored_type)
+    return False
 
 
 def mean_of(files: list[Path]) -> dict[str, torch.Tensor]:

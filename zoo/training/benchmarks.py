@@ -283,8 +283,8 @@ def benchmark_training(
         store, run = random_pairs(spec, steps, Path(folder)), Run(Path(folder, "run"))
         # Remove the corpus parts and the temperature, because they do not apply to random pairs.
         bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": (), "temperature": 1.0})})
-        data = TrainingSet(bare, store)
-        data.packed = Purpose.UPDATE in program.graphs
+        packed = Purpose.UPDATE in program.graphs
+        data = TrainingSet(bare, store, packed=packed)
         trainer = Trainer(TrainStep(spec, program, Processes(device), report), data, run)
         inputs = [batch for batch, _ in islice(trainer.inputs(), steps)]
         peak = matrix_peak(trainer.device, spec.training.precision)
@@ -296,7 +296,7 @@ def benchmark_training(
                 times.append(seconds)
                 progress.advance()
     total = BatchSize.total(batch.size for batch in inputs)
-    if data.packed:
+    if packed:
         total = total._replace(padded_tokens=steps * (spec.training.source_tokens + spec.training.target_tokens))
     flops = sum(trainer.flops_of(batch.size) for batch in inputs)
     return TrainingSpeed(

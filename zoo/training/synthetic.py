@@ -93,8 +93,7 @@ class _SyntheticText:
 
     def find_or_write(self, device: str, known: Record | None) -> Record:
         """Return the record of the synthetic part. If the folder of its translations is missing, write it."""
-        record = self._record(known["models"]) if known else {}
-        if known and Path(record["folder"]).is_dir():
+        if known and Path((record := self._record(known["models"]))["folder"]).is_dir():
             return record
         folders = {name: find.model(name, self.report) for name in self.part.models}
         languages = [_languages_of(name, ModelFolder(folder).spec, self.direction) for name, folder in folders.items()]

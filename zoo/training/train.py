@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from shlex import quote
@@ -157,12 +158,13 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     chosen = _with_backend_of(run, spec) if resumes and spec.compilation.backend == "auto" else spec
     program = build_module(chosen, weights=model.weights.tensors if model else None, device=device)
     verified = run_in_thread(prepared.verify) if processes.first_on_machine else None
-    data = TrainingSet.from_prepared(spec, prepared, verified)
     packs = Purpose.UPDATE in program.graphs
-    sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(), processes, packs=packs)
+    sharded = processes.count > 1 and needs_sharding(
+        spec, TrainingSet.from_prepared(spec, prepared).mean_size(), processes, packs=packs
+    )
     identity = RunIdentity(
         fingerprint=prepared.fingerprint,
-        longest_source=longest_input(data.store),
+        longest_source=longest_input(prepared.store("train")),
         backend=program.backend,
         threads=torch.get_num_threads(),
         processes=processes.count,
@@ -179,21 +181,22 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
             identity = _start(spec, run, prepared, identity, fresh=fresh, report=report)
         else:
             identity = run.identity
-    data.packed = identity.packed
+    data = TrainingSet.from_prepared(spec, prepared, packed=identity.packed)
     if processes.first:
         _warn(spec, data, device, report)
     dev = None
     if spec.training.dev_score and spec.corpus.dev and processes.first:
         dev = DevSet(spec, prepared.vocabulary, device, report)
+    on_stop = partial(report.info, "stopping after this step (repeat to stop immediately, without a checkpoint)")
     library = identity.matrix_library if identity.matrix_library in matrix_libraries() else matrix_library()
-    with fast_float32(library), _torch_threads(identity.threads, report), _stop_requested(report) as stopped:
+    with fast_float32(library), _torch_threads(identity.threads, report), stop_requested(on_stop) as stopped:
         aligner = BatchAligner(data.store, prepared.vocabulary) if spec.training.guided_alignment is not None else None
         train_step = TrainStep(spec, program, processes, report, sharded=identity.sharded, aligner=aligner)
-        trainer = Trainer(train_step, data, run, dev)
+        trainer = Trainer(train_step, data, run, dev, verified)
         try:
             ended = trainer.train(stopped)
         except Exception:
-            data.verify(wait=False)  # if the corpus is damaged, that is the cause to report
+            trainer.verify_data(wait=False)  # if the corpus is damaged, that is the cause to report
             raise
     if not ended:
         report.info(f"stopped at step {trainer.progress.step:,}; `zoo train {quote(str(run.spec_file))}` resumes")
@@ -295,11 +298,11 @@ def _score_dev_set(run: Run, device: str, report: Report) -> None:
 
 
 @contextmanager
-def _stop_requested(report: Report) -> Iterator[Callable[[], bool]]:
+def stop_requested(on_stop: Callable[[], object]) -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether one of _STOP_SIGNALS has requested a stop.
 
-    A second signal of the same kind has its usual effect. In threads other than the main thread, signals cannot be
-    handled, and the function always returns False.
+    Each signal calls `on_stop`. A second signal of the same kind has its usual effect instead. In threads other than
+    the main thread, signals cannot be handled, and the function always returns False.
     """
     requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -309,7 +312,7 @@ def _stop_requested(report: Report) -> Iterator[Callable[[], bool]]:
     def request(number: int, frame: FrameType | None) -> None:
         requested.set()
         signal.signal(number, before[signal.Signals(number)])
-        report.info("stopping after this step (repeat to stop immediately, without a checkpoint)")
+        on_stop()
 
     numbers = [each for each in _STOP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]  # `nohup` ignores SIGHUP
     before = {number: signal.signal(number, request) for number in numbers}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,8 @@ from zoo.training.run import Run
 from zoo.training.run_log import SHOWN, RunLog, summary
 from zoo.training.step import StepResult, TrainStep, learning_rate
 
+Check = Future[None] | None
+"""Future of a check that runs in the background, if any."""
 MAX_SKIPPED = 10
 """Training ends with an error after this many consecutive steps in which loss or gradients are not finite."""
 
@@ -41,7 +44,9 @@ class Trainer:
     Training ends after `training.steps`, at another limit of the spec, or when `training.patience` is exhausted.
     """
 
-    def __init__(self, train_step: TrainStep, data: TrainingSet, run: Run, dev: DevSet | None = None) -> None:
+    def __init__(
+        self, train_step: TrainStep, data: TrainingSet, run: Run, dev: DevSet | None = None, verified: Check = None
+    ) -> None:
         """Prepare a trainer.
 
         Args:
@@ -49,8 +54,9 @@ class Trainer:
             data: The training set.
             run: The run that receives checkpoints and the log.
             dev: The dev set, which is scored at each checkpoint.
+            verified: Background check of the prepared corpus.
         """
-        self.train_step, self.data, self.run, self.dev = train_step, data, run, dev
+        self.train_step, self.data, self.run, self.dev, self._verified = train_step, data, run, dev, verified
         self.spec, self.program, self.report = train_step.spec, train_step.program, train_step.report
         self.processes, self.device = train_step.processes, train_step.processes.device
         self.progress = TrainingProgress()
@@ -166,6 +172,18 @@ class Trainer:
         self._in_a_row = (self._in_a_row + 1) * ~result.taken
         return result
 
+    def verify_data(self, *, wait: bool) -> None:
+        """Raise the error that the background check of the prepared corpus has found, if any.
+
+        Args:
+            wait: Whether to wait for the check to finish. If false, an unfinished check is ignored.
+
+        Raises:
+            ZooError: A file of the prepared corpus is damaged or cannot be read.
+        """
+        if self._verified and (wait or self._verified.done()):
+            self._verified.result()
+
     def _state(self, *, wait: bool) -> TrainingState | None:
         """Return weights and optimiser state in the process that writes checkpoints, and None in all other processes.
 
@@ -176,7 +194,7 @@ class Trainer:
         Raises:
             ZooError: The weights are not finite, or the corpus is damaged.
         """
-        self.data.verify(wait=wait)
+        self.verify_data(wait=wait)
         (broken,) = self.processes.any(not are_finite(self.train_step.parameters))
         if broken:
             problem = f"the weights are no longer finite at step {self.progress.step}"

@@ -69,8 +69,7 @@ def _kernels(setting: Setting, spec: Spec) -> Figures:
     train_step = TrainStep(spec, program, Processes(str(setting.device)), Report())
     with TemporaryDirectory() as folder:
         store = random_pairs(spec, 1, Path(folder))
-        data = TrainingSet(changed(spec, "corpus", train=()), store)
-        data.packed = Purpose.UPDATE in program.graphs
+        data = TrainingSet(changed(spec, "corpus", train=()), store, packed=Purpose.UPDATE in program.graphs)
         batch = Examples.from_store(store, data.epoch_batches(0)[0]).to_batch()
 
     def steps() -> None:

@@ -1,6 +1,7 @@
 """Corpora as sentence pairs: files, treebanks, and the built-in corpus."""
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import specs
 from tests.examples import examples
 from tests.refusals import refused
 from zoo.data import builtin
-from zoo.data.corpus import CorpusReader, corpus_name, missing_part, tree_example
+from zoo.data.corpus import CorpusReader, tree_example
 from zoo.report import Report
 from zoo.text.trees.tree import read_tree, simplify
 
@@ -38,7 +39,7 @@ def corpus_of(folder, source="train.en", target="train.de", **corpus):
 
 
 def read(corpus, split="train"):
-    return [tuple(example.values()) for example in corpus.part_examples(split, 0)]
+    return [tuple(example.values()) for example in corpus.readers_of(split)[0].examples()]
 
 
 def treebank_of(folder, name):
@@ -73,7 +74,8 @@ def test_two_columns_of_a_table_are_pairs(tmp_path):
     turned = table_of(tmp_path, source_column=3, target_column=1)
     assert read(turned) == [("1", "a house"), ("2", "")]
     assert turned.identity() != table_of(tmp_path).identity()
-    assert (turned.bytes(), corpus_name(turned.corpus)) == ((tmp_path / "pairs.tsv").stat().st_size, tmp_path.name)
+    assert turned.bytes() == (tmp_path / "pairs.tsv").stat().st_size
+    assert turned.short_name == tmp_path.name
     write(tmp_path / "pairs.tsv.gz", "a\tb\n")
     assert read(table_of(tmp_path, tsv="pairs.tsv.gz")) == [("a", "b")]
     # cells that lines of training lack are empty
@@ -98,7 +100,7 @@ def test_wrong_lines_of_a_table_are_refused(tmp_path, split, text, line, problem
 
 def test_missing_tables_and_equal_columns_are_reported(tmp_path):
     refused(r"pairs\.tsv` does not exist", read, table_of(tmp_path))
-    assert "pairs.tsv` does not exist" in missing_part(specs.load("tiny", {"corpus": table_of(tmp_path).corpus}))
+    assert "pairs.tsv` does not exist" in table_of(tmp_path).missing_part()
     refused(r"`corpus\.train\[0\]` has the same column for source and target: `2`", table_of, tmp_path, source_column=2)
 
 
@@ -106,6 +108,8 @@ def test_missing_files_are_reported_with_their_path(tmp_path):
     assert "corpus.folder=" in refused(rf"{tmp_path}/train\.en` does not exist", read, corpus_of(tmp_path)).hint
     (tmp_path / "train.en").mkdir()
     refused("is a folder", read, corpus_of(tmp_path))
+    os.mkfifo(tmp_path / "pipe")
+    refused("is not a regular file", read, corpus_of(tmp_path, "pipe"))
     # Users that do not exist and names that no file can have
     for source in ("~nosuchuser/train.en", "a\0b", "x" * 3000):
         for corpus in (corpus_of(tmp_path, source), treebank_of(tmp_path, source)):
@@ -167,14 +171,13 @@ def test_invalid_trees_are_rejected_with_file_and_line(tmp_path, content, proble
 
 
 def test_missing_parts_are_found_without_downloading():
-    spec = specs.load("tiny", {"corpus": {"folder": "data", **FILES}})
-    assert missing_part(spec) == "its corpus is missing: `data/a.en` does not exist"
+    files = CorpusReader(specs.load("tiny", {"corpus": {"folder": "data", **FILES}}), Report())
+    assert files.missing_part() == "its corpus is missing: `data/a.en` does not exist"
     for side in ("en", "de"):
         write(Path(f"data/a.{side}"), "")
-    assert missing_part(spec) is None
-    assert missing_part(specs.load("tiny")) is None
-    archive = "training-parallel-europarl-v7.tgz"
-    assert missing_part(specs.load("base")) == f"its corpus is missing: {archive} has not been downloaded"
+    assert files.missing_part() is None
+    tiny, base = (CorpusReader(specs.load(name), Report()).missing_part() for name in ("tiny", "base"))
+    assert (tiny, base) == (None, "its corpus is missing: training-parallel-europarl-v7.tgz has not been downloaded")
 
 
 def test_pairs_of_the_builtin_corpus_are_sentences_with_translations_or_trees():

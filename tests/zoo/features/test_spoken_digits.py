@@ -41,7 +41,7 @@ def test_strings_are_spoken_once_and_prepared(monkeypatch: pytest.MonkeyPatch) -
     assert len(prepared.store("train")) == 60
     streams = prepared.texts("dev")
     monkeypatch.setattr(sys, "executable", "/none")  # nothing is spoken again
-    (first, *_) = CorpusReader(spec, Report()).part_examples("dev", 0)
+    (first, *_) = CorpusReader(spec, Report()).readers_of("dev")[0].examples()
     assert first == {"source": streams["source"][0], "target": streams["target"][0]}
     for file, text in zip(streams["source"], streams["target"], strict=True):
         digits = text.split()

@@ -65,7 +65,7 @@ def test_packed_steps_train_like_padded_steps(small: Callable[..., Spec], parts:
     spec = spec_for(small, parts)
     padded, _ = weights_after(spec, (Purpose.TRAIN,), 20)
     packed, train_step = weights_after(spec, PACKED, 20)
-    assert train_step._recorded.rows.source == (200 if parts == 1 else -(-200 // parts) + 31)
+    assert train_step._update.rows.source == (200 if parts == 1 else -(-200 // parts) + 31)
     torch.testing.assert_close(packed, padded, rtol=1e-2, atol=2e-3)
     assert float((padded - weights(build_module(spec))).abs().max()) > 0.01, "the steps changed the weights"
 
@@ -98,14 +98,13 @@ def test_a_step_that_does_not_fit_is_divided_once_for_all_steps(small: Any, monk
 
 
 def test_packed_batches_contain_each_pair_once_and_fill_both_budgets(world: Callable[..., Spec]) -> None:
-    """A change of packing orders the epoch again."""
     spec = world()
     store = prepare(spec, Report()).store("train")
-    data, packed = TrainingSet(spec, store), TrainingSet(spec, store)
-    padded = [indices.tolist() for indices in data.epoch_batches(0)]
-    data.packed = packed.packed = True
-    batches = [indices.tolist() for indices in data.epoch_batches(0)]
-    assert batches == [indices.tolist() for indices in packed.epoch_batches(0)] != padded
+    padded, batches = (
+        [indices.tolist() for indices in TrainingSet(spec, store, packed=packed).epoch_batches(0)]
+        for packed in (False, True)
+    )
+    assert batches != padded
     assert sorted(index for indices in batches for index in indices) == list(range(len(store)))
     sizes = [Examples.from_store(store, indices).size for indices in batches]
     assert max(size.source_tokens for size in sizes) <= spec.training.source_tokens
@@ -135,8 +134,7 @@ def test_a_resumed_run_on_packed_rows_is_bitwise_the_unbroken_one(world: Callabl
     prepared = prepare(spec, Report())
 
     def train(folder: str, steps: int) -> Tensor:
-        data = TrainingSet(spec, prepared.store("train"))
-        data.packed = True
+        data = TrainingSet(spec, prepared.store("train"), packed=True)
         train_step = TrainStep(spec, build_module(spec, PACKED), Processes("cpu"), Report())
         trainer = Trainer(train_step, data, Run(Path(folder)))
         trainer.run.folder.mkdir(exist_ok=True)

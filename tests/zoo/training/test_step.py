@@ -14,11 +14,11 @@ import specs
 from tests.refusals import refused
 from tests.zoo.training.conftest import Make, Patch
 from zoo.data.batches import Batch
-from zoo.training.step import TrainStep, learning_rate
+from zoo.training.step import AutogradUpdate, learning_rate
 from zoo.training.trainer import Trainer
 
 pytestmark = pytest.mark.integration
-COMPUTE_PART = TrainStep._part
+COMPUTE_PART = AutogradUpdate._part
 
 
 def test_learning_rate_rises_in_the_warmup_falls_with_the_root_and_falls_to_zero_in_the_cooldown() -> None:
@@ -77,15 +77,15 @@ def test_step_that_is_not_finite_changes_nothing(trainer: Make, monkeypatch: Pat
     assert bool(one.step(1, first).taken)
     before = state_of(one)
 
-    def spoilt(train_step: TrainStep, part: Batch, tokens: int) -> Tensor:
-        sums = COMPUTE_PART(train_step, part, tokens)
+    def spoilt(update: AutogradUpdate, part: Batch, tokens: int) -> Tensor:
+        sums = COMPUTE_PART(update, part, tokens)
         if where == "loss":
             return sums * value
-        train_step.parameters[-1].grad.view(-1)[0] = value
+        update._parameters[-1].grad.view(-1)[0] = value
         return sums
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrainStep, "_part", spoilt)
+        patch.setattr(AutogradUpdate, "_part", spoilt)
         assert not bool(one.step(2, second).taken)
     assert all(torch.equal(a, b) for a, b in zip(state_of(one), before, strict=True))
     assert bool(one.step(3, third).taken)
@@ -96,11 +96,11 @@ def test_ten_skipped_steps_in_a_row_end_the_training(trainer: Make, words: Any, 
     one = trainer("training.steps=60", "training.checkpoint_steps=2", run="runs/tiny")
     one.run.folder.mkdir(parents=True)
 
-    def spoilt(train_step: TrainStep, part: Batch, tokens: int) -> Tensor:
-        sums = COMPUTE_PART(train_step, part, tokens)
+    def spoilt(update: AutogradUpdate, part: Batch, tokens: int) -> Tensor:
+        sums = COMPUTE_PART(update, part, tokens)
         return sums * math.nan if one.progress.step in {3, 4} or one.progress.step >= 20 else sums
 
-    monkeypatch.setattr(TrainStep, "_part", spoilt)
+    monkeypatch.setattr(AutogradUpdate, "_part", spoilt)
     error = refused("10 consecutive steps up to step 30", one.train, lambda: False)
     assert (error.exit_code, one.progress.skipped) == (1, 12)
     assert any("skipped 1 of the steps before step 4, because" in line for line in words.said)
@@ -125,12 +125,12 @@ def test_step_that_exhausts_the_memory_is_split(trainer: Make, words: Any, monke
     whole.step(1, batch)
     max_rows, errors = -(-len(batch) // 4), [MemoryError(), RuntimeError("DefaultCPUAllocator: not enough memory")]
 
-    def small(train_step: TrainStep, part: Batch, tokens: int) -> Tensor:
+    def small(update: AutogradUpdate, part: Batch, tokens: int) -> Tensor:
         if len(part) > max_rows:
             raise errors[0] if len(part) == len(batch) else errors[1]
-        return COMPUTE_PART(train_step, part, tokens)
+        return COMPUTE_PART(update, part, tokens)
 
-    monkeypatch.setattr(TrainStep, "_part", small)
+    monkeypatch.setattr(AutogradUpdate, "_part", small)
     split.step(1, batch)
     assert [line.split()[-2] for line in words.said] == ["2", "4"]
     # The order of the sums differs, and Adam divides by the root of tiny second moments.

@@ -42,7 +42,7 @@ from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
 from zoo.training.run_log import RunLog
 from zoo.training.step import StepResult
-from zoo.training.train import _stop_requested, train
+from zoo.training.train import stop_requested, train
 
 pytestmark = pytest.mark.integration
 OWN_PAIRS = "corpus.train=[{grammar: 300}, {source: pairs.en, target: pairs.de}]"
@@ -254,7 +254,7 @@ def test_restarted_launcher_ignores_fresh(finished_run: Run, world: World, monke
 
 
 def test_run_that_is_stopped_before_its_first_step_has_no_checkpoint(world: World, monkeypatch: Patch) -> None:
-    monkeypatch.setattr("zoo.training.train._stop_requested", lambda report: nullcontext(lambda: True))
+    monkeypatch.setattr("zoo.training.train.stop_requested", lambda on_stop: nullcontext(lambda: True))
     train_steps(world(), "stopped")
     assert list_checkpoints(Run(Path("stopped"))) == []
 
@@ -262,7 +262,7 @@ def test_run_that_is_stopped_before_its_first_step_has_no_checkpoint(world: Worl
 def test_ignored_signals_stay_ignored(world: World) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with _stop_requested(Report()) as stopped:
+        with stop_requested(lambda: None) as stopped:
             signal.raise_signal(signal.SIGHUP)
             assert not stopped()
     finally:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -26,6 +25,7 @@ from zoo.models.folder import RUNS
 from zoo.report import Report
 from zoo.training.averaging import end_of_training
 from zoo.training.run import Run
+from zoo.training.train import stop_requested
 
 SEED = "training.seed"
 _POLL_SECONDS = 0.2
@@ -239,12 +239,17 @@ class TrainingProcess:
         """Ask the process to write a checkpoint and end."""
         self._process.terminate()
 
+    def close(self) -> None:
+        """Stop the process, and wait until it has ended."""
+        self.stop()
+        self.problem.exception()
+
 
 def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report) -> bool:
     """Train all unfinished runs of a sweep (`trials`) in order, `jobs` at a time.
 
-    Runs that other processes are already training come last. Ctrl-C or SIGTERM makes each process write a checkpoint
-    and end.
+    Runs that other processes are already training come last. Ctrl-C, SIGTERM or SIGHUP makes each process write a
+    checkpoint and end.
 
     Returns:
         Whether all trials are finished. False if the sweep was stopped.
@@ -258,17 +263,23 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
     running: list[TrainingProcess] = []
     failed: list[TrainingProcess] = []
     reported = ""
-    with _forwarded_stop(running) as stopped:
-        while running or (waiting and not stopped):
+
+    def stop_all() -> None:
+        for process in running:
+            process.stop()
+
+    with ExitStack() as processes, stop_requested(stop_all) as stopped:
+        while running or (waiting and not stopped()):
             for process in [process for process in running if process.problem.done()]:
                 running.remove(process)
-                if process.problem.result() and not stopped:
+                if process.problem.result() and not stopped():
                     failed.append(process)
-            following = _take_next(waiting) if len(running) < jobs and not stopped else None
+            following = _take_next(waiting) if len(running) < jobs and not stopped() else None
             if following is not None:
-                running.append(TrainingProcess(following, device, {**threads, **os.environ}, report))
-                if stopped:  # the signal came while the process was started
-                    running[-1].stop()
+                process = TrainingProcess(following, device, {**threads, **os.environ}, report)
+                running.append(processes.enter_context(closing(process)))
+                if stopped():  # the signal came while the process was started
+                    process.stop()
                 continue
             if waiting and not running and (problem := waiting[0].lock_problem) and problem != reported:
                 report.info(f"waiting: {(reported := problem)}")
@@ -277,7 +288,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
         problems = "".join(f"\n  {process.trial.name}: {process.problem.result()}" for process in failed)
         hint = "repeat the command to try them again; `--list` prints the command line of each run"
         raise ZooError(f"{len(failed)} of {len(trials)} runs failed:{problems}", hint=hint, exit_code=1)
-    return not stopped
+    return not stopped()
 
 
 def _take_next(waiting: list[Trial]) -> Trial | None:
@@ -288,24 +299,3 @@ def _take_next(waiting: list[Trial]) -> Trial | None:
             if not trial.finished:
                 return trial
     return None
-
-
-@contextmanager
-def _forwarded_stop(running: Sequence[TrainingProcess]) -> Iterator[list[int]]:
-    """Make SIGINT and SIGTERM stop the running processes. Yield the list of signals received."""
-    received: list[int] = []
-
-    def stop(number: int, frame: object) -> None:
-        received.append(number)
-        for process in running:
-            process.stop()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for process in running:  # not empty only after an exception
-            process.stop()
-            process.problem.exception()  # wait until the process has ended
-        for number, handler in before.items():
-            signal.signal(number, handler)
