@@ -185,7 +185,7 @@ class TextFile:
         text = self._text
         for view, parts in zip(self._format, self._views, strict=True):
             current = parts if text == self._text else _split(text, view)
-            text = _render(current, view, translations, language)
+            text = _render(text, current, view, translations, language)
         return self._mark + text
 
 
@@ -193,15 +193,17 @@ def _split(text: str, view: View) -> list[Fragment | Segment]:
     return list(split_segments(view.parse(text), view))
 
 
-def _render(parts: Sequence[Fragment | Segment], view: View, translations: Translations, language: str | None) -> str:
-    """Return the text of a view (see `View`) with its segments translated, or the original text if nothing changes."""
+def _render(
+    text: str, parts: Sequence[Fragment | Segment], view: View, translations: Translations, language: str | None
+) -> str:
+    """Return a text with the segments of a view (see `View`) translated, or the same text if nothing changes."""
     texts = [part.text for part in parts if isinstance(part, Segment)]
     chosen = list(islice(translations, len(texts)))
     if len(chosen) < len(texts):
         raise ValueError("there are fewer translations than segments")
     is_same = [target for target, _ in chosen] == texts
     if is_same and not (language and any(_is_language(part) for part in parts)):
-        return "".join(part.raw for part in parts)
+        return text
     following = iter(chosen)
     return view.finish("".join(_write(part, following, view, language) for part in parts))
 
@@ -314,13 +316,9 @@ def align_segments(segments: Sequence[Segment], translations: Sequence[str], ali
     """
     if len(translations) != len(segments):
         raise ValueError(f"there are {len(translations):,} translations for {len(segments):,} segments")
-    needed = [index for index, segment in enumerate(segments) if segment.needs_alignment]
-    alignments: list[list[AlignedToken]] = [[] for _ in segments]
-    if needed:
-        found = align([segments[index].text for index in needed], [translations[index] for index in needed])
-        for index, tokens in zip(needed, found, strict=True):
-            alignments[index] = tokens
-    return alignments
+    pairs = [(each.text, target) for each, target in zip(segments, translations, strict=True) if each.needs_alignment]
+    found = iter(align([text for text, _ in pairs], [target for _, target in pairs]) if pairs else ())
+    return [next(found) if segment.needs_alignment else [] for segment in segments]
 
 
 def format_of(name: str) -> Format | Archive:

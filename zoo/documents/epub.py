@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
-from zoo.documents.fragments import Archive, Format
+from zoo.documents.fragments import Archive, Format, pattern_view
 from zoo.documents.html import FORMAT as HTML_FORMAT
 from zoo.documents.html import XHTML_FORMAT, ElementRoles, XhtmlParser
-from zoo.documents.tags import pattern_view, values
 
 _CONTAINER = "META-INF/container.xml"
 _ATTRIBUTES = r"""(?:\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+)?+"""
@@ -65,8 +64,8 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
 
 def _links(text: str, base: str, element: str, attribute: str) -> Iterator[tuple[str, str]]:
     """Yield the path and media type of each file that an XML file lists in `attribute` of its `element` tags."""
-    for _, name, tag in XhtmlParser(text, ElementRoles()).read().tags:
-        given = values(tag) if name == element else {}
+    for tag in XhtmlParser(text, ElementRoles()).read().tags:
+        given = tag.values() if tag.name == element else {}
         if attribute in given:
             path = unquote(given[attribute].partition("#")[0])
             yield normpath(join(dirname(base), path)), given.get("media-type", "").strip().lower()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from xml.sax.saxutils import escape
 
 _LONG_NUMBER = re.compile("&#[0-9]{1000,};?")
 DIVIDERS = (
@@ -56,7 +57,8 @@ class Fragment:
         raw: The fragment as it is written in the document.
         text: The characters that the translator reads. For TEXT, the text with decoded entities. For a UNIT (copied
             inline content), its readable content such as code, a space for white space such as a tab, or "" otherwise.
-        name: Name of the element, for OPEN and CLOSE. Identifier of the range, for START and END.
+        key: Name of the element, for OPEN and CLOSE. Identifier of the range, for START and END. The two tags of an
+            element, and the two marks of a range, have equal keys.
         output: The fragment as it is written in a translated segment. If None, it is written as in the document.
         again: The OPEN or CLOSE tag for repetitions of its element. An element is repeated if its words are not
             adjacent in the translation. For instance, the repeated start tag has no `id`. If None, the tag does not
@@ -67,7 +69,7 @@ class Fragment:
     kind: Kind
     raw: str
     text: str = ""
-    name: str = ""
+    key: Hashable = None
     output: str | None = None
     again: str | None = None
     raised: bool = False
@@ -83,12 +85,10 @@ class Fragment:
         return self.written if self.again is None else self.again
 
 
-def join_fragments(
-    fragments: Sequence[Fragment], text: str = "", kind: Kind = Kind.UNIT, name: str = "", again: str | None = None
-) -> Fragment:
+def join_fragments(fragments: Sequence[Fragment], text: str = "", kind: Kind = Kind.UNIT) -> Fragment:
     """Join several fragments into one fragment with the given attributes (see `Fragment`)."""
     raw, output = "".join(each.raw for each in fragments), "".join(each.written for each in fragments)
-    return Fragment(kind, raw, text, name, output, again)
+    return Fragment(kind, raw, text, output=output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,34 @@ Archive = Callable[[Sequence[str], Callable[[str], str]], Mapping[str, Format]]
 It is called with the names of all files, and with a function that returns the content of a file. The files are XML in
 any encoding that they declare.
 """
+
+
+def add_boundaries(text: str, parts: Iterable[tuple[int, Fragment]]) -> list[Fragment]:
+    """Return the fragments in `parts`, with the text between them as boundaries.
+
+    Args:
+        text: The whole text.
+        parts: The start position of each fragment, and the fragment, in order.
+    """
+    fragments, end = list[Fragment](), 0
+    for start, part in parts:
+        fragments += [Fragment(Kind.BREAK, text[end:start])] * (start > end) + [part]
+        end = start + len(part.raw)
+    return [*fragments, Fragment(Kind.BREAK, text[end:])]
+
+
+def pattern_view(pattern: re.Pattern[str]) -> View:
+    """Return a view of the XML text that the pattern's group `text` matches. Other groups match language codes."""
+
+    def find(text: str) -> Iterator[tuple[int, Fragment]]:
+        for match in pattern.finditer(text):
+            if match.lastgroup == "text":
+                if "<" not in (value := unescape(match["text"])):  # descriptions may have markup
+                    yield match.start("text"), Fragment(Kind.TEXT, match["text"], value)
+            elif match.lastgroup:
+                yield match.start(match.lastgroup), Fragment(Kind.LANGUAGE, match[match.lastgroup])
+
+    return View(lambda text: add_boundaries(text, find(text)), escape)
 
 
 def unescape(text: str) -> str:

@@ -10,22 +10,10 @@ from itertools import pairwise
 from typing import NamedTuple, Self
 from xml.sax.saxutils import escape
 
-from zoo.documents.fragments import Format, Fragment, Kind, View, unescape
+from zoo.documents.fragments import Format, Fragment, Kind, View, add_boundaries, unescape
 from zoo.documents.segments import PLACEHOLDER
-from zoo.documents.tags import (
-    CODE,
-    HTML_CODE,
-    TAG,
-    TAG_START,
-    XML_CODE,
-    Attribute,
-    add_boundaries,
-    attribute_view,
-    attributes,
-    split_code,
-    values,
-    without_id,
-)
+from zoo.documents.tags import TAG, TAG_START, Attribute, StartTag, attribute_view
+from zoo.documents.template_code import CODE, HTML_CODE, XML_CODE, split_code
 
 _BLOCKS = {
     *("address", "area", "article", "aside", "audio", "blockquote", "body", "br", "button", "caption", "center"),
@@ -113,13 +101,30 @@ class _Part(NamedTuple):
     again: str | None = None
 
 
+@dataclass
+class _CopiedElement:
+    """Element that is copied with its content, and whose end tag has not been read yet.
+
+    Attributes:
+        name: Name of the element.
+        is_hidden: Whether the element is not part of the text.
+        depth: Number of open elements with this name.
+        texts: The text in the element.
+    """
+
+    name: str
+    is_hidden: bool
+    depth: int = 1
+    texts: list[str] = field(default_factory=list)
+
+
 class Parser:
     """HTML parser that records where each fragment starts. It reads each character once, even in malformed HTML.
 
     Unclosed comments, declarations and raw text elements extend to the end of the text, as in browsers.
 
     Attributes:
-        tags: Position, name and text of each start tag that is not inside copied content.
+        tags: The start tags that are not inside copied content.
     """
 
     is_xml = False
@@ -127,23 +132,18 @@ class Parser:
     def __init__(self, text: str, roles: ElementRoles) -> None:
         self._text, self._roles = text, roles
         self._found: list[_Part] = []
-        self.tags: list[tuple[int, str, str]] = []
-        self._roots, self._language = set[int](), ""
-        """Indices of the start tags that specify the document's language, and this language."""
-        self._copied, self._depth = "", 0
-        """Name of the element that is copied, and number of open elements with this name. 0 if no element is copied."""
-        self._readable: list[str] = []
-        """Text of the copied elements."""
-        self._is_hidden = False
-        """Whether the copied element is not part of the text."""
+        self.tags: list[StartTag] = []
+        self._language = ""
+        """The document's language, if a start tag specifies it."""
+        self._copied: _CopiedElement | None = None
         self._endless = {"plaintext"}
         """Names of elements with raw text that have no further end tag."""
 
     def fragments(self) -> Iterator[Fragment]:
         """Yield the fragments of the document. Adjacent texts are joined, and each copied element is one fragment."""
-        for index, (part, end) in enumerate(pairwise([*self._found, _Part(len(self._text), Kind.BREAK)])):
+        for part, end in pairwise([*self._found, _Part(len(self._text), Kind.BREAK)]):
             raw = self._text[part.start : end.start]
-            if index in self._roots and part.kind is Kind.BREAK:
+            if part.kind is Kind.LANGUAGE:
                 yield from _with_language(raw)
                 continue
             text = part.text
@@ -161,7 +161,7 @@ class Parser:
             if start > position:
                 self._read_text(position, start)
             position = self._read_markup(start) if start < len(text) else start
-        if self._depth:  # the copied element has no end, so it must remain the last fragment
+        if self._copied:  # the copied element has no end, so it must remain the last fragment
             self._found[-1] = self._found[-1]._replace(kind=Kind.BREAK)
         return self
 
@@ -199,18 +199,18 @@ class Parser:
         return found.end() if found else len(text)
 
     def _read_tag(self, match: re.Match[str]) -> int:
-        name, raw = self._name(match[2]), match[0]
+        tag, raw = StartTag(match.start(), self._name(match[2]), match[0]), match[0]
         if match[1]:
-            self._read_end_tag(match.start(), name)
+            self._read_end_tag(tag.start, tag.name)
             return match.end()
         is_empty = raw.endswith("/>") and ("=" not in (last := raw.rsplit(None, 1)[-1]) or last[-3] in "\"'")
-        end = self._raw_text_end(match.end(), name)
+        end = self._raw_text_end(match.end(), tag.name)
         if is_empty and end in (match.end(), len(self._text)):
-            if not (self._depth or name in self._roles.copied or is_untranslated(raw) or _PAGE_NUMBER.search(raw)):
-                self.tags.append((match.start(), name, raw))
-            self._add_empty(match.start(), name)
+            if not (self._copied or self._is_untranslated(tag) or _PAGE_NUMBER.search(raw)):
+                self.tags.append(tag)
+            self._add_empty(tag.start, tag.name)
             return match.end()
-        self._read_start_tag(match.start(), name, raw)
+        self._read_start_tag(tag)
         if end == len(self._text) > match.end():
             self._add(match.end(), Kind.BREAK)
         elif end > match.end():
@@ -228,42 +228,41 @@ class Parser:
             self._endless.add(name)
         return end.start() if end else len(self._text)
 
-    def _read_start_tag(self, start: int, name: str, raw: str) -> None:
-        if self._is_copied(name):
-            if name == self._copied:
-                self._depth += 1
+    def _read_start_tag(self, tag: StartTag) -> None:
+        name = tag.name
+        if copied := self._copied_around(name):
+            copied.depth += name == copied.name
             return None
-        roles = self._roles
-        before = self._text[max(start - 300, 0) : start] if name == "ol" else ""  # a heading may precede the list
-        is_hidden = _PAGE_NUMBER.search(raw) is not None or _PAGE_LIST.search(before) is not None
-        if name in roles.copied or is_untranslated(raw) or is_hidden:
-            return self._read_copied(start, name, is_hidden=is_hidden)
-        self.tags.append((start, name, raw))
+        # A heading may precede a list of pages.
+        before = self._text[max(tag.start - 300, 0) : tag.start] if name == "ol" else ""
+        is_hidden = _PAGE_NUMBER.search(tag.raw) is not None or _PAGE_LIST.search(before) is not None
+        if is_hidden or self._is_untranslated(tag):
+            return self._read_copied(tag, is_hidden=is_hidden)
+        self.tags.append(tag)
         if name in _VOID:
-            return self._add_empty(start, name)
-        if name in _COPIED and name not in roles.splitting | roles.non_splitting:
-            return self._read_copied(start, name)
-        if name in ("html", "body"):
-            self._read_language(raw)
-        elif name == "a" and _ADJACENT_LINK.match(self._text, start):
-            self._add(start, Kind.BREAK)
-        return self._add(start, Kind.OPEN if self._is_inline(name) else Kind.BREAK, name, again=without_id(raw, name))
+            return self._add_empty(tag.start, name)
+        if name in _COPIED and name not in self._roles.splitting | self._roles.non_splitting:
+            return self._read_copied(tag)
+        kind = Kind.OPEN if self._is_inline(name) else Kind.BREAK
+        if name in ("html", "body") and kind is Kind.BREAK and self._read_language(tag):
+            kind = Kind.LANGUAGE
+        elif name == "a" and _ADJACENT_LINK.match(self._text, tag.start):
+            self._add(tag.start, Kind.BREAK)
+        return self._add(tag.start, kind, name, again=tag.without_id())
 
-    def _read_language(self, raw: str) -> None:
-        """Read an `html` or `body` start tag. Mark the tag if it specifies the document's language.
+    def _read_language(self, tag: StartTag) -> bool:
+        """Read an `html` or `body` start tag. Return whether its language is the document's language."""
+        given = tag.values()
+        language = (given.get("lang") or given.get("xml:lang", ""))[:2].lower()
+        is_first = self._language in ("", language)
+        self._language = language if is_first else self._language
+        return is_first
 
-        The language codes in marked tags are later replaced with the code of the target language.
-        """
-        language = (values(raw).get("lang") or values(raw).get("xml:lang", ""))[:2].lower()
-        if self._language in ("", language):
-            self._roots.add(len(self._found))
-            self._language = language
-
-    def _read_copied(self, start: int, name: str, *, is_hidden: bool = False) -> None:
+    def _read_copied(self, tag: StartTag, *, is_hidden: bool = False) -> None:
         """Begin an element that is copied with its content. A void element, such as `img`, ends immediately."""
-        self._add(start, Kind.UNIT if self._is_inline(name) else Kind.BREAK, name)
-        if self.is_xml or name not in _VOID:
-            self._copied, self._depth, self._is_hidden = name, 1, is_hidden
+        self._add(tag.start, Kind.UNIT if self._is_inline(tag.name) else Kind.BREAK, tag.name)
+        if self.is_xml or tag.name not in _VOID:
+            self._copied = _CopiedElement(tag.name, is_hidden)
 
     def _add_empty(self, start: int, name: str) -> None:
         if name == "input" and _HIDDEN_INPUT.match(self._text, start):
@@ -276,18 +275,19 @@ class Parser:
             self._add(start, Kind.UNIT, name, self._text_of_empty(name))
 
     def _read_end_tag(self, start: int, name: str) -> None:
-        if not self._depth or (name != self._copied and not self._is_copied(name)):
+        copied = self._copied
+        if copied and name == copied.name:
+            copied.depth -= 1
+            if not copied.depth:
+                self._end_copied(copied)
+        elif not self._copied_around(name):
             inline = Kind.UNIT if name in _VOID else Kind.CLOSE
             self._add(start, inline if self._is_inline(name) else Kind.BREAK, name)
-        elif name == self._copied:
-            self._depth -= 1
-            if not self._depth:
-                self._end_copied()
 
     def _read_text(self, start: int, end: int, text: str | None = None) -> None:
         """Read the text from `start` to `end`. For a CDATA section, `text` is its content."""
-        if self._depth:
-            self._readable.append(unescape(self._text[start:end]) if text is None else text)
+        if self._copied:
+            self._copied.texts.append(unescape(self._text[start:end]) if text is None else text)
         elif text is not None:
             self._add(start, Kind.TEXT, text=text)
         else:
@@ -295,18 +295,26 @@ class Parser:
                 if part.kind is not Kind.TEXT or [each[1:4] for each in self._found[-1:]] != [(Kind.TEXT, "", None)]:
                     self._add(position, part.kind, text=None if part.kind is Kind.TEXT else part.text)
 
-    def _is_copied(self, name: str) -> bool:
-        """Return whether a tag is inside a copied element. If the tag implies the end of this element, end it first."""
-        if self._depth and not self.is_xml and name in _ENDED_BY.get(self._copied, ()):
-            self._end_copied()
-        return self._depth > 0
+    def _copied_around(self, name: str) -> _CopiedElement | None:
+        """Return the copied element that contains a tag. If the tag implies the end of this element, end it first."""
+        if self._copied and not self.is_xml and name in _ENDED_BY.get(self._copied.name, ()):
+            self._end_copied(self._copied)
+        return self._copied
 
-    def _end_copied(self) -> None:
+    def _end_copied(self, element: _CopiedElement) -> None:
         """End the element that is not translated, and set its placeholder text for the translation model."""
-        name, text = self._copied, " ".join("".join(self._readable).split())
-        text = "" if name in _UNREADABLE or self._is_hidden else text or self._text_of_empty(name)
+        text = " ".join("".join(element.texts).split())
+        is_unread = element.name in _UNREADABLE or element.is_hidden
+        text = "" if is_unread else text or self._text_of_empty(element.name)
         self._found[-1] = self._found[-1]._replace(text=text)
-        self._depth, self._readable = 0, []
+        self._copied = None
+
+    def _is_untranslated(self, tag: StartTag) -> bool:
+        """Return whether the client, `translate="no"` or the `notranslate` class excludes an element."""
+        if tag.name in self._roles.copied or "translate" not in tag.raw.lower():
+            return tag.name in self._roles.copied
+        found = tag.values()
+        return found.get("translate", "").lower() == "no" or "notranslate" in found.get("class", "").split()
 
     def _text_of_empty(self, name: str) -> str:
         """Return the text that the translator reads in place of an element without content.
@@ -318,7 +326,7 @@ class Parser:
 
     def _is_foreign(self) -> bool:
         """Return whether the parser is inside a copied SVG or MathML element."""
-        return self._depth > 0 and self._copied in ("svg", "math")
+        return self._copied is not None and self._copied.name in ("svg", "math")
 
     def _is_inline(self, name: str) -> bool:
         roles = self._roles
@@ -328,23 +336,15 @@ class Parser:
         return tag.lower()
 
     def _add(self, start: int, kind: Kind, name: str = "", text: str | None = None, again: str | None = None) -> None:
-        if not self._depth:
+        if not self._copied:
             self._found.append(_Part(start, kind, name, text, again))
-
-
-def is_untranslated(tag: str) -> bool:
-    """Return whether a start tag has `translate="no"` or the `notranslate` class."""
-    if "translate" not in tag.lower():
-        return False
-    found = values(tag)
-    return found.get("translate", "").lower() == "no" or "notranslate" in found.get("class", "").split()
 
 
 def _with_language(tag: str) -> list[Fragment]:
     """Return the fragments of a start tag, with the language code as a separate fragment."""
     codes = (
         (each.value_start, Fragment(Kind.LANGUAGE, tag[each.value_start : each.value_end]))
-        for each in attributes(tag)
+        for each in StartTag(0, "", tag).attributes()
         if each.name in ("lang", "xml:lang") and (each.quote or each.value.replace("-", "").isalnum())
         if not HTML_CODE.search(each.value)
     )
@@ -394,13 +394,7 @@ class _XmlParser(Parser):
     def read(self) -> Self:
         """Read the text, and return the parser."""
         super().read()
-        self._roots = {self._elements[0].tags[0]} if self._elements else set()
-        self._split()
-        return self
-
-    def _split(self) -> None:
-        """Mark the tags of elements that are separate segments as segment boundaries."""
-        # A parent precedes the elements in it.
+        # The tags of elements that are separate segments become boundaries. A parent precedes the elements in it.
         for element in self._elements:
             parent = element.parent
             in_outline = self._roles.outline and parent is not None and parent.splits and not parent.has_text
@@ -409,17 +403,21 @@ class _XmlParser(Parser):
             )
             for index in element.tags if element.splits else ():
                 self._found[index] = self._found[index]._replace(kind=Kind.BREAK)
+        if self._elements and self._elements[0].splits:
+            root = self._elements[0].tags[0]
+            self._found[root] = self._found[root]._replace(kind=Kind.LANGUAGE)
+        return self
 
-    def _read_start_tag(self, start: int, name: str, raw: str) -> None:
-        if self._depth or name in self._roles.copied or is_untranslated(raw):
-            return super()._read_start_tag(start, name, raw)
-        self._current = _XmlElement(name, self._current, [len(self._found)])
+    def _read_start_tag(self, tag: StartTag) -> None:
+        if self._copied or self._is_untranslated(tag):
+            return super()._read_start_tag(tag)
+        self._current = _XmlElement(tag.name, self._current, [len(self._found)])
         self._elements.append(self._current)
-        self._open[name] += 1
-        return self._add(start, Kind.OPEN, name, again=without_id(raw, name))
+        self._open[tag.name] += 1
+        return self._add(tag.start, Kind.OPEN, tag.name, again=tag.without_id())
 
     def _read_end_tag(self, start: int, name: str) -> None:
-        if self._depth:
+        if self._copied:
             return super()._read_end_tag(start, name)
         closed = None
         while self._open[name] and (closed is None or closed.name != name) and self._current.parent is not None:
@@ -430,24 +428,24 @@ class _XmlParser(Parser):
         return self._add(start, Kind.CLOSE, name)
 
     def _read_text(self, start: int, end: int, text: str | None = None) -> None:
-        self._current.has_text |= not self._depth and bool((text or self._text[start:end]).strip())
+        self._current.has_text |= not self._copied and bool((text or self._text[start:end]).strip())
         super()._read_text(start, end, text)
 
     def _is_inline(self, name: str) -> bool:
         return name not in self._roles.splitting
 
 
-def _is_text(element: str, tag: str, attribute: Attribute) -> bool:
+def _is_text(tag: StartTag, attribute: Attribute) -> bool:
     """Return whether an attribute of an element contains text to translate, such as `alt`."""
-    name = attribute.name
-    if name == "value":
-        return element == "input" and values(tag).get("type", "").lower() in ("button", "reset", "submit")
-    if name == "content":
-        given = values(tag)
-        return element == "meta" and given.get("name", given.get("property", "")).lower() in _DESCRIPTIONS
-    if name == "label":
-        return element in ("optgroup", "option", "track")
-    return name in _ATTRIBUTES and element not in ("link", "style")
+    match attribute.name:
+        case "value":
+            return tag.name == "input" and tag.values().get("type", "").lower() in ("button", "reset", "submit")
+        case "content":
+            given = tag.values()
+            return tag.name == "meta" and given.get("name", given.get("property", "")).lower() in _DESCRIPTIONS
+        case "label":
+            return tag.name in ("optgroup", "option", "track")
+    return attribute.name in _ATTRIBUTES and tag.name not in ("link", "style")
 
 
 def _text_view(roles: ElementRoles, parser: type[Parser]) -> View:
@@ -460,9 +458,9 @@ def _html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
     Attributes are translated before text, because the translated text may repeat tags.
     """
 
-    def find_tags(text: str) -> Iterator[tuple[int, str, str]]:
+    def find_tags(text: str) -> Iterator[StartTag]:
         if _MAYBE_TEXT.search(text):
-            yield from (each for each in parser(text, roles).read().tags if _MAYBE_TEXT.search(each[2]))
+            yield from (tag for tag in parser(text, roles).read().tags if _MAYBE_TEXT.search(tag.raw))
 
     return (attribute_view(find_tags, _is_text), _text_view(roles, parser))
 

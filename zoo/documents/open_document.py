@@ -7,31 +7,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from xml.sax.saxutils import escape
 
-from zoo.documents.fragments import Archive, Format, Fragment, Kind, View
-from zoo.documents.segments import PLACEHOLDER
-from zoo.documents.tags import (
+from zoo.documents.fragments import Archive, Format, Fragment, Kind, View, pattern_view
+from zoo.documents.office import (
+    InlineElement,
+    ParagraphReader,
+    Role,
     Token,
     code_styles,
     join_raw,
     join_text,
-    local_attributes,
-    paragraph_fragments,
-    pattern_view,
     read_tokens,
 )
+from zoo.documents.segments import PLACEHOLDER
+from zoo.documents.tags import local_attributes
 
 _NAMESPACES = {
     f"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0": prefix
     for name, prefix in (("text", "text"), ("office", "office"), ("drawing", "draw"))
 } | {"urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0": "loext"}
-_PARAGRAPHS = ("text:p", "text:h")
-_STYLED = (*_PARAGRAPHS, "text:span")
-_CODE, _ICON = "text:code", "text:icon"
-_COPIED = ("text:tracked-changes", _CODE)
+_UNIQUE = InlineElement(is_unique=True)
 _ELEMENTS = {
-    **dict.fromkeys(("text:span", "text:a")),
-    **dict.fromkeys(("text:meta", "text:placeholder", "text:text-input", "loext:content-control"), ""),
-    "text:ruby": "text:ruby-base",
+    **dict.fromkeys(("text:span", "text:a"), InlineElement()),
+    **dict.fromkeys(("text:meta", "text:placeholder", "text:text-input", "loext:content-control"), _UNIQUE),
+    "text:ruby": InlineElement(is_unique=True, child="text:ruby-base"),
 }
 _RANGE = re.compile("text:(.+)-(start|end)|office:(annotation)(-end)?")
 _DESCRIPTION = re.compile(r"<svg:(?:title|desc)(?:\s[^<>]*+)?>(?P<text>[^<]*+)")
@@ -50,52 +48,61 @@ _SYMBOL_STYLE = re.compile(
 """Style with a symbol font."""
 
 
-def _parse(text: str, copied: Mapping[str, str], level: int = 1) -> list[Fragment]:
-    """Return the fragments of an XML file in an OpenDocument text document (.odt).
+class _Reader(ParagraphReader):
+    """Reader for the XML files in an OpenDocument text document (.odt)."""
 
-    The start of a range without an end, such as a comment at a single point, becomes a UNIT fragment, which is copied.
+    paragraphs, untranslated, elements = ("text:p", "text:h"), ("text:tracked-changes",), _ELEMENTS
 
-    Args:
-        text: The XML.
-        copied: Token name for the elements with a certain style, keyed by this style. The name is `_CODE` or `_ICON`.
-        level: Nesting level of the paragraphs (see `paragraph_fragments`).
+    def __init__(self, roles: Mapping[str, Role]) -> None:
+        """Create a reader. `roles` contains the roles of styles, keyed by the name of the style."""
+        self._roles = roles
 
-    Raises:
-        ZooError: The XML is damaged, or declares entities.
-    """
-    if level > 1 and not any(name in text for name in _NESTED):
-        return [Fragment(Kind.BREAK, text)]
-    tokens = [
-        token._replace(name=copied.get(local_attributes(token.raw).get("style-name", ""), token.name))
-        if token.kind == "start" and token.name in _STYLED
-        else token
-        for token in read_tokens(text, _NAMESPACES)
-    ]
-    fragments = list(paragraph_fragments(tokens, _PARAGRAPHS, _COPIED, level, _ELEMENTS, _leaf))
-    ended = {fragment.name for fragment in fragments if fragment.kind is Kind.END}
-    return [
-        Fragment(Kind.UNIT, fragment.raw) if fragment.kind is Kind.START and fragment.name not in ended else fragment
-        for fragment in fragments
-    ]
+    def parse(self, text: str, level: int = 1) -> list[Fragment]:
+        """Return the fragments of an XML file.
 
+        The start of a range without an end, such as a comment at a single point, becomes a UNIT fragment, which is
+        copied.
 
-def _leaf(tokens: Sequence[Token]) -> Iterator[Fragment]:
-    """Yield the fragment for a text node or element. Fields, such as page numbers, are copied as UNIT fragments."""
-    name, raw = tokens[0].name, join_raw(tokens)
-    mark = _RANGE.fullmatch(name)
-    if tokens[0].kind == "text":
-        yield Fragment(Kind.TEXT, raw, tokens[0].text)
-    elif name in ("text:tab", _ICON) or (name == "text:s" and local_attributes(raw).get("c", "1") not in ("0", "1")):
-        yield Fragment(Kind.BREAK, raw)
-    elif name == "text:line-break":
-        yield Fragment(Kind.LINE, raw, " ")
-    elif mark:
-        found = local_attributes(raw)
-        identity = found.get("name") or found.get("id") or found.get("change-id") or ""
-        kind = Kind.END if mark[2] == "end" or mark[4] else Kind.START
-        yield Fragment(kind, raw, name=f"{mark[1] or mark[3]} {identity}")
-    else:
-        yield Fragment(Kind.UNIT, raw, _unit_text(tokens))
+        Args:
+            text: The XML.
+            level: Nesting level of the paragraphs (see `ParagraphReader.read`).
+
+        Raises:
+            ZooError: The XML is damaged, or declares entities.
+        """
+        if level > 1 and not any(name in text for name in _NESTED):
+            return [Fragment(Kind.BREAK, text)]
+        fragments = list(self.read([self._with_role(token) for token in read_tokens(text, _NAMESPACES)], level))
+        ended = {fragment.key for fragment in fragments if fragment.kind is Kind.END}
+        return [
+            Fragment(Kind.UNIT, fragment.raw) if fragment.kind is Kind.START and fragment.key not in ended else fragment
+            for fragment in fragments
+        ]
+
+    def _with_role(self, token: Token) -> Token:
+        """Return a token with the role that its style has."""
+        if token.kind != "start" or token.name not in (*self.paragraphs, "text:span"):
+            return token
+        return token._replace(role=self._roles.get(local_attributes(token.raw).get("style-name", ""), Role.TEXT))
+
+    def read_leaf(self, tokens: Sequence[Token]) -> Iterator[Fragment]:
+        """Yield the fragment for a text node or element. Fields, such as page numbers, are copied as UNIT fragments."""
+        first, raw = tokens[0], join_raw(tokens)
+        mark = _RANGE.fullmatch(first.name)
+        is_gap = first.name == "text:s" and local_attributes(raw).get("c", "1") not in ("0", "1")
+        if first.kind == "text":
+            yield Fragment(Kind.TEXT, raw, first.text)
+        elif first.name == "text:tab" or is_gap or first.role is Role.ICON:
+            yield Fragment(Kind.BREAK, raw)
+        elif first.name == "text:line-break":
+            yield Fragment(Kind.LINE, raw, " ")
+        elif mark:
+            found = local_attributes(raw)
+            identity = found.get("name") or found.get("id") or found.get("change-id") or ""
+            kind = Kind.END if mark[2] == "end" or mark[4] else Kind.START
+            yield Fragment(kind, raw, key=(mark[1] or mark[3], identity))
+        else:
+            yield Fragment(Kind.UNIT, raw, _unit_text(tokens))
 
 
 def _unit_text(tokens: Sequence[Token]) -> str:
@@ -114,10 +121,11 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
     Notes are translated before the paragraphs that contain them, because translating a paragraph can move its notes.
     """
     files = [name for name in ("content.xml", "styles.xml") if name in names]
-    copied = dict.fromkeys(code_styles(*map(read, files)), _CODE)
+    roles = dict.fromkeys(code_styles(*map(read, files)), Role.COPIED)
     for style, font in (found for name in files for found in _SYMBOL_STYLE.findall(read(name))):
-        copied[style] = _CODE if font == "Symbol" else _ICON
-    levels = (View(partial(_parse, copied=copied, level=level), escape) for level in (3, 2, 1))
+        roles[style] = Role.COPIED if font == "Symbol" else Role.ICON
+    reader = _Reader(roles)
+    levels = (View(partial(reader.parse, level=level), escape) for level in (3, 2, 1))
     return dict.fromkeys(files, (pattern_view(_DESCRIPTION), *levels))
 
 

@@ -21,7 +21,7 @@ PLACEHOLDER = "Foo"
 """The word that the translator reads in place of copied content. Models copy names, but translate `ls` or `X`."""
 Stack = tuple[int, ...]
 """Indices of the inline elements around a character, outermost first."""
-_MARKS = (Kind.START, Kind.END)
+RANGE_MARKS = (Kind.START, Kind.END)
 _BOUNDARIES = (Kind.BREAK, Kind.LANGUAGE)
 _SENTENCE_END = re.compile(r"[.!?…:;][\"'’”»)\]]*\s*$")
 _GLUED_BEFORE = re.compile(r"[\w,.;:!?)\]}»”’\"'%]$")
@@ -99,11 +99,6 @@ class Segment:
     marks: list[Unit]
 
     @property
-    def raw(self) -> str:
-        """The segment as it appears in the original document, with markup."""
-        return "".join(fragment.raw for fragment in self.fragments)
-
-    @property
     def needs_alignment(self) -> bool:
         """Whether the segment has markup. If so, its translation must be aligned to the source."""
         return bool(self.elements or self.units or self.marks)
@@ -132,7 +127,7 @@ class _Reader:
                 self._elements.append((fragment, fragment))  # `_close` sets the end tag
             elif fragment.kind is Kind.CLOSE:
                 self._close(fragment)
-            elif fragment.kind in _MARKS:
+            elif fragment.kind in RANGE_MARKS:
                 self._marks.append((len(self._characters), self._stack, fragment))
             elif fragment.kind is Kind.TEXT:
                 if self._closes_word and _WORD_START.match(fragment.text):
@@ -192,10 +187,10 @@ class _Reader:
             position = positions[start]
             last = position if is_space else position + end - start
             units.append(Unit(position, last, stack, fragment.written, before, after, is_space))
-        starts = {mark.name: positions[at] for at, _, mark in self._marks if mark.kind is Kind.START}
-        ends = {mark.name: positions[at] for at, _, mark in self._marks if mark.kind is Kind.END}
+        starts = {mark.key: positions[at] for at, _, mark in self._marks if mark.kind is Kind.START}
+        ends = {mark.key: positions[at] for at, _, mark in self._marks if mark.kind is Kind.END}
         for _, stack, mark in self._marks:
-            bounds = starts.get(mark.name, 0), ends.get(mark.name, len(text))
+            bounds = starts.get(mark.key, 0), ends.get(mark.key, len(text))
             marks.append(Unit(*bounds, stack, mark.written, kind=mark.kind))
         whole = "".join(fragment.text for fragment in self._fragments)
         outer = whole[: len(whole) - len(whole.lstrip())], whole[len(whole.rstrip()) :]
@@ -264,13 +259,13 @@ def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment
         yield from _split_text(fragment, [*parts, (len(text), Kind.TEXT)], view) if parts else [fragment]
 
 
-def _match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
+def match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
     """Match tags between boundaries. Return the index of each end tag, keyed by the index of its start tag."""
     ends, stack = dict[int, int](), list[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:
             stack.append(index)
-        elif fragment.kind is Kind.CLOSE and stack and fragments[stack[-1]].name == fragment.name:
+        elif fragment.kind is Kind.CLOSE and stack and fragments[stack[-1]].key == fragment.key:
             ends[stack.pop()] = index
         elif fragment.kind in (Kind.CLOSE, *_BOUNDARIES):
             stack.clear()
@@ -283,7 +278,7 @@ def _divide(fragments: Sequence[Fragment], view: View) -> list[Fragment]:
     Elements around a line break are closed before the line break and reopened after it. Marks between items keep their
     elements.
     """
-    ends = _match_tags(fragments)
+    ends = match_tags(fragments)
     matched = set(ends.values())
     result, opened, copied = list[Fragment](), list[tuple[Fragment, Fragment]](), 0
     """The divided fragments, the tags of the open elements, as they are written if the element is opened again, and
@@ -416,7 +411,7 @@ def _element_end(run: Sequence[Fragment], start: int) -> int:
         depth += {Kind.OPEN: 1, Kind.CLOSE: -1}.get(run[index].kind, 0)
         if depth == 0:
             return index + 1
-        if run[index].kind in _MARKS:
+        if run[index].kind in RANGE_MARKS:
             break
     return 0
 
@@ -459,8 +454,8 @@ def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragmen
     """
     kept = [index for index, each in enumerate(run) if each.text.strip() or each.kind in (Kind.OPEN, Kind.CLOSE)]
     first, last = (kept[0], kept[-1] + 1) if kept else (len(run), len(run))
-    starts = {each.name: index for index, each in enumerate(run) if each.kind is Kind.START}
-    ends = {each.name: index for index, each in enumerate(run) if each.kind is Kind.END}
-    first = min((index for name, index in starts.items() if index < first <= ends.get(name, -1)), default=first)
-    last = max((index + 1 for name, index in ends.items() if index >= last > starts.get(name, last)), default=last)
+    starts = {each.key: index for index, each in enumerate(run) if each.kind is Kind.START}
+    ends = {each.key: index for index, each in enumerate(run) if each.kind is Kind.END}
+    first = min((index for key, index in starts.items() if index < first <= ends.get(key, -1)), default=first)
+    last = max((index + 1 for key, index in ends.items() if index >= last > starts.get(key, last)), default=last)
     return run[:first], run[first:last], run[last:]

@@ -55,7 +55,7 @@ def _parse_cue(text: str) -> list[Fragment]:
         fragments.append(_text(text[end : match.start()]))
         raw, end = match[0], match.end()
         if match["name"]:
-            fragments.append(Fragment(Kind.CLOSE if match["close"] else Kind.OPEN, raw, name=match["name"].lower()))
+            fragments.append(Fragment(Kind.CLOSE if match["close"] else Kind.OPEN, raw, key=match["name"].lower()))
         elif match["line"]:
             fragments.append(Fragment(Kind.LINE, raw, " "))
         else:

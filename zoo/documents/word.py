@@ -5,30 +5,59 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
 from xml.sax.saxutils import escape
 
 from specs import ZooError
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, View, join_fragments
-from zoo.documents.segments import PLACEHOLDER
-from zoo.documents.tags import (
+from zoo.documents.office import (
+    InlineElement,
+    ParagraphReader,
+    Role,
     Token,
-    attribute_view,
     children,
     code_styles,
     join_raw,
     join_text,
-    local_attributes,
-    paragraph_fragments,
     read_tokens,
 )
+from zoo.documents.segments import PLACEHOLDER, RANGE_MARKS, match_tags
+from zoo.documents.tags import StartTag, attribute_view, local_attributes
 from zoo.text.sentences import MAX_TEXT_LENGTH
 
-_PARTS = _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
-"""Names of the fragments that mark a field."""
-_FIELD_CODE = "code "
-"""Prefix of the name of a fragment with a field code. The code follows the prefix."""
+
+class _FieldMark(Enum):
+    """Mark of a field. The value is its type in the document."""
+
+    BEGIN = "begin"
+    SEPARATE = "separate"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class _FieldCode:
+    """The code of a field, such as `PAGE`, or a part of the code."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Run (text with one style). Runs with the same style are equal.
+
+    Attributes:
+        style: The properties of the run, as they are written in the document.
+        start: The start tag and the properties.
+        end: The end tag.
+    """
+
+    style: str
+    start: str = field(compare=False)
+    end: str = field(compare=False)
+
+
 _MAX_CODE = 100
 """Maximum length of a field code. The rest of a longer code is ignored."""
 _COMPUTED_CODE = re.compile(
@@ -49,19 +78,15 @@ class _Field:
 
     Attributes:
         begin: Index of the field's first fragment.
-        place: Index of the element that contains the field, and number of segment boundaries before the field.
         is_inside: Whether the field is inside the code of another field, or inside a result that is copied.
         code: The start of the field's code.
         separate: Index of the fragment that precedes the field's result. -1 if the field has no result.
-        is_whole: Whether the field's code begins and ends in the same element and segment.
     """
 
     begin: int
-    place: tuple[int, int]
     is_inside: bool
     code: str = ""
     separate: int = -1
-    is_whole: bool = True
 
     @property
     def hides(self) -> bool:
@@ -70,8 +95,8 @@ class _Field:
 
 
 def _is_part(fragment: Fragment) -> bool:
-    """Return whether a fragment is part of a Word field: the code, or a mark such as the beginning of the field."""
-    return fragment.kind is Kind.UNIT and bool(fragment.name)
+    """Return whether a fragment is part of a field: the code, or a mark such as the beginning of the field."""
+    return isinstance(fragment.key, _FieldMark | _FieldCode)
 
 
 def _is_computed(code: str) -> bool:
@@ -79,65 +104,63 @@ def _is_computed(code: str) -> bool:
     return _COMPUTED_CODE.match(code.strip()) is not None
 
 
-def _join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
+def _join_fields(fragments: Iterable[Fragment]) -> list[Fragment]:
     """Join the parts of each field, and return all fragments.
 
     A field whose result Word computes becomes a UNIT fragment, which is copied. Any other field becomes an inline
     element around its result. If a field begins and ends in different paragraphs or elements, its parts become
     boundaries between segments.
     """
-    fields, elements, breaks = list[_Field](), [-1], 0
-    result = list[Fragment]()
-    for index, fragment in enumerate(fragments):
-        place = elements[-1], breaks
+    fields, result = list[_Field](), list[Fragment]()
+    for fragment in fragments:
         result.append(fragment)
-        if fragment.kind is Kind.OPEN:
-            elements.append(index)
-        elif fragment.kind is Kind.CLOSE and len(elements) > 1:
-            elements.pop()
-        elif fragment.kind is Kind.BREAK:
-            breaks += 1
-        elif fragment.name == _BEGIN:
-            fields.append(_Field(len(result) - 1, place, bool(fields) and fields[-1].hides))
-        elif fields and fragment.name.startswith(_FIELD_CODE) and fields[-1].separate < 0:
-            fields[-1].code = (fields[-1].code + fragment.name.removeprefix(_FIELD_CODE))[:_MAX_CODE]
-        elif fields and fragment.name == _SEPARATE and fields[-1].separate < 0:
-            fields[-1].separate, fields[-1].is_whole = len(result) - 1, place == fields[-1].place
-        elif fields and fragment.name == _END:
-            field = fields.pop()
-            if not field.is_inside:
-                is_whole = field.is_whole and place == field.place
-                breaks += not is_whole
-                _join(result, field, is_whole=is_whole)
-        elif fragment.name in (_SEPARATE, _END):
-            breaks += 1
+        match fragment.key:
+            case _FieldMark.BEGIN:
+                fields.append(_Field(len(result) - 1, bool(fields) and fields[-1].hides))
+            case _FieldMark.END if fields:
+                field = fields.pop()
+                if not field.is_inside:
+                    _join(result, field)
+            case _FieldMark.SEPARATE if fields and fields[-1].separate < 0:
+                fields[-1].separate = len(result) - 1
+            case _FieldCode(text) if fields and fields[-1].separate < 0:
+                fields[-1].code = (fields[-1].code + text)[:_MAX_CODE]
     # The remaining parts belong to incomplete fields.
-    return [replace(each, kind=Kind.BREAK) if each.name in _PARTS else each for each in result]
+    result = [replace(each, kind=Kind.BREAK) if isinstance(each.key, _FieldMark) else each for each in result]
+    tags = match_tags(result)
+    is_divided = {index for index, each in enumerate(result) if each.key is _Field} - tags.keys() - set(tags.values())
+    return [replace(each, kind=Kind.BREAK) if index in is_divided else each for index, each in enumerate(result)]
 
 
-def _join(fragments: list[Fragment], field: _Field, *, is_whole: bool) -> None:
+def _join(fragments: list[Fragment], field: _Field) -> None:
     """Join the last fragments, which form a field, in place.
 
     The fragments become one UNIT fragment, which is copied, if Word computes the field's result, if there is no result,
     or if the field is a blank in a form. Otherwise, the fragments before and after the result become the tags of an
-    inline element. Without `is_whole`, boundaries between segments take the place of the UNIT fragment or the tags.
+    inline element. Fragments that are not whole become a boundary between segments.
     """
     again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
     parts = fragments[field.begin :]
     is_blank = again is not None and not any(character.isalpha() for part in parts for character in part.text)
     if field.separate < 0 or is_blank or _is_computed(field.code):
-        marks = Counter(part.name for part in parts if part.kind in (Kind.START, Kind.END))
-        is_whole = is_whole and all(count == 2 for count in marks.values())  # both marks of each range
         text = "".join(part.text for part in parts)
         if text or _is_computed(field.code):
             text = text if text.strip() else PLACEHOLDER  # a blank of a form, or Word computes the result later
-        text, kind = (text, Kind.UNIT) if is_whole else ("", Kind.BREAK)
+        text, kind = (text, Kind.UNIT) if _is_whole(parts) else ("", Kind.BREAK)
         fragments[field.begin :] = [join_fragments(parts, text, kind)]
         return
-    kinds = (Kind.OPEN, Kind.CLOSE) if is_whole else (Kind.BREAK, Kind.BREAK)
-    fragments[-1] = join_fragments(fragments[-1:], "", kinds[1], "field", again)
+    fragments[-1] = replace(parts[-1], kind=Kind.CLOSE, key=_Field, again=again)
     before = slice(field.begin, field.separate + 1)
-    fragments[before] = [join_fragments(fragments[before], "", kinds[0], "field", again)]
+    kind = Kind.OPEN if _is_whole(fragments[before]) else Kind.BREAK
+    fragments[before] = [replace(join_fragments(fragments[before], kind=kind), key=_Field, again=again)]
+
+
+def _is_whole(fragments: Sequence[Fragment]) -> bool:
+    """Return whether fragments contain both tags of each element, both marks of each range, and no boundary."""
+    kinds = Counter(each.kind for each in fragments)
+    marks = Counter(each.key for each in fragments if each.kind in RANGE_MARKS)
+    is_matched = 2 * len(match_tags(fragments)) == kinds[Kind.OPEN] + kinds[Kind.CLOSE]
+    return is_matched and not kinds[Kind.BREAK] and all(count == 2 for count in marks.values())
 
 
 _FILES = tuple(f"word/{part}" for part in ("document", "header", "footer", "footnotes", "endnotes", "comments"))
@@ -151,243 +174,222 @@ _NAMESPACES = {**dict.fromkeys(_WORD, "w"), **dict.fromkeys(_MATH, "m")} | {
 }
 _PICTURE = re.compile(r"""<(?:[\w.-]++:)?docPr\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+>""")
 _PREFIX = re.compile(rf"""\sxmlns(?::([^\s=]+))?\s*=\s*["'](?:{"|".join(map(re.escape, _WORD))})["']""")
-_CODE = "code"
-_COPIED = ("w:del", "w:moveFrom", _CODE)
+_UNIQUE = InlineElement(is_unique=True)
 _ELEMENTS = {
-    **dict.fromkeys(("w:hyperlink", "w:ins", "w:moveTo", "w:dir", "w:bdo")),
-    **dict.fromkeys(("w:customXml", "w:smartTag", "w:fldSimple"), ""),
-    "w:sdt": "w:sdtContent",
-    "mc:AlternateContent": "mc:Choice",
+    **dict.fromkeys(("w:hyperlink", "w:ins", "w:moveTo", "w:dir", "w:bdo"), InlineElement()),
+    **dict.fromkeys(("w:customXml", "w:smartTag", "w:fldSimple"), _UNIQUE),
+    "w:sdt": InlineElement(is_unique=True, child="w:sdtContent"),
+    "mc:AlternateContent": InlineElement(is_unique=True, child="mc:Choice"),
 }
-_COMPUTED = "computed field"
 _RANGE = re.compile(r"w:(bookmark|perm|commentRange|move(?:From|To)Range|customXml\w+Range)(Start|End)")
 _DROPPED = ("", "w:softHyphen", "w:lastRenderedPageBreak", "w:proofErr")
 """Elements that a translation does not need. "" is white space between elements."""
 _STYLED = ("w:p", "w:r", "w:pPrChange", "w:rPrChange")
 """Elements with a style, and elements with the style before a tracked change."""
 _TEXT_BOX = "txbxContent"
-_RUN = "w:r "
-"""Prefix of the names of runs. The style follows it, so that runs with the same style have the same name."""
 _MAX_COPIED = 50_000_000
 """Maximum total number of characters in the start tags and styles that are repeated because runs are split."""
 _MIN_COPY = 100
 """Number of characters that each split adds to this total, so that the number of splits is limited too."""
-_NAME = re.compile(r"<([^\s/>]+)")
 _ICON_FONTS = ("Webdings", "Wingdings")
 _GAP = re.compile("([ \u00a0]{3,}|\u00a0{2,})")
 """Wide gap, such as the blank between two entries of a form."""
 
 
-def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> list[Fragment]:
-    """Return the fragments of an XML file in a Word document (.docx).
+class _Reader(ParagraphReader):
+    """Reader for the XML files in a Word document (.docx)."""
 
-    Args:
-        text: The XML.
-        prefix: Prefix of the element names.
-        code: Names of the styles for code.
-        level: Nesting level: 1 for ordinary paragraphs, 2 for paragraphs in text boxes, which are inside paragraphs.
+    paragraphs, untranslated, elements = ("w:p",), ("w:del", "w:moveFrom"), _ELEMENTS
 
-    Raises:
-        ZooError: The XML is damaged, or declares entities.
+    def __init__(self, prefix: str, code: Collection[str]) -> None:
+        """Create a reader. `prefix` is the prefix of the element names, and `code` are the styles for code."""
+        self._prefix, self._code = prefix, code
+        self._copied = 0
+        """Number of characters in the start tags and styles that are repeated (see `_MAX_COPIED`)."""
+
+    def parse(self, text: str, level: int = 1) -> list[Fragment]:
+        """Return the fragments of an XML file.
+
+        Args:
+            text: The XML.
+            level: Nesting level: 1 for ordinary paragraphs, 2 for paragraphs in text boxes, which are in paragraphs.
+
+        Raises:
+            ZooError: The XML is damaged, or declares entities.
+        """
+        if level > 1 and _TEXT_BOX not in text:
+            return [Fragment(Kind.BREAK, text)]
+        self._copied = 0
+        return _join_fields(_wrap_runs(self.read(self._tokens(text), level)))
+
+    def write_text(self, text: str) -> str:
+        """Return the element with a text."""
+        return f'<{self._prefix}t xml:space="preserve">{escape(text)}</{self._prefix}t>'
+
+    def _tokens(self, text: str) -> list[Token]:
+        """Return the tokens of an XML file. White space between tags is appended to the preceding token."""
+        tokens, result, owner = read_tokens(text, _NAMESPACES), list[Token](), 0
+        for index, token in enumerate(tokens):
+            if token.kind == "text" and not token.text.strip():
+                is_content = tokens[index - 1].kind == "start" and tokens[index + 1].kind == "end"
+                if not is_content:
+                    result[-1] = result[-1]._replace(raw=result[-1].raw + token.raw)
+                    continue
+            elif token.name == "w:fldSimple" and _is_computed(local_attributes(token.raw).get("instr", "")):
+                token = token._replace(role=Role.COPIED)
+            elif token.kind == "start" and token.name in _STYLED:
+                owner = len(result)
+            elif token.name in ("w:pStyle", "w:rStyle") and result[owner].name == token.name.removesuffix("Style"):
+                is_code = local_attributes(token.raw).get("val") in self._code
+                result[owner] = result[owner]._replace(role=Role.COPIED if is_code else result[owner].role)
+            result.append(token)
+        return result
+
+    def read_leaf(self, tokens: Sequence[Token]) -> Iterator[Fragment]:
+        """Yield the fragments of a part of a paragraph, such as a run, that is not an inline element."""
+        name, raw = tokens[0].name, join_raw(tokens)
+        if name == "w:r":
+            yield from self._read_run(tokens)
+        elif mark := _RANGE.fullmatch(name):
+            yield Fragment(Kind.START if mark[2] == "Start" else Kind.END, raw, key=_range(tokens[0]))
+        elif name == "w:pPr":
+            yield Fragment(Kind.BREAK, raw)
+        elif name in _DROPPED:
+            yield Fragment(Kind.UNIT, raw, output="")
+        else:
+            marks = Counter(_range(token) for token in tokens if token.kind == "start" and _RANGE.match(token.name))
+            has_half = any(count == 1 for count in marks.values())
+            is_visible = name in ("m:oMath", "m:oMathPara") or tokens[0].role is Role.COPIED
+            text = (join_text(tokens) or PLACEHOLDER) if is_visible and not has_half else ""
+            yield Fragment(Kind.BREAK if has_half else Kind.UNIT, raw, text)
+
+    def _read_run(self, tokens: Sequence[Token]) -> Iterator[Fragment]:
+        """Yield the fragments of a run. A run without text or field parts becomes one fragment."""
+        inside = list(children(tokens))
+        properties = inside.pop(0) if inside and inside[0][0].name == "w:rPr" else ()
+        fonts = (local_attributes(child[0].raw).get("ascii", "") for child in children(properties))
+        font = next(filter(None, fonts), "")
+        fragments = [fragment for child in inside for fragment in self._read_child(child)]
+        kinds, raw = {fragment.kind for fragment in fragments}, join_raw(tokens)
+        text = "".join(fragment.text for fragment in fragments)
+        is_icon = font.startswith(_ICON_FONTS) and bool(text.strip())
+        is_copied = is_icon or font == "Symbol" or tokens[0].role is Role.COPIED
+        is_text = (Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT}) and not is_copied
+        if is_text or any(_is_part(fragment) for fragment in fragments):
+            style = join_raw(properties)
+            run = _Run(style, tokens[0].raw + style, tokens[-1].raw)
+            yield Fragment(Kind.UNIT, run.start, output="")
+            for fragment in fragments:
+                for part in self._split_gaps(fragment):
+                    yield self._in_run(part, run)
+            yield Fragment(Kind.UNIT, run.end, output="")
+        elif Kind.BREAK in kinds or is_icon:
+            yield Fragment(Kind.BREAK, raw)
+        elif kinds == {Kind.LINE}:
+            yield Fragment(Kind.LINE, raw, " ")
+        else:
+            is_dropped = bool(fragments) and not any(fragment.written for fragment in fragments)
+            yield Fragment(Kind.UNIT, raw, text, output="" if is_dropped else raw)
+
+    def _in_run(self, fragment: Fragment, run: _Run) -> Fragment:
+        """Return a fragment of a run. Boundaries, such as tabs, and parts of fields get a run of their own.
+
+        Raises:
+            ZooError: The repeated start tags and styles have more than `_MAX_COPIED` characters in total.
+        """
+        is_divider = fragment.kind is Kind.BREAK or _is_part(fragment)
+        self._copied += (len(run.start) + _MIN_COPY) * (is_divider or fragment.kind is Kind.LINE)
+        if self._copied > _MAX_COPIED:
+            problem = "the text has too many tabs and line breaks in runs with long style definitions"
+            raise ZooError(problem, hint="split the document")
+        if is_divider:
+            return replace(fragment, output=run.start + fragment.written + run.end.rstrip())
+        return replace(fragment, key=run)
+
+    def _split_gaps(self, fragment: Fragment) -> Iterator[Fragment]:
+        """Split text at wide gaps, such as the blanks in a form. Each gap becomes a boundary. Yield all fragments."""
+        is_plain = (
+            fragment.kind is Kind.TEXT and fragment.raw == fragment.text and len(fragment.text) <= MAX_TEXT_LENGTH
+        )
+        if not (is_plain and fragment.text.strip()):
+            yield fragment
+            return
+        for index, part in enumerate(_GAP.split(fragment.text)):
+            if part:
+                kind, text = (Kind.BREAK, "") if index % 2 else (Kind.TEXT, part)
+                yield Fragment(kind, part, text, output=self.write_text(part))
+
+    def _read_child(self, child: Sequence[Token]) -> Iterator[Fragment]:
+        """Yield the fragments of an element in a run, such as text or a line break."""
+        name, raw = child[0].name, join_raw(child)
+        if name == "w:t":
+            text = join_text(child)
+            yield Fragment(Kind.UNIT, child[0].raw, output="")
+            yield Fragment(Kind.TEXT, join_raw(child[1:-1]), text, output=self.write_text(text) if text else "")
+            yield Fragment(Kind.UNIT, child[-1].raw, output="")
+        elif name == "w:noBreakHyphen":
+            yield Fragment(Kind.TEXT, raw, "-")
+        elif name in ("w:tab", "w:ptab") or (
+            name == "w:br" and local_attributes(raw).get("type") in ("page", "column")
+        ):
+            yield Fragment(Kind.BREAK, raw)
+        elif name in ("w:br", "w:cr"):
+            yield Fragment(Kind.LINE, raw, " ")
+        elif name == "w:fldChar":
+            part = local_attributes(raw).get("fldchartype", "")
+            yield Fragment(Kind.UNIT, raw, key=next((mark for mark in _FieldMark if mark.value == part), None))
+        elif name == "w:instrText":
+            yield Fragment(Kind.UNIT, raw, key=_FieldCode(join_text(child)))
+        elif name == "w:ruby":
+            base = (join_text(each) for each in children(child) if each[0].name == "w:rubyBase")
+            yield Fragment(Kind.UNIT, raw, "".join(base))
+        elif name == "w:object":  # a formula, for instance
+            yield Fragment(Kind.UNIT, raw, PLACEHOLDER)
+        else:
+            yield Fragment(Kind.UNIT, raw, output="" if name in _DROPPED else None)
+
+
+def _range(mark: Token) -> tuple[str, str]:
+    """Return the name and the identifier of the range that a mark begins or ends."""
+    return mark.name.removesuffix("Start").removesuffix("End"), local_attributes(mark.raw).get("id", "")
+
+
+def _wrap_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
+    """Put the content of runs into inline elements.
+
+    Adjacent runs that have the same style become one element, because Word often splits text of one style into several
+    runs. The raw text of content that the translation does not need is attached to the tags.
     """
-    if level > 1 and _TEXT_BOX not in text:
-        return [Fragment(Kind.BREAK, text)]
-    leaf = partial(_leaf, prefix=prefix)
-    fragments = paragraph_fragments(_read(text, code), ("w:p",), _COPIED, level, _ELEMENTS, leaf)
-    return list(_join_runs(_join_fields(list(_split_runs(fragments)))))
-
-
-def _read(text: str, code: Collection[str]) -> list[Token]:
-    """Return the tokens of an XML file. White space between tags is appended to the preceding token.
-
-    Paragraphs and runs with a code style get the name `_CODE`.
-    """
-    tokens, result, owner = read_tokens(text, _NAMESPACES), list[Token](), 0
-    for index, token in enumerate(tokens):
-        if token.kind == "text" and not token.text.strip():
-            is_content = tokens[index - 1].kind == "start" and tokens[index + 1].kind == "end"
-            if not is_content:
-                result[-1] = result[-1]._replace(raw=result[-1].raw + token.raw)
-                continue
-        elif token.name == "w:fldSimple" and _is_computed(local_attributes(token.raw).get("instr", "")):
-            token = token._replace(name=_COMPUTED)
-        elif token.kind == "start" and token.name in _STYLED:
-            owner = len(result)
-        elif token.name in ("w:pStyle", "w:rStyle") and result[owner].name == token.name.removesuffix("Style"):
-            is_code = local_attributes(token.raw).get("val") in code
-            result[owner] = result[owner]._replace(name=_CODE if is_code else result[owner].name)
-        result.append(token)
-    return result
-
-
-def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of a part of a paragraph, such as a run, that is not an inline element in `_ELEMENTS`."""
-    name, raw = tokens[0].name, join_raw(tokens)
-    if name in ("w:r", _CODE):
-        yield from _run(tokens, prefix)
-    elif mark := _RANGE.fullmatch(name):
-        yield Fragment(Kind.START if mark[2] == "Start" else Kind.END, raw, name=_range_name(tokens[0]))
-    elif name == "w:pPr":
-        yield Fragment(Kind.BREAK, raw)
-    elif name in _DROPPED:
-        yield Fragment(Kind.UNIT, raw, output="")
-    else:
-        marks = Counter(_range_name(token) for token in tokens if token.kind == "start" and _RANGE.match(token.name))
-        has_half = any(count == 1 for count in marks.values())
-        is_visible = name in (_COMPUTED, "m:oMath", "m:oMathPara") and not has_half
-        yield Fragment(Kind.BREAK if has_half else Kind.UNIT, raw, (join_text(tokens) or PLACEHOLDER) * is_visible)
-
-
-def _range_name(mark: Token) -> str:
-    """Return a name for a range, such as a bookmark. Its start mark and end mark get the same name."""
-    return f"{mark.name.removesuffix('Start').removesuffix('End')} {local_attributes(mark.raw).get('id', '')}"
-
-
-def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of a run (text with one style). A run without text or field parts becomes one fragment."""
-    inside = list(children(tokens))
-    properties = inside.pop(0) if inside and inside[0][0].name == "w:rPr" else ()
-    style = join_raw(properties)
-    fonts = (local_attributes(child[0].raw).get("ascii", "") for child in children(properties))
-    font = next(filter(None, fonts), "")
-    fragments = [fragment for child in inside for fragment in _child(child, prefix)]
-    kinds, raw = {fragment.kind for fragment in fragments}, join_raw(tokens)
-    text = "".join(fragment.text for fragment in fragments)
-    is_icon = font.startswith(_ICON_FONTS) and bool(text.strip())
-    is_copied = is_icon or font == "Symbol" or tokens[0].name == _CODE
-    is_text = (Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT}) and not is_copied
-    if is_text or any(_is_part(fragment) for fragment in fragments):
-        yield Fragment(Kind.OPEN, tokens[0].raw + style, name=_RUN + style, raised="vertAlign" in style)
-        for fragment in fragments:
-            yield from _split_gaps(fragment, prefix)
-        yield Fragment(Kind.CLOSE, tokens[-1].raw, name=_RUN + style)
-    elif Kind.BREAK in kinds or is_icon:
-        yield Fragment(Kind.BREAK, raw)
-    elif kinds == {Kind.LINE}:
-        yield Fragment(Kind.LINE, raw, " ")
-    else:
-        is_dropped = bool(fragments) and not any(fragment.written for fragment in fragments)
-        yield Fragment(Kind.UNIT, raw, text, output="" if is_dropped else raw)
-
-
-def _split_gaps(fragment: Fragment, prefix: str) -> Iterator[Fragment]:
-    """Split text at wide gaps, such as the blanks in a form. Each gap becomes a boundary. Yield all fragments."""
-    is_plain = fragment.kind is Kind.TEXT and fragment.raw == fragment.text and len(fragment.text) <= MAX_TEXT_LENGTH
-    if not (is_plain and fragment.text.strip()):
+    current: _Run | None = None
+    dropped = ""
+    for fragment in fragments:
+        if fragment.kind is Kind.UNIT and not fragment.written and not fragment.text:
+            dropped += fragment.raw
+            continue
+        run = fragment.key if isinstance(fragment.key, _Run) else None
+        if current and run != current:
+            yield Fragment(Kind.CLOSE, dropped, key=current, output=current.end)
+            dropped = ""
+        if run and run != current:
+            yield Fragment(Kind.OPEN, dropped, key=run, output=run.start, raised="vertAlign" in run.style)
+        elif dropped:
+            yield Fragment(Kind.UNIT, dropped, output="")
+        current, dropped = run, ""
         yield fragment
-        return
-    for index, part in enumerate(_GAP.split(fragment.text)):
-        if part or not fragment.text:
-            kind, text = (Kind.BREAK, "") if index % 2 else (Kind.TEXT, part)
-            yield Fragment(kind, part, text, output=_text(part, prefix) if part else "")
-
-
-def _child(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of an element in a run, such as text or a line break."""
-    name, raw = child[0].name, join_raw(child)
-    if name == "w:t":
-        text = join_text(child)
-        yield Fragment(Kind.UNIT, child[0].raw, output="")
-        yield Fragment(Kind.TEXT, join_raw(child[1:-1]), text, output=_text(text, prefix) if text else "")
-        yield Fragment(Kind.UNIT, child[-1].raw, output="")
-    elif name == "w:noBreakHyphen":
-        yield Fragment(Kind.TEXT, raw, "-")
-    elif name in ("w:tab", "w:ptab") or (name == "w:br" and local_attributes(raw).get("type") in ("page", "column")):
-        yield Fragment(Kind.BREAK, raw)
-    elif name in ("w:br", "w:cr"):
-        yield Fragment(Kind.LINE, raw, " ")
-    elif name == "w:fldChar":
-        part = local_attributes(raw).get("fldchartype", "")
-        yield Fragment(Kind.UNIT, raw, name=part if part in _PARTS else "")
-    elif name == "w:instrText":
-        yield Fragment(Kind.UNIT, raw, name=_FIELD_CODE + join_text(child))
-    elif name == "w:ruby":
-        base = (join_text(each) for each in children(child) if each[0].name == "w:rubyBase")
-        yield Fragment(Kind.UNIT, raw, "".join(base))
-    elif name == "w:object":  # a formula, for instance
-        yield Fragment(Kind.UNIT, raw, PLACEHOLDER)
-    else:
-        yield Fragment(Kind.UNIT, raw, output="" if name in _DROPPED else None)
 
 
 _DESCRIPTIONS = attribute_view(
-    lambda text: ((match.start(), "", match[0]) for match in _PICTURE.finditer(text)),
-    lambda _name, _tag, attribute: attribute.name in ("descr", "title"),
+    lambda text: (StartTag(match.start(), "", match[0]) for match in _PICTURE.finditer(text)),
+    lambda _, attribute: attribute.name in ("descr", "title"),
 )
 """Descriptions of images."""
 
 
-def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
-    """Split runs at boundaries, such as tabs, and at parts of fields. Each part is written in its own run.
-
-    Raises:
-        ZooError: The repeated start tags and styles have more than `_MAX_COPIED` characters in total.
-    """
-    run: Fragment | None = None
-    copied = 0
-    is_empty = False
-    """Whether the start of the run has not been written yet."""
-    for fragment in fragments:
-        is_run = fragment.name.startswith(_RUN)
-        is_end = is_run and fragment.kind is Kind.CLOSE
-        is_divider = fragment.kind is Kind.BREAK or _is_part(fragment)
-        if run and (is_divider or fragment.kind is Kind.LINE):
-            copied += len(run.written) + _MIN_COPY
-            if copied > _MAX_COPIED:
-                problem = "the text has too many tabs and line breaks in runs with long style definitions"
-                raise ZooError(problem, hint="split the document")
-        if is_run and not is_end:
-            run, is_empty = fragment, True
-        elif run and is_empty and _is_dropped(fragment):
-            run = replace(run, raw=run.raw + fragment.raw, output=run.written)
-        elif run and is_divider:
-            end = f"</{match[1]}>" if (match := _NAME.match(run.written)) else ""
-            if not is_empty:
-                yield Fragment(Kind.CLOSE, "", name=run.name, output=end)
-            raw = run.raw + fragment.raw if is_empty else fragment.raw
-            yield replace(fragment, raw=raw, output=run.written + fragment.written + end)
-            run, is_empty = replace(run, raw="", output=run.written), True
-        elif run and is_empty and is_end:
-            yield Fragment(Kind.UNIT, run.raw + fragment.raw, output="")
-        else:
-            if run and is_empty:
-                yield run
-            is_empty = False
-            yield fragment
-        if is_end:
-            run = None
-
-
-def _join_runs(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
-    """Join adjacent runs that have the same style. Word often splits text of one style into several runs."""
-    index = 0
-    while index < len(fragments):
-        fragment, following = fragments[index], index + 1
-        if fragment.kind is Kind.CLOSE and fragment.name.startswith(_RUN):
-            while following < len(fragments) and _is_dropped(fragments[following]):
-                following += 1
-            next_one = fragments[following] if following < len(fragments) else fragment
-            if next_one.kind is Kind.OPEN and next_one.name == fragment.name:
-                raw = "".join(each.raw for each in fragments[index : following + 1])
-                fragment, index = Fragment(Kind.UNIT, raw, output=""), following
-        yield fragment
-        index += 1
-
-
-def _is_dropped(fragment: Fragment) -> bool:
-    return fragment.kind is Kind.UNIT and not fragment.written and not fragment.text
-
-
-def _text(text: str, prefix: str) -> str:
-    return f'<{prefix}t xml:space="preserve">{escape(text)}</{prefix}t>'
-
-
 def _format(text: str, code: Collection[str]) -> Format:
     match = _PREFIX.search(text)
-    prefix = f"{match[1]}:" if match and match[1] else ""
-    write = partial(_text, prefix=prefix)
-    parsers = (partial(_parse, prefix=prefix, code=code, level=level) for level in (2, 1))
-    return (_DESCRIPTIONS, *(View(parse, write, needs_runs=True) for parse in parsers))
+    reader = _Reader(f"{match[1]}:" if match and match[1] else "", code)
+    parsers = (partial(reader.parse, level=level) for level in (2, 1))
+    return (_DESCRIPTIONS, *(View(parse, reader.write_text, needs_runs=True) for parse in parsers))
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:

@@ -33,9 +33,9 @@ def parse(text: str) -> list[Fragment]:
         if name := match["open"]:
             fragments.append(Fragment(Kind.OPEN, raw, "", name, None, match["id"] and f"<{name}>", name == "sup"))
         elif name := match["close"]:
-            fragments.append(Fragment(Kind.CLOSE, raw, name=name))
+            fragments.append(Fragment(Kind.CLOSE, raw, key=name))
         elif name := match["start"] or match["end"]:
-            fragments.append(Fragment(Kind.START if match["start"] else Kind.END, raw, name=name))
+            fragments.append(Fragment(Kind.START if match["start"] else Kind.END, raw, key=name))
         elif match["unit"] is not None:
             fragments.append(Fragment(Kind.UNIT, raw, match["unit"]))
         elif match["end_of_paragraph"]:
