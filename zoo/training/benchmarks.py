@@ -27,7 +27,7 @@ from zoo.data.training_set import TrainingSet
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine, resolve_workers
-from zoo.generation.translation import SearchInput, Translation, pad_sequences
+from zoo.generation.translation import Hypothesis, SearchInput, pad_sequences
 from zoo.planning.memory_estimate import require_memory_to_train, require_memory_to_translate
 from zoo.report import SILENT, Report
 from zoo.system.memory import peak_memory
@@ -198,7 +198,7 @@ def translations(
     device: str = "cpu",
     n_best: int = 1,
     length: int = LENGTH,
-) -> list[list[Translation]]:
+) -> list[list[Hypothesis]]:
     """Translate token sequences with the search of `Translator`, but without its tokenisation.
 
     Args:
@@ -222,7 +222,7 @@ def translations(
     # This token budget is enough for `batch` sentences of the maximum length.
     tokens = batch * (LENGTH + 1) if batch > 1 else 1
     with Engine(program, device, workers=workers, max_batch_tokens=tokens) as engine:
-        results: list[list[Translation]] = engine.submit(rows, beam).result()
+        results = engine.submit(rows, beam).result()
     if any(len(best.tokens) != length - 1 for best, *_ in results):
         problem = f"a vocabulary of {spec.vocabulary.sizes[1]} tokens is too small for a beam of {spec.decoding.beam}"
         raise ZooError(problem, hint="set `vocabulary.size=1000`, or a smaller `decoding.beam`")
@@ -230,7 +230,7 @@ def translations(
 
 
 def disagreement(
-    spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Translation]
+    spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis]
 ) -> float:
     """Compare the log-probabilities of hypotheses from beam search with those from `compiler.interpret`.
 
