@@ -107,12 +107,15 @@ def model_names(
     Raises:
         ZooError: `name` is not a model's name, but KEY=VALUE, a text to translate, or a file.
     """
+    from zoo.models.folder import RUNS
+
     if name is None:
         return others
-    if "=" in name and not Path(name).is_dir():
+    is_folder = any(Path(parent, name).is_dir() for parent in (".", RUNS))
+    if "=" in name and not is_folder:
         problem = f"`{name}`: the fields of a trained model cannot be changed"
         raise ZooError(problem, hint="omit KEY=VALUE; options such as `--beam` change how the model is used")
-    if Path(name).is_file() or " " in name:
+    if Path(name).is_file() or (" " in name and not is_folder):
         raise ZooError(f"`{name}` is not the name of a model", hint=hint)
     return [name, *(others or ())]
 

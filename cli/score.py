@@ -65,9 +65,8 @@ def score(
     task = translator.spec.task
     pairs = _open_pairs(source, target, reads=task.reads, lists_files="source" not in task.token_streams)
     with pairs as (read, paused), open_output(output, inputs) as write:
-        for _, forced in _compute_pairs(score_tokens, available_chunks(read, _MAX_SCORED_LINES, paused), inputs):
-            values = {field: getattr(forced, field) for field in _JSON_FIELDS}
-            write(dumps(values) if json else f"{forced.log_probability:.6f}")
+        for _, each in _compute_pairs(score_tokens, available_chunks(read, _MAX_SCORED_LINES, paused), inputs):
+            write(dumps({key: getattr(each, key) for key in _JSON_FIELDS}) if json else f"{each.log_probability:.6f}")
 
 
 def align(

@@ -142,7 +142,8 @@ def serve(
     )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("zoo.serving").setLevel(logging.INFO)
-    for name in ("uvicorn", "python_multipart"):  # clients could fill the disk with warnings about wrong requests
+    # Clients could fill the disk with warnings about wrong requests and, from asyncio, about closed connections.
+    for name in ("asyncio", "uvicorn", "python_multipart"):
         logging.getLogger(name).setLevel(logging.ERROR)
     listener = open_socket(host, port)
     if host not in _LOOPBACK and not settings.keys.needed:

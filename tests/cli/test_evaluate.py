@@ -128,9 +128,9 @@ def test_two_files_are_compared(zoo: Zoo) -> None:
 
 def test_two_models_need_the_same_test_set(zoo: Zoo, trained: Trained) -> None:
     trained("runs/one")
-    trained("runs/other", **{"training.seed": 7})
-    result = zoo("compare", "one", "runs/other", "--device", "cpu", "--json")
-    assert not missing(result.err, "A is `one`, B is `runs/other`; ", " sentences of the test set\n", "the specs ")
+    trained("runs/my other", **{"training.seed": 7})
+    result = zoo("compare", "one", "my other", "--device", "cpu", "--json")
+    assert not missing(result.err, "A is `one`, B is `my other`; ", " sentences of the test set\n", "the specs ")
     assert [each["metric"] for each in json.loads(result.out)] == ["bleu", "paper_bleu", "chrf", "ter"]
     trained("runs/third", **{"corpus.test": [{"grammar": 4}]})
     assert not missing(zoo("compare", "one", "third").refusal, "`runs/one`", "`runs/third`")
@@ -140,8 +140,7 @@ def test_a_set_that_is_missing_is_that_of_the_other_model(zoo: Zoo, trained: Tra
     trained("runs/one")
     trained("runs/none", **{"corpus.test": []})
     trained("runs/gone", **{"corpus.test": [{"source": "gone.en", "target": "gone.de"}]})
-    reason = "the test set of `runs/gone` is not on this machine: the corpus file `gone.en`"
-    explained = "`[{source: gone.en, target: gone.de}]`", reason
+    explained = "`[{source: gone.en, target: gone.de}]`", "`runs/gone` is not on this machine: the corpus file `gone.en"
     for names, messages in ((("one", "gone"), explained), (("gone", "one"), explained), (("none", "one"), ())):
         result = zoo("compare", *names, "--device", "cpu")
         assert (result.status, missing(result.err, "4 sentences of the test set", *messages)) == (0, [])

@@ -11,7 +11,7 @@ from zoo.generation.transcription import FORMATS, Transcript
 from zoo.serving.answer import ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import language_name
-from zoo.serving.native import Upload
+from zoo.serving.native import Native, Upload
 from zoo.serving.requests import authorized_upload, read_flag, read_string
 from zoo.serving.service import Service
 
@@ -20,8 +20,8 @@ _ANY_MODEL = "whisper-1"
 _RESPONSE_FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 
 
-class OpenAI(Upload):
-    """Endpoint of OpenAI's API, to which clients upload a recording."""
+class OpenAI(Native):
+    """Endpoint of OpenAI's API."""
 
     @classmethod
     def error_content(cls, error: ServingError) -> dict[str, Any]:
@@ -30,9 +30,13 @@ class OpenAI(Upload):
         return {"error": {"message": error.message, "type": kind, "param": None, "code": error.reason}}
 
 
+class _Upload(OpenAI, Upload):
+    """Endpoint to which clients upload a recording."""
+
+
 def router(service: Service, documents: Documents) -> APIRouter:
     """Return a router with OpenAI's endpoints for speech."""
-    routes = APIRouter(prefix="/v1/audio", route_class=OpenAI, include_in_schema=False)
+    routes = APIRouter(prefix="/v1/audio", route_class=_Upload, include_in_schema=False)
 
     def add_endpoint(path: str, task: str) -> None:
         @routes.post(path)

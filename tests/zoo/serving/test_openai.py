@@ -95,8 +95,7 @@ def test_errors_have_openais_form(client) -> None:
         "no matching model transcribes speech": post(client, content, language="fr"),
         "longer than 20 seconds": post(client, sound(20.5)),
         "cannot be read as audio": post(client, b"RIFF" + bytes(100)),
-        "body should be a form": client.post("/v1/audio/transcriptions", content=content),
-        "send the file as `multipart/form-data`": client.post("/v1/audio/transcriptions", json={"file": "a"}),
+        "body should be a form: send the file as `multipart/form-data`": client.post("/v1/audio/translations", json={}),
     }.items():
         error = answer.json()["error"]
         assert (answer.status_code, error["type"]) == (400, "invalid_request_error"), answer.text

@@ -256,6 +256,8 @@ def test_documents_are_translated(page, tmp_path):
     page.wait_for_selector("#file-status .error:has-text('cannot be read')")
     page.locator("h1").dispatch_event("drop", {"dataTransfer": page.evaluate_handle(DROPPED)})
     page.wait_for_selector("#file-status p:has-text('1.txt: Download') + p:has-text('2.txt: Download')")
+    twice = "all => [all, all].map(({ files }) => translateFiles(files)) && byId('file-status').innerText"
+    assert page.evaluate(twice, page.evaluate_handle(DROPPED)).count("waits") == 4
     page.route("**/translate_file", lambda route: route.fulfill(status=413, body="<html>"))  # from a reverse proxy
     page.set_input_files("#file", tmp_path / "a.txt")
     page.wait_for_selector("#file-status .error:has-text('status 413')")

@@ -12,7 +12,7 @@ const AUTO = "auto";
 const WORD = /[\p{L}\p{N}\p{M}'’-]+|[^\s\p{L}\p{N}]/gu;
 const byId = (id) => document.getElementById(id);
 // `target` is the target language that the user has chosen, and `source` is the detected source language.
-const state = { languages: [], models: [], parts: [], chosen: null, target: null, source: null };
+const state = { languages: [], models: [], parts: [], chosen: null, target: null, source: null, documents: Promise.resolve() };
 
 function element(name, attributes = {}, ...inside) {
   const node = document.createElement(name);
@@ -372,12 +372,14 @@ async function checkReadable(file) {
   });
 }
 
-// Translates documents one after the other. Each has its own line, with a link to its translation or an error.
-async function translateFiles(files) {
+// Translates documents one after the other, after those that already wait. Each has a line with a link or an error.
+function translateFiles(files) {
   const options = ["source", "target", "model"].map((id) => [id, byId(id).value]).filter(([, value]) => value);
-  const waiting = [...files].map((file) => ({ file, line: element("p", {}, `${file.name} waits …`) }));
-  byId("file-status").append(...waiting.map(({ line }) => line));
-  for (const { file, line } of waiting) await translateFile(file, options, line);
+  for (const file of files) {
+    const line = element("p", {}, `${file.name} waits …`);
+    byId("file-status").append(line);
+    state.documents = state.documents.then(() => translateFile(file, options, line));
+  }
 }
 
 async function translateFile(file, options, line) {
