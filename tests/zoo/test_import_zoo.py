@@ -87,16 +87,18 @@ def test_own_training_loop_gives_a_run_that_translates_and_is_published() -> Non
     refused("has trained weights, but no checkpoint", zoo.train, "mine.yaml", run=run.folder)
     longest = zoo.load("runs/own/spec.yaml", device="cpu", backend="eager").longest_source
     assert longest == int(prepared.store("train").lengths["source"].max())
-    written = read_model(run.folder).weights.tensors
-    assert all(torch.equal(tensor, model.weights()[name]) for name, tensor in written.items())
+    assert all(torch.equal(model.weights()[name], own) for name, own in read_model(run.folder).weights.tensors.items())
     run.scores.write_text("{}")
     zoo.save(model, run.folder, steps=31)
     assert not run.scores.exists()
     assert json.loads((publish(run.folder) / "facts.json").read_text())["training"]["steps"] == 31
     other = zoo.model(zoo.spec("mine.yaml", ["architecture.d_ff=32"]))
     refused("was started with a different spec", zoo.save, other, run.folder, steps=1)
-    refused("`/proc/own/run` cannot be written", zoo.save, model, "/proc/own/run", steps=1)
-    refused("`steps` must be an integer of at least 0, not `2.5`", zoo.save, model, run.folder, steps=2.5)
+    Path("blocked/.lock").mkdir(parents=True)
+    for folder in ("/proc/own/run", "blocked"):
+        refused(f"`{folder}` cannot be written", zoo.save, model, folder, steps=1)
+    for steps in (2.5, True):
+        refused(f"`steps` must be an integer of at least 0, not `{steps}`", zoo.save, model, run.folder, steps=steps)
     next(model.parameters()).data.fill_(torch.nan)
     refused("are not finite", zoo.save, model, "runs/diverged", steps=1)
     assert not Path("runs/diverged").exists()
@@ -132,8 +134,8 @@ def test_sublayer_class_without_exactly_one_kind_is_rejected(sublayer: Any) -> N
 def test_model_and_train_accept_a_path(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text(TINY)
     assert zoo.spec(Path("mine.yaml")) == zoo.spec("mine.yaml")
-    counts = [sum(p.numel() for p in zoo.model(spec).parameters()) for spec in ("mine.yaml", zoo.spec("mine.yaml"))]
-    assert counts[0] == counts[1]
+    models = map(zoo.model, ("mine.yaml", zoo.spec("mine.yaml")))
+    assert len({sum(p.numel() for p in model.parameters()) for model in models}) == 1
     run = zoo.train(Path("mine.yaml"), run=Path("run"), device="cpu")
     assert run.weights.is_file()
     assert "run/weights.safetensors" in capsys.readouterr().err

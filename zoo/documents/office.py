@@ -30,6 +30,8 @@ class Role(Enum):
     TEXT = auto()
     COPIED = auto()
     """Content that is copied, such as program code. In a sentence, it stands for a word."""
+    COMPUTED = auto()
+    """Content that Word computes. It is copied too, except paragraphs inside it."""
     ICON = auto()
     """Letters in a font of icons. They divide the text."""
 

@@ -236,7 +236,7 @@ class _Reader(ParagraphReader):
                     result[-1] = result[-1]._replace(raw=result[-1].raw + token.raw)
                     continue
             elif token.name == "w:fldSimple" and _is_computed(local_attributes(token.raw).get("instr", "")):
-                token = token._replace(role=Role.COPIED)
+                token = token._replace(role=Role.COMPUTED)
             elif token.kind == "start" and token.name in _STYLED:
                 owner = len(result)
             elif token.name in ("w:pStyle", "w:rStyle") and result[owner].name == token.name.removesuffix("Style"):
@@ -259,7 +259,7 @@ class _Reader(ParagraphReader):
         else:
             marks = Counter(_range(token) for token in tokens if token.kind == "start" and _RANGE.match(token.name))
             has_half = any(count == 1 for count in marks.values())
-            is_visible = name in ("m:oMath", "m:oMathPara") or tokens[0].role is Role.COPIED
+            is_visible = name in ("m:oMath", "m:oMathPara") or tokens[0].role is Role.COMPUTED
             text = (join_text(tokens) or PLACEHOLDER) if is_visible and not has_half else ""
             yield Fragment(Kind.BREAK if has_half else Kind.UNIT, raw, text)
 

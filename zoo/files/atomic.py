@@ -280,7 +280,7 @@ def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
     if error.filename is None:
         return False
     failed = Path(os.fsdecode(error.filename)).absolute()
-    return path.absolute().is_relative_to(failed) or (partial is not None and failed.is_relative_to(partial))
+    return path.absolute().is_relative_to(failed) or (partial is not None and failed.is_relative_to(partial.absolute()))
 
 
 def _set_aside(path: Path, suffix: str) -> Path:

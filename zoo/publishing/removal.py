@@ -115,8 +115,7 @@ class _Model(RemovableItem):
     inode: int
 
     def protection(self) -> str | None:
-        is_same = self.path.stat().st_ino == self.inode
-        return None if is_same else "another model was published there in the meantime"
+        return "another model was published there in the meantime" if self.path.stat().st_ino != self.inode else None
 
 
 class _CacheEntry(RemovableItem):

@@ -209,10 +209,10 @@ class Run(ModelFolder):
                 owner = file.read().strip() or "another process"
                 hint = "wait until that process exits, stop it, or train in another folder with `--run DIR`"
                 raise ZooError(f"the run in `{self.folder}` is already being trained by {owner}", hint=hint)
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-            file.flush()
             try:
+                with convert_disk_errors(self.folder):
+                    file.truncate(0)
+                    os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
                 yield
             finally:
                 file.truncate(0)

@@ -358,7 +358,7 @@ def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> R
         ZooError: The folder contains other files or a run with a different spec, or cannot be created. Or a weight is
             not finite, or `steps` is negative or not an integer.
     """
-    if not isinstance(steps, Integral) or steps < 0:
+    if not isinstance(steps, Integral) or isinstance(steps, bool) or steps < 0:
         hint = "pass the number of training steps"
         raise ZooError(f"`steps` must be an integer of at least 0, not `{steps!r}`", hint=hint)
     spec, chosen, tensors = model.spec, Run(Path(run)), model.weights()

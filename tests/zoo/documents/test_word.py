@@ -252,11 +252,11 @@ def test_names_are_those_of_the_namespace(prefix: str, namespace: str) -> None:
 
 def test_text_boxes_are_segments_of_their_own() -> None:
     box = "<w:pict><w:txbxContent><w:p><w:r><w:t>{}</w:t></w:r></w:p></w:txbxContent></w:pict>"
-    text = make("one @ two¶three@").replace("<w:drawing/>", box.format("four five"), 1)
+    text = make("one @ two¶three <page>@</page>").replace("<w:drawing/>", box.format("four five"), 1)
     text = text.replace("<w:drawing/>", box.format("six"))
-    assert sorted(texts(text, form(text))) == ["four five", "one two", "six", "three"]
+    assert sorted(texts(text, form(text))) == ["four five", "one two", "six", "three Foo"]
     assert translated(text) == text
-    assert outline(translated(text, Shuffle())) == "TWO ONEFIVE FOUR¶¶THREESIX¶"
+    assert outline(translated(text, Shuffle())) == "TWO ONEFIVE FOUR¶¶<page>SIX¶</page> THREE"
 
 
 def translated_with_styles(text: str) -> str:

@@ -131,7 +131,6 @@ def test_licence_comes_from_the_front_matter_of_a_card(tmp_path: Path) -> None:
         ("---\nlicense:\n- mit\n- apache-2.0\n---\n", None),
         ("---\nlicense: </td><script>\n---\n", None),
         ("---\n" + "x: y\n" * 20_000 + "license: mit\n---\n", None),
-        ("", None),
     ):
         card.write_bytes(content.encode())
         assert licence_of_card(tmp_path) == licence

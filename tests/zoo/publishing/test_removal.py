@@ -60,7 +60,6 @@ def test_caches_are_removed_and_free_the_announced_bytes(caches: list[Path], tra
     assert folder_bytes(home) == before
     assert plan.remove() == []
     assert before - folder_bytes(home) == plan.bytes
-    assert not [path for path in caches if path.exists()]
     assert all(path.is_file() for path in (records_file(), weights, bundle / "weights.safetensors"))
     assert plan_cleanup().removable == ()
 
@@ -71,8 +70,6 @@ def test_only_selected_runs_are_removed(trained: Trained) -> None:
     assert paths(("b/c", "runs/b/c", str(second.absolute()))) == [second.absolute()]
     plan_cleanup(("d",)).remove()
     assert paths(("runs",)) == [first, second]
-    assert first.exists()
-    refused("there is no run `nope`", plan_cleanup, ("nope",))
 
 
 def test_published_models_and_foreign_files_are_kept(trained: Trained, bundle: Path) -> None:
@@ -84,8 +81,8 @@ def test_published_models_and_foreign_files_are_kept(trained: Trained, bundle: P
     foreign = "it contains files that are not part of a run:"
     assert reasons.pop("copy") == "it is a published model"
     assert reasons == {"mine": f"{foreign} notes.txt", "hidden": f"{foreign} .spec.yaml-mine"}
-    for name in ("transformer-tiny-ende", str(bundle)):
-        refused("there is no run", plan_cleanup, (name,))
+    for name in ("nope", "transformer-tiny-ende", str(bundle)):
+        refused(f"there is no run `{name}`", plan_cleanup, (name,))
 
 
 def test_a_half_removed_run_is_not_a_run_and_the_next_removal_removes_it(trained: Trained) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -11,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -60,6 +62,8 @@ def test_training_that_writes_nothing_leaves_no_folder(world: World) -> None:
     Path("existing").mkdir()
     for folder in ("some/where", "existing"):
         refused("does not exist", train, missing, run=folder)
+    with patch.object(os, "write", side_effect=OSError(errno.ENOSPC, "")):
+        refused("`some/where` cannot be written: the disk is full", train, world(), run="some/where")
     assert (Path("some").exists(), list(Path("existing").iterdir())) == (False, [])
     with suppress(ZooError), Run(Path("runs/one")).locked():
         Path("runs/another").mkdir()
