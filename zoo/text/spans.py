@@ -17,8 +17,6 @@ _MAX_CAPITALISED = 0.6
 """Share of capitalised words above which a text is a heading, in which capitals do not mark names."""
 _MAX_BEFORE = 20
 """Number of characters before a span in which to search for words that change its meaning."""
-_SENTENCE = re.compile(r"[A-ZÀ-ÖØ-Þ](?!.*:\s)")
-"""A text that begins with a capital and has no colon, unlike a sign such as "Open: 9 a.m. to 5 p.m."."""
 _NUMBER_AT_END = re.compile(r"(?<=[^\W\d])\d+$")
 
 
@@ -229,7 +227,7 @@ class _SpanReader:
             minutes = (first, (first + HALF_DAY) % (2 * HALF_DAY))
         values = frozenset([] if minute or clock in ("am", "pm") else [str(hour)])  # "at 9" for "um 9 Uhr"
         small = None if minute else (hour - 1) % 12 + 1
-        is_last = match.end() == len(self._text) and _SENTENCE.match(self._text)
+        is_last = match.end() == len(self._text) and re.match(self._source.sentence, self._text)
         text = match[0].removesuffix("." * bool(is_last))  # the dot of "a.m." is also the full stop
         spellings = self._target.write_times(minutes) if clock or start is not None else []
         return NumberSpan(match.start(), text, values, tuple(spellings) or (text,), small=small, minutes=minutes)
