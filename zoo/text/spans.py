@@ -269,7 +269,7 @@ class _SpanReader:
         is_small = is_short and int(number) <= LARGEST_WORD and not (sign or match["numero"])
         small = int(number) if is_small else None
         minutes: tuple[int, ...] = ()
-        if len(number) <= len("21") and self._patterns.hours.match(self._text, match.end()):
+        if not sign and len(number) <= len("21") and self._patterns.hours.match(self._text, match.end()):
             # Without a preposition, "21 h" may be a time or a duration.
             minutes = tuple(int(number) % 12 * 60 + half for half in (0, HALF_DAY))
         signed = frozenset("-" * bool(sign) + each for each in values)
