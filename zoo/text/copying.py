@@ -193,11 +193,11 @@ def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, 
             return word + ending
         has_noun = span.noun.casefold() in match.string.casefold()
         spelling = span.spellings[0] if has_noun else f"{span.spellings[0]} {span.noun}"
-        is_last = not match.string[match.end() :].strip()
+        rest = match.string[match.end() :]
         # A model may omit the full stop, because English times may end with "p.m.".
-        ending = ending or "." * (is_last and span.ends_sentence)
-        if ending == "." and _CONTINUES.match(match.string, match.end()) and isinstance(span, DateSpan):
-            ending = ""  # a German translation has the dot of a day, as in "am 13. um 9 Uhr"
+        ending = ending or "." * (not rest.strip() and span.ends_sentence)
+        if ending == "." and _CONTINUES.match(rest) and (isinstance(span, DateSpan) or not has_noun):
+            ending = ""  # a German translation has the dot of an ordinal, as in "am 13. um 9 Uhr"
         if span.minutes and not re.search(r"\d", spelling):  # a time in words
             ending = "." if ending == "." else ""
             before = match.string[: match.start(2)]

@@ -40,6 +40,8 @@ class Notation:
             order of words, for example from "our child 5th" to "our 5th child".
         date_mark: Separator in dates such as 31.12.2024. Empty if dates may begin with the month, as in English, or if
             there is no file for the language. Dates are never rewritten into such a language.
+        sentence: Pattern of whole sentences, unlike signs such as "Open until 5 p.m.". If a sentence ends with "p.m.",
+            the last dot is also the full stop.
         short_date: Pattern of dates without a year, such as "24.12." after "am".
         after_day: Pattern of the text after an ordinal that is a day, such as " at" in "on the 14th at 9 a.m.".
         day_endings: Endings of a day number before the name of a month, such as "th of" in "4th of July".
@@ -107,6 +109,7 @@ class Notation:
     contractions: dict[str, str] = field(default_factory=dict)
     corrections: dict[str, str] = field(default_factory=dict)
     date_mark: str = ""
+    sentence: str = "(?!)"
     short_date: str = "(?!)"
     after_day: str = "(?!)"
     day_endings: list[str] = field(default_factory=list)

@@ -17,8 +17,6 @@ _MAX_CAPITALISED = 0.6
 """Share of capitalised words above which a text is a heading, in which capitals do not mark names."""
 _MAX_BEFORE = 20
 """Number of characters before a span in which to search for words that change its meaning."""
-_SENTENCE = re.compile(r"[A-ZÀ-ÖØ-Þ](?!.*:\s)")
-"""A text that begins with a capital and has no colon, unlike a sign such as "Open: 9 a.m. to 5 p.m."."""
 _NUMBER_AT_END = re.compile(r"(?<=[^\W\d])\d+$")
 
 
@@ -229,7 +227,7 @@ class _SpanReader:
             minutes = (first, (first + HALF_DAY) % (2 * HALF_DAY))
         values = frozenset([] if minute or clock in ("am", "pm") else [str(hour)])  # "at 9" for "um 9 Uhr"
         small = None if minute else (hour - 1) % 12 + 1
-        is_last = match.end() == len(self._text) and _SENTENCE.match(self._text)
+        is_last = match.end() == len(self._text) and re.match(self._source.sentence, self._text)
         text = match[0].removesuffix("." * bool(is_last))  # the dot of "a.m." is also the full stop
         spellings = self._target.write_times(minutes) if clock or start is not None else []
         return NumberSpan(match.start(), text, values, tuple(spellings) or (text,), small=small, minutes=minutes)
@@ -271,7 +269,7 @@ class _SpanReader:
         is_small = is_short and int(number) <= LARGEST_WORD and not (sign or match["numero"])
         small = int(number) if is_small else None
         minutes: tuple[int, ...] = ()
-        if len(number) <= len("21") and self._patterns.hours.match(self._text, match.end()):
+        if not sign and len(number) <= len("21") and self._patterns.hours.match(self._text, match.end()):
             # Without a preposition, "21 h" may be a time or a duration.
             minutes = tuple(int(number) % 12 * 60 + half for half in (0, HALF_DAY))
         signed = frozenset("-" * bool(sign) + each for each in values)

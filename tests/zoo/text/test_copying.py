@@ -17,8 +17,8 @@ SYMBOLS = A, B, C = copy_symbols(3)
     ("It costs $1,250.50 today.", f"It costs {A} today.", "Es kostet 1.250,50 $ heute."),
     ("Mail a@b.org before 14:30", f"Mail {A} before {B}", "Schreib a@b.org vor 14:30"),
     ("I have three cats and 2 dogs in May.", "I have three cats and 2 dogs in May.", None),
-    ("Mail a@b.org before 9:00 a.m.", f"Mail {A} before {B}.", "Schreib a@b.org vor 9 Uhr."),
-    ("Mail: a@b.org before 9:00 a.m.", f"Mail: {A} before {B}", "Schreib: a@b.org vor 9 Uhr"),
+    ("Mail a@b.org before 9:00 a.m.", f"Mail {A} before {B}", "Schreib a@b.org vor 9 Uhr"),
+    ("Mail us before 9:00 a.m.", f"Mail us before {A}.", "Schreib us vor 9 Uhr."),
     ("Run {name} on the 21st.", f"Run {A} on the {B}.", "Führ {name} am 21. aus"),
     ("Mail Ms Žižková before Øystein", f"Mail Ms {A} before {B}", "Schreib Ms Žižková vor Øystein"),
     ("It costs ₺5 ± ₹2 today", f"It costs {A}5 {B} {C}2 today", "Es kostet ₺5 ± ₹2 heute"),
@@ -113,8 +113,6 @@ def test_times_in_words_are_spelled_in_the_target_language(source: str, target: 
     # A time in words begins with a capital only at the start of a sentence.
     ("en-de", "Half past nine is late.", f"{A} ist spät.", "Halb zehn ist spät."),
     ("en-de", "Half past nine is late.", f"Um {A} Uhr ist es spät.", "Um halb zehn ist es spät."),
-    ("de-en", "Es ist halb eins.", f"{A}.", "Half past twelve."),
-    ("en-de", "half past nine", A, "halb zehn"),
     ("es-en", "A las nueve y media", f"{A}, we leave", "Half past nine, we leave"),
     # The full stop after a time in words is kept.
     *(("de-en", "Wir gehen um Viertel nach fünf.", f"We leave at {A}{end}", "We leave at a quarter past five.")
@@ -131,10 +129,12 @@ def test_times_in_words_are_spelled_in_the_target_language(source: str, target: 
     ("en-fr", "from the 1950s", f"du {A}", "des années 1950"), ("en-es", "in the 1950s", f"En {A}", "En los años 1950"),
     ("es-en", "el siglo XV y en los años 60", f"The century {A} and the years {B}", "The 15th century and the 60s"),
     ("es-en", "Es del siglo XIX.", f"It is {A}.", "It is 19th century."),
-    ("es-de", "Es del siglo XIX.", f"Es ist des {A}.", "Es ist des 19. Jahrhunderts."),
+    ("es-de", "Es del siglo XIX.", f"Die Uhr des {A}. geht.", "Die Uhr des 19. Jahrhunderts geht."),
+    ("en-de", "3,000 in the 19th century", f"Im {B} Jahrhundert {A} Leute", "Im 19. Jahrhundert 3.000 Leute"),
     ("es-de", "Es del siglo XIX.", f"Es ist im Jahrhundert. {A}.", "Es ist im 19. Jahrhundert."),
     ("es-fr", "Es del siglo XIX.", f"C'est du siècle {A}.", "C'est du 19e siècle."),
     ("fr-en", "C'est notre 5e enfant.", f"This is our child {A}.", "This is our 5th child."),
+    ("fr-en", "Il a fini sa course 3e.", f"He finished his race {A}.", "He finished his race 3rd."),
     # Text in capitals has a translation in capitals, but its placeholders stay.
     ("en-de", "HALF PAST NINE IS TOO LATE", f"{A} ist zu spät", "HALB ZEHN IST ZU SPÄT"),
     ("en-de", "ROOM NO. 5 OPENS AT 9 A.M. FOR %S", f"Raum {A} öffnet um {B} für {C}",
