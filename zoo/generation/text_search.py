@@ -9,7 +9,7 @@ from itertools import chain
 from threading import Event
 from typing import TYPE_CHECKING, Unpack
 
-from compiler.program import ShortlistDecoder, TranslationModel
+from compiler.program import MAX_PREFIX_TOKENS, ShortlistDecoder, TranslationModel
 from specs import Spec, ZooError
 from zoo.generation.confidence import Calibration
 from zoo.generation.config import (
@@ -254,6 +254,7 @@ class TextSearch:
 
     def _limited(self, max_batch_tokens: int, rows: int) -> int:
         """Reduce `max_batch_tokens` if a batch with `rows` hypotheses per sentence would not fit into memory."""
+        rows = max(rows, MAX_PREFIX_TOKENS)  # a step that reads a prefix has logits for each of its tokens
         return min(max_batch_tokens, MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device))
 
     def _engine_for(self, config: GenerationConfig) -> Engine:
