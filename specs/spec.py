@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args
 from pydantic import Field, PrivateAttr
 
 from specs.architecture import Architecture
-from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar
+from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Grammar
 from specs.errors import ZooError
 from specs.file_format import FORMAT, WRITTEN_BY
 from specs.notation import dump
@@ -179,11 +179,13 @@ class Spec(Section):
             directions = [(corpus.source, "en"), (corpus.source, "de")]
         for name, part in corpus.named_parts:
             if self.task.examples not in part.examples:
-                needed, fields = self.task.examples, "`trees`" if parsing else "`source` and `target`"
+                needed = self.task.examples
+                fields = "`trees`" if parsing else "`source` and `target`" if reads else "`target`"
                 if isinstance(self.task, Recognition):
                     needed, fields = f"{self.task.source.kind} files", "`source`, a list of file names, and `target`"
                 problem = f"the `{self.task.kind}` task needs {needed}, but `corpus.{name}` has no {needed}"
-                reject((f"corpus.{name}", "task.kind"), problem, f"write {fields} in this part, or set another `task`")
+                kind = "`kind: recognition` in" if isinstance(part, Digits) else "another"
+                reject((f"corpus.{name}", "task.kind"), problem, f"write {fields} in this part, or set {kind} `task`")
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
                 reject(
                     (f"corpus.{name}", "task.kind"),
