@@ -55,7 +55,6 @@ MISTAKES = [
     ("corpus: {train: [{source: a, target: b, tag: bt}]}", "`corpus.train[0].tag` cannot be `bt`", 2, "<BT>"),
     ("corpus: {train: [{models: [a], source: b}], dev: [{held_out: 5}]}", "also move pairs", 2, "the dev set"),
     ("corpus:\n  train:\n    - {grammar: 5, held_out: 5}", "has no valid kind", 4, "a part of a corpus"),
-    ("corpus: {train: [{digit: 5}]}", "has no valid kind", 2, "`digits`"),
     ("corpus: {train: [{digits: 5}]}", "`corpus.train[0]` has no sentence pairs", 2, "`kind: recognition` in `task`"),
     ("corpus: {train: [{tsv: a, sha256: null}]}", "`corpus.train[0].sha256` is not a field", 2, "source_column"),
     ("corpus: {train: [{target: b}]}", "reads a source, but `corpus.train[0]` has none", 2, "write `source`"),
