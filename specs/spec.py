@@ -173,13 +173,12 @@ class Spec(Section):
         if self.corpus.max_ratio is not None and not self.reads_text:
             problem = "`corpus.max_ratio` compares numbers of tokens, but the source does not consist of tokens"
             reject(("corpus.max_ratio", "task.kind"), problem, "write `max_ratio: null`")
-        parsing, corpus, reads = self.task.writes_trees, self.corpus, self.task.reads
+        corpus, needed, parsing, reads = self.corpus, self.task.examples, self.task.writes_trees, self.task.reads
         directions = [("en", "en")] if parsing else [("en", "de"), *([("de", "en")] if self.languages else [])]
         if not reads:
             directions = [(corpus.source, "en"), (corpus.source, "de")]
         for name, part in corpus.named_parts:
-            if self.task.examples not in part.examples:
-                needed = self.task.examples
+            if needed not in part.examples:
                 fields = "`trees`" if parsing else "`source` and `target`" if reads else "`target`"
                 if isinstance(self.task, Recognition):
                     needed, fields = f"{self.task.source.kind} files", "`source`, a list of file names, and `target`"
