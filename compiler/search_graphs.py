@@ -103,7 +103,7 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
         node = replace(node, inputs=tuple(current.get(name, name) for name in node.inputs))
         if isinstance(node.operation, MergeHeads):
             attention = step.by_name[node.inputs[0]]
-            if attention.inputs[1] in step.by_name:
+            if attention.inputs[-1] in step.by_name:  # the mask of cross-attention is an input
                 node, cache = _self_attention(step, node, attention)
                 graph = replace(graph, inputs={**graph.inputs, **cache})
             else:

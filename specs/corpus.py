@@ -235,8 +235,8 @@ class HeldOut(CorpusPart):
 def kind_of_part(part: Any) -> type[CorpusPart] | None:
     """Return the class of a corpus part, given the part or its keys. None if they match no class or several classes.
 
-    The required fields of a class identify it. Only `Files` is identified by `source` and `target`, which are also
-    fields of other classes.
+    The first required field of a class identifies it. Only `Files` is identified by `source` and `target`, which are
+    also fields of other classes.
     """
     if isinstance(part, CorpusPart):
         return type(part)
@@ -259,7 +259,7 @@ Part = Annotated[
     Discriminator(lambda part: getattr(kind_of_part(part), "__name__", None)),
 ]
 _KINDS: tuple[type[CorpusPart], ...] = tuple(get_args(tagged)[0] for tagged in get_args(get_args(Part)[0]))
-_KEYS = {field: kind for kind in _KINDS for field, info in kind.model_fields.items() if info.is_required()}
+_KEYS = {next(field for field, info in kind.model_fields.items() if info.is_required()): kind for kind in _KINDS}
 # Not strict, because YAML has lists and a frozen spec needs tuples.
 Parts = Annotated[tuple[Part, ...], Field(strict=False, max_length=1_000)]
 

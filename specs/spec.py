@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args
 from pydantic import Field, PrivateAttr
 
 from specs.architecture import Architecture
-from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar
+from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Grammar
 from specs.errors import ZooError
 from specs.file_format import FORMAT, WRITTEN_BY
 from specs.notation import dump
@@ -173,17 +173,18 @@ class Spec(Section):
         if self.corpus.max_ratio is not None and not self.reads_text:
             problem = "`corpus.max_ratio` compares numbers of tokens, but the source does not consist of tokens"
             reject(("corpus.max_ratio", "task.kind"), problem, "write `max_ratio: null`")
-        parsing, corpus, reads = self.task.writes_trees, self.corpus, self.task.reads
+        corpus, needed, parsing, reads = self.corpus, self.task.examples, self.task.writes_trees, self.task.reads
         directions = [("en", "en")] if parsing else [("en", "de"), *([("de", "en")] if self.languages else [])]
         if not reads:
             directions = [(corpus.source, "en"), (corpus.source, "de")]
         for name, part in corpus.named_parts:
-            if self.task.examples not in part.examples:
-                needed, fields = self.task.examples, "`trees`" if parsing else "`source` and `target`"
+            if needed not in part.examples:
+                fields = "`trees`" if parsing else "`source` and `target`" if reads else "`target`"
                 if isinstance(self.task, Recognition):
                     needed, fields = f"{self.task.source.kind} files", "`source`, a list of file names, and `target`"
                 problem = f"the `{self.task.kind}` task needs {needed}, but `corpus.{name}` has no {needed}"
-                reject((f"corpus.{name}", "task.kind"), problem, f"write {fields} in this part, or set another `task`")
+                kind = "`kind: recognition` in" if isinstance(part, Digits) else "another"
+                reject((f"corpus.{name}", "task.kind"), problem, f"write {fields} in this part, or set {kind} `task`")
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
                 reject(
                     (f"corpus.{name}", "task.kind"),

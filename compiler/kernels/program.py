@@ -141,9 +141,8 @@ class KernelProgram:
         totals, tokens = np.zeros(len(sources), np.float32), np.array([(BOS, *prefix) for prefix in prefixes], np.int64)
         for start in range(0, tokens.shape[1] - 1, MAX_PREFIX_TOKENS):
             read, forced = (tokens[:, first : first + MAX_PREFIX_TOKENS] for first in (start, start + 1))
-            log_probabilities = np.empty((*forced.shape, self.vocabulary), np.float32)
-            read = read[:, : forced.shape[1]]
-            self._step(state, read.flatten(), forced.shape[1], 1, log_probabilities=log_probabilities)
+            log_probabilities, new = np.empty((*forced.shape, self.vocabulary), np.float32), forced.shape[1]
+            self._step(state, read[:, :new].flatten(), new, 1, log_probabilities=log_probabilities)
             for place, column in enumerate(forced.T):
                 totals += log_probabilities[np.arange(len(sources)), place, column]
         longest = max(each.max_length for each in options) + 2

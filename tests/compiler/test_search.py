@@ -20,7 +20,8 @@ from compiler.search_graphs import search_graphs
 from specs import EOS
 from tests.compiler.kernels_in_pytorch import kernels_in_pytorch
 from tests.compiler.test_conformance import ARCHITECTURES
-from tests.examples import small
+from tests.examples import changed, small
+from tests.refusals import refused
 from zoo.generation.batch import Batch, ProgramBatch, start_batch
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
@@ -118,8 +119,11 @@ def test_slots_hold_every_kind_of_decoder_that_has_kernels(searching: Searching,
 
 @pytest.mark.parametrize(("name", "reason"), REFUSED.items())
 def test_decoders_without_kernels_are_refused_with_the_reason(name: str, reason: str) -> None:
-    with pytest.raises(Unsupported, match=reason):
-        search_graphs(small(**ARCHITECTURES[name]), TRANSLATE, "float32")
+    assert type(refused(reason, search_graphs, small(**ARCHITECTURES[name]), TRANSLATE, "float32")) is Unsupported
+
+
+def test_cross_attention_outside_the_encoder_is_refused_with_the_pass_to_enable() -> None:
+    refused("`hoist_memory`", search_graphs, changed(small(), disabled_passes=("hoist_memory",)), TRANSLATE, "float32")
 
 
 def test_sentences_of_different_beams_lengths_and_rules_share_slots(searching: Searching) -> None:

@@ -159,12 +159,11 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     program = build_module(chosen, weights=model.weights.tensors if model else None, device=device)
     verified = run_in_thread(prepared.verify) if processes.first_on_machine else None
     packs = Purpose.UPDATE in program.graphs
-    sharded = processes.count > 1 and needs_sharding(
-        spec, TrainingSet.from_prepared(spec, prepared).mean_size(), processes, packs=packs
-    )
+    data = TrainingSet.from_prepared(spec, prepared)
+    sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(), processes, packs=packs)
     identity = RunIdentity(
         fingerprint=prepared.fingerprint,
-        longest_source=longest_input(prepared.store("train")),
+        longest_source=longest_input(data.store),
         backend=program.backend,
         threads=torch.get_num_threads(),
         processes=processes.count,

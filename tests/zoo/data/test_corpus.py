@@ -74,8 +74,7 @@ def test_two_columns_of_a_table_are_pairs(tmp_path):
     turned = table_of(tmp_path, source_column=3, target_column=1)
     assert read(turned) == [("1", "a house"), ("2", "")]
     assert turned.identity() != table_of(tmp_path).identity()
-    assert turned.bytes() == (tmp_path / "pairs.tsv").stat().st_size
-    assert turned.short_name == tmp_path.name
+    assert (turned.bytes(), turned.short_name) == ((tmp_path / "pairs.tsv").stat().st_size, tmp_path.name)
     write(tmp_path / "pairs.tsv.gz", "a\tb\n")
     assert read(table_of(tmp_path, tsv="pairs.tsv.gz")) == [("a", "b")]
     # cells that lines of training lack are empty
