@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from copy import copy
 from itertools import islice
 from pathlib import PurePath
+from typing import TypeGuard
 
 from specs import ZooError
 from zoo.documents import epub, html, markdown, open_document, text, word
@@ -162,6 +163,7 @@ class TextFile:
 
     Attributes:
         segments: The texts to translate, in the order in which `render` expects their translations.
+        language: The language code in the text, such as the `lang` attribute in HTML, or an empty string.
     """
 
     def __init__(self, text: str, form: Format = html.FORMAT) -> None:
@@ -174,6 +176,8 @@ class TextFile:
         self._mark, self._format = text[: len(text) - len(self._text)], form
         self._views = [_split(self._text, view) for view in form]
         self.segments = [part for parts in self._views for part in parts if isinstance(part, Segment)]
+        codes = (part.written for parts in self._views for part in parts if _is_language(part))
+        self.language = next(codes, "")
 
     def render(self, translations: Translations, language: str | None = None) -> str:
         """Return the text with each segment replaced by the next translation.
@@ -208,7 +212,7 @@ def _render(
     return view.finish("".join(_write(part, following, view, language) for part in parts))
 
 
-def _is_language(part: Fragment | Segment) -> bool:
+def _is_language(part: Fragment | Segment) -> TypeGuard[Fragment]:
     return isinstance(part, Fragment) and part.kind is Kind.LANGUAGE
 
 
@@ -227,6 +231,7 @@ class Document:
 
     Attributes:
         segments: The segments, in the order in which `render` expects their translations.
+        language: The language code in the document, such as the `lang` attribute in HTML, or an empty string.
     """
 
     def __init__(self, content: bytes, name: str, roles: html.ElementRoles | None = None) -> None:
@@ -258,6 +263,7 @@ class Document:
             raise ZooError(f"`{name}` cannot be read: {error.summary}", hint=error.hint) from None
         self._name = name
         self.segments = [segment for file in self._files.values() for segment in file.segments]
+        self.language = next((file.language for file in self._files.values() if file.language), "")
 
     def render(self, translations: Translations, language: str | None = None) -> bytes:
         """Return the translated document. If no text changes, return the original bytes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -28,6 +28,8 @@ _THREE_LETTERS = {each: code for code, _, _, *codes in _TABLE for each in codes}
 _SCRIPTS = {code: script for code, script, *_ in _TABLE}
 CODES_OF_NAMES = {name.lower(): code for code, _, name, *_ in _TABLE}
 """Codes of languages, keyed by their English names in lower case."""
+_LONG_TEXT = 80
+"""Number of characters from which a text in a document has its own language, which may differ from the document's."""
 _VARIANTS = "zh-cn:zh-hans zh-sg:zh-hans zh-tw:zh-hant zh-hk:zh-hant zh-mo:zh-hant zt:zh-hant pb:pt-br iw:he no:nb"
 _ALIASES = dict(pair.split(":") for pair in _VARIANTS.split())
 """Usual codes, keyed by other common codes."""
@@ -128,3 +130,18 @@ def guess_language(text: str, codes: Collection[str], default: str) -> str:
     by_base = {base_language(code): code for code in codes}
     ranked = (str(label) for label, _ in detector().rank(text[:DETECTED_CHARACTERS]))
     return next((by_base[label] for label in ranked if label in by_base), default)
+
+
+def guess_languages(texts: Sequence[str], codes: Collection[str], given: str) -> list[str]:
+    """Choose the most probable language of each text in a document from `codes`. Short texts share a language.
+
+    This is the document's own language code or, if `codes` has no such language, the language of most of the text.
+
+    Args:
+        texts: The texts of the document.
+        codes: Codes of the languages to choose from.
+        given: The language code in the document, or "".
+    """
+    pairs = [(text, guess_language(text, codes, UNKNOWN)) for text in texts]
+    main = best_match(given, codes) or max(codes, key=lambda code: sum(len(text) for text, own in pairs if own == code))
+    return [own if len(text) >= _LONG_TEXT else main for text, own in pairs]
