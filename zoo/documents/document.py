@@ -16,9 +16,10 @@ from pathlib import PurePath
 
 from specs import ZooError
 from zoo.documents import epub, html, markdown, open_document, text, word
+from zoo.documents.division import split_segments
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, View
 from zoo.documents.placement import place_markup
-from zoo.documents.segments import Segment, split_segments
+from zoo.documents.segments import Segment
 from zoo.generation.alignment import AlignedToken
 
 MAX_DOCUMENT_BYTES = 500_000_000
