@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -44,44 +44,38 @@ class _SourceOrder:
     """Aligned words in the order of their source positions. Words are indices in the translation.
 
     Attributes:
-        pairs: Source position and index of each word.
+        pairs: Source position and index of each word. The first pair is the start of the translation.
     """
 
     def __init__(self, words: Sequence[Word]) -> None:
-        self.pairs = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
+        aligned = ((word.source, index) for index, word in enumerate(words) if word.source is not None)
+        self.pairs = [(-1, 0), *sorted(aligned)]
 
     def preceding(self, position: int) -> int:
         """Return the last word whose source is before a position, or 0, the start of the translation."""
-        count = bisect_left(self.pairs, (position, 0))
-        return self.pairs[count - 1][1] if count else 0
+        return self.pairs[bisect_left(self.pairs, (position, 0)) - 1][1]
+
+    def between(self, start: int, end: int) -> range:
+        """Return the indices in `pairs` of the words whose source positions are in `[start, end)`."""
+        return range(bisect_left(self.pairs, (start, 0)), bisect_left(self.pairs, (end, 0)))
 
     def outermost(self, start: int, end: int) -> tuple[int, int] | None:
         """Return the first and the last word, in the translation, whose sources are in `[start, end)`, or None."""
-        first, last = bisect_left(self.pairs, (start, 0)), bisect_left(self.pairs, (end, 0))
-        lowest, highest = self._extremes
-        return (lowest.find(first, last), -highest.find(first, last)) if first < last else None
+        if not (found := self.between(start, end)):
+            return None
+        level = len(found).bit_length() - 1
+        both = self._extremes[level][found.start] + self._extremes[level][found.stop - (1 << level)]
+        return min(both), max(both)
 
     @cached_property
-    def _extremes(self) -> tuple[_Minima, _Minima]:
-        return _Minima([index for _, index in self.pairs]), _Minima([-index for _, index in self.pairs])
-
-
-class _Minima:
-    """Sparse table, which finds the minimum of any slice of a list in constant time."""
-
-    def __init__(self, values: Sequence[int]) -> None:
-        self._levels = [list(values)]
-        width = 1
-        while 2 * width <= len(values):
-            level = self._levels[-1]
-            self._levels.append([min(pair) for pair in zip(level, level[width:], strict=False)])
+    def _extremes(self) -> list[list[tuple[int, int]]]:
+        """Sparse table: the first and the last word, in the translation, of each slice of 1, 2, 4, 8 ... pairs."""
+        levels, width = [[(index, index) for _, index in self.pairs]], 1
+        while len(levels[-1]) > width:
+            halves = zip(levels[-1], levels[-1][width:], strict=False)
+            levels.append([(min(one + other), max(one + other)) for one, other in halves])
             width *= 2
-
-    def find(self, start: int, end: int) -> int:
-        """Return the minimum of the list elements from index `start` to `end` - 1."""
-        level = (end - start).bit_length() - 1
-        values = self._levels[level]
-        return min(values[start], values[end - (1 << level)])
+        return levels
 
 
 def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -> list[Word]:
@@ -111,9 +105,13 @@ def _replace_words(segment: Segment, words: list[Word]) -> list[Unit]:
     Return the content for which the translation has no word.
     """
     visible = [unit for unit in segment.units if unit.end > unit.start]
-    aligned = _aligned_words(visible, words)
-    chosen = _choose_words(segment, visible, aligned, words)
     rest = [unit for unit in segment.units if unit.end == unit.start]
+    if not visible:
+        return rest
+    order = _SourceOrder(words)
+    aligned = [sorted(order.pairs[index][1] for index in order.between(unit.start, unit.end)) for unit in visible]
+    texts = [segment.text[unit.start : unit.end] for unit in visible]
+    chosen = _choose_words(segment.text, texts, aligned, words)
     used, removed = set(chosen), set[int]()
     for unit, first, indices in zip(visible, chosen, aligned, strict=True):
         replaced = [index for index in indices if index not in used] if first is None else [first]
@@ -129,32 +127,17 @@ def _replace_words(segment: Segment, words: list[Word]) -> list[Unit]:
     return rest
 
 
-def _aligned_words(units: Sequence[Unit], words: Sequence[Word]) -> list[list[int]]:
-    """Return the words that are aligned to the placeholder of each unit."""
-    starts, found = [unit.start for unit in units], [list[int]() for _ in units]
-    for index, word in enumerate(words):
-        owner = -1 if word.source is None else bisect_right(starts, word.source) - 1
-        if owner >= 0 and word.source is not None and word.source < units[owner].end:
-            found[owner].append(index)
-    return found
-
-
-def _choose_words(
-    segment: Segment, units: Sequence[Unit], aligned: Sequence[list[int]], words: Sequence[Word]
-) -> list[int | None]:
+def _choose_words(source: str, texts: list[str], aligned: list[list[int]], words: list[Word]) -> list[int | None]:
     """Choose the word with the same text for each unit, or None if there is no such word.
 
     A word that is aligned to a different unit is chosen if no word with this text is aligned to the unit.
     """
-    texts = [segment.text[unit.start : unit.end] for unit in units]
-    chosen = [
-        next((index for index in indices if words[index].text == text), None)
-        for text, indices in zip(texts, aligned, strict=True)
-    ]
+    named = [[each for each in found if words[each].text == text] for text, found in zip(texts, aligned, strict=True)]
+    chosen = [found[0] if found else None for found in named]
     owned = {index for indices in aligned for index in indices}
     same: dict[str, list[int]] = {}
     for index, word in enumerate(words):
-        is_ordinary = word.source is not None and segment.text.startswith(word.text, word.source)
+        is_ordinary = word.source is not None and source.startswith(word.text, word.source)
         if index in owned or not is_ordinary:
             same.setdefault(PLACEHOLDER if word.text.startswith(PLACEHOLDER) else word.text, []).append(index)
     used = set(chosen)
@@ -175,7 +158,7 @@ def _set_parts(segment: Segment, words: Sequence[Word], view: View) -> None:
         if word.unit is None and position is not None and not segment.is_copied[position]:
             index = bisect_right(starts, position) - 1
             span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
-            word.parts = _word_parts(segment, word.text, position, span, view)
+            word.parts = _word_parts(segment, word.text, position, slice(*span), view)
     current = next((word.parts[0][1] for word in words if word.parts), segment.first_stack)
     for word in words[1:]:
         if word.unit is None:
@@ -183,18 +166,16 @@ def _set_parts(segment: Segment, words: Sequence[Word], view: View) -> None:
             current = word.parts[-1][1]
 
 
-def _word_parts(
-    segment: Segment, text: str, position: int, span: tuple[int, int], view: View
-) -> list[tuple[str, Stack]]:
+def _word_parts(segment: Segment, text: str, position: int, span: slice, view: View) -> list[tuple[str, Stack]]:
     """Split a translated word if the markup changes inside its source word, which is at `span`.
 
     Each part gets the markup elements around the same characters in the source word.
     """
-    stacks = segment.stacks[slice(*span)] if span[1] - span[0] <= _MAX_WORD else [segment.stacks[position]]
+    stacks = segment.stacks[span] if span.stop - span.start <= _MAX_WORD else [segment.stacks[position]]
     if all(stack == stacks[0] for stack in stacks):
         return [(text, stacks[0])]
     around = max(stacks, key=stacks.count) if view.needs_runs else common(*stacks)  # common elements include no run
-    source = segment.text[slice(*span)]
+    source = segment.text[span]
     parts, rest = list[tuple[str, Stack]](), text
     for stack, run in groupby(zip(source, stacks, strict=True), itemgetter(1)):
         match = re.search(re.escape("".join(character for character, _ in run)), rest, re.IGNORECASE)
@@ -222,16 +203,13 @@ def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder,
     plain = {run for run, start_tag in runs.items() if len(start_tag) == shortest}
     free, empty = _FreeWords(words, order, plain), list[Unit]()
     for element in sorted(starts.keys() - used):
+        if element in used:  # it surrounds the new word of an outer element
+            continue
         start = starts[element]
         stack = segment.stacks[start]
         around = stack[: stack.index(element) + 1]
-        if element in used:  # it surrounds the new word of an outer element
-            continue
-        found = None if element in plain else free.pop_nearest(around[:-1], start)
-        if found:
-            stack = stack if view.needs_runs else around
-            words[found[1]].parts = [(words[found[1]].text, stack)]
-            free.add(stack, found)
+        stack = stack if view.needs_runs else around
+        if element not in plain and free.surround_nearest(around[:-1], start, stack):
             used.update(stack)
         else:
             empty.append(Unit(start, start, around, ""))
@@ -241,30 +219,34 @@ def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder,
 class _FreeWords:
     """Words that can get more markup elements: source position and index, grouped by the elements around the word."""
 
-    def __init__(self, words: Sequence[Word], order: _SourceOrder, plain: Collection[int]) -> None:
+    def __init__(self, words: Sequence[Word], order: _SourceOrder, plain: set[int]) -> None:
         """Group the words. The runs in `plain` do not count as elements around a word."""
+        self._words = words
         self._groups: dict[Stack, list[tuple[int, int]]] = {}
         for source, index in order.pairs:
             if len(words[index].parts) == 1:
                 stack = words[index].first_stack
-                outer = stack[:-1] if stack and stack[-1] in plain else stack
-                self._groups.setdefault(outer, []).append((source, index))
+                is_plain = plain.issuperset(stack[-1:])
+                self._groups.setdefault(stack[:-1] if is_plain else stack, []).append((source, index))
 
-    def add(self, stack: Stack, word: tuple[int, int]) -> None:
-        """Add a word with these elements around it."""
-        insort(self._groups.setdefault(stack, []), word)
+    def surround_nearest(self, outer: Stack, start: int, stack: Stack) -> bool:
+        """Put the elements of `stack` around the word in `outer` whose source is nearest to `start`.
 
-    def pop_nearest(self, stack: Stack, start: int) -> tuple[int, int] | None:
-        """Remove and return the word in `stack` whose source is nearest to `start`. In a tie, take the first word."""
-        words = self._groups.get(stack, [])
-        following = bisect_left(words, (start, 0))
-        nearest = words[following : following + 1]
+        In a tie, take the first word. Return whether there is such a word.
+        """
+        group = self._groups.get(outer, [])
+        following = bisect_left(group, (start, 0))
+        nearest = group[following : following + 1]
         if following:  # the first of the words that start at the nearest position before `start`
-            nearest.append(words[bisect_left(words, (words[following - 1][0], 0))])
-        best = min(nearest, key=lambda pair: (abs(pair[0] - start), pair[1]), default=None)
-        if best is not None:
-            del words[bisect_left(words, best)]
-        return best
+            nearest.append(group[bisect_left(group, (group[following - 1][0], 0))])
+        if not nearest:
+            return False
+        best = min(nearest, key=lambda pair: (abs(pair[0] - start), pair[1]))
+        del group[bisect_left(group, best)]
+        insort(self._groups.setdefault(stack, []), best)
+        word = self._words[best[1]]
+        word.parts = [(word.text, stack)]
+        return True
 
 
 def _place_units(words: Sequence[Word], order: _SourceOrder, units: Sequence[Unit], target: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, takewhile
+from itertools import takewhile
 
 from zoo.documents.fragments import View
 from zoo.documents.segments import Mark, Segment, Stack, Unit
@@ -85,7 +85,8 @@ class Writer:
             self._write_marks(word.ends)
             following = self._words[index + 1].first_stack if index + 1 < len(self._words) else ()
             for unit in word.units:
-                if unit.space_before and unit.output and not self._ends_with_space():
+                last = self._text or "".join(self._output[-2:])
+                if unit.space_before and unit.output and not last[-1:].isspace():
                     self._write_space(unit)
                 self._write_unit(unit, following)
             self._write_marks(word.marks)
@@ -98,8 +99,7 @@ class Writer:
 
     def _write_gap(self, index: int, gap: str) -> None:
         """Write the text between two words, inside the elements that enclose both words."""
-        around = common(self._words[index - 1].last_stack, self._words[index].first_stack)
-        self._write_text(gap, common(around, self._stack))
+        self._write_text(gap, common(self._words[index - 1].last_stack, self._words[index].first_stack, self._stack))
 
     def _write_unit(self, unit: Unit, following: Stack) -> None:
         """Write copied content after a word. `following` are the elements around the next word."""
@@ -114,13 +114,9 @@ class Writer:
     def _finish(self, tail: str) -> str:
         """Write the text after the last word, close all elements, and return the whole text."""
         self._write_text(tail, self._words[-1].last_stack)
+        self._write_raw(self._segment.end, ())
         has_space = any(unit.space_after and unit.output for unit in self._words[0].units)
-        return self._segment.start * (not has_space) + self._close() + self._segment.end
-
-    def _close(self) -> str:
-        self._move_to(())
-        self._flush()
-        return "".join(self._output)
+        return self._segment.start * (not has_space) + "".join(self._output)
 
     def _write_content(self, unit: Unit) -> None:
         self._write_owed_space(unit.stack)
@@ -149,10 +145,6 @@ class Writer:
         self._flush()
         self._output.append(content)
 
-    def _ends_with_space(self) -> bool:
-        last = self._text or "".join(self._output[-2:])
-        return last[-1:].isspace()
-
     def _move_to(self, stack: Stack) -> None:
         """Close and open elements until exactly the elements of `stack` are open."""
         if stack == self._stack:
@@ -180,16 +172,15 @@ class RunWriter(Writer):
     def __init__(self, segment: Segment, words: Sequence[Word], target: str, view: View) -> None:
         """Create a writer (see `Writer`)."""
         super().__init__(segment, words, target, view)
-        stack = next((word.first_stack for word in reversed(words) if word.parts), segment.first_stack)
-        following = accumulate(
-            reversed(words), lambda last, word: word.first_stack if word.parts else last, initial=stack
-        )
-        self._following = list(following)[:0:-1]
+        following = [next((word.first_stack for word in reversed(words) if word.parts), segment.first_stack)]
+        for word in reversed(words):
+            following.append(word.first_stack if word.parts else following[-1])
+        self._following = following[:0:-1]
         """The elements around each word, or around the next word with text."""
-        stack = self._following[0]
-        preceding = accumulate(words, lambda last, word: word.last_stack if word.parts else last, initial=stack)
-        self._preceding = list(preceding)
+        self._preceding = following[-1:]
         """The elements around the last word with text before each word, and before the end."""
+        for word in words:
+            self._preceding.append(word.last_stack if word.parts else self._preceding[-1])
 
     def _write_start(self) -> None:
         needs_space = any(unit.space_after and unit.end > unit.start for unit in self._words[0].units)
@@ -216,9 +207,12 @@ class RunWriter(Writer):
 
     def _finish(self, tail: str) -> str:
         self._write_text(tail + self._segment.end, self._preceding[-1])
-        return self._close()
+        self._write_raw("", ())
+        return "".join(self._output)
 
 
 def common(*stacks: Stack) -> Stack:
     """Return the outer elements that all stacks share, which are their common prefix."""
+    if min(stacks) == max(stacks):
+        return stacks[0]
     return tuple(same[0] for same in takewhile(lambda each: len({*each}) == 1, zip(*stacks, strict=False)))
