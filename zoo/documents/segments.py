@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from specs import ZooError
-from zoo.documents.fragments import Fragment, Kind
+from zoo.documents.fragments import (
+    BOUNDARIES,
+    MAX_DEPTH,
+    RANGE_MARKS,
+    SENTENCE_END,
+    Divider,
+    Fragment,
+    Kind,
+    View,
+    copy_marks,
+    join_fragments,
+)
 from zoo.text.lines import INVISIBLE
 from zoo.text.sentences import MAX_TEXT_LENGTH
 
-MAX_DEPTH = 100
-"""Maximum number of inline elements around a character."""
 WORDS = re.compile(r"\w[\w.+-]{0,63}@\w[\w.-]*\w|\w+(?:['’-]\w+|(?<=\d)[.,:/]\d\w*)*|[^\w\s]")
-_SPACES = re.compile(r"\s+")
+_SPACES = re.compile(r"\s{2,}|[^\S ]")
 _WORD_START = re.compile(r"['’-]?\w")
 _WORD_END = re.compile(r"\w['’-]?$")
 PLACEHOLDER = "Foo"
 """The word that the translator reads in place of copied content. Models copy names, but translate `ls` or `X`."""
 Stack = tuple[int, ...]
 """Indices of the inline elements around a character, outermost first."""
-RANGE_MARKS = Kind.START, Kind.END
+_GLUED_BEFORE = re.compile(r"[\w,.;:!?)\]}»”’\"'%]$")
+_REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉])\S+")
+"""Content without letters that belongs to the word before it, such as a footnote number or an arrow to the text."""
+_SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]*")
+_GLUE = re.compile(r"[-+/&=:.~]{1,2}")
+"""Text between two copied elements, such as the "+" in Ctrl+C. It is also copied."""
+_AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
+"""Text that may follow the number of a verse or a note. It excludes single letters, as in chemical formulas, and "/",
+as in fractions."""
+_MAX_REFERENCE = 12
+"""Maximum number of fragments in a reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +151,8 @@ class SegmentReader:
         self._units: list[Unit] = []
         self._marks: list[tuple[int, Stack, Fragment]] = []
         self._used: set[int] = set()
+        self._length = 0
+        """Number of characters before white space is collapsed."""
         self._followed = 0
         """Number of units that are followed by a character."""
         self._closes_word = False
@@ -154,7 +177,7 @@ class SegmentReader:
                     self._used.update(self._stack)
             elif fragment.written or fragment.text:
                 self._read_unit(fragment)
-            if len(self._stack) > MAX_DEPTH or len(self._characters) > MAX_TEXT_LENGTH:
+            if len(self._stack) > MAX_DEPTH or self._length > MAX_TEXT_LENGTH:
                 limits = f"{MAX_TEXT_LENGTH:,} characters or {MAX_DEPTH} nested inline elements"
                 hint = "split the paragraph, or remove some of its markup"
                 raise ZooError(f"a paragraph has more than {limits}", hint=hint)
@@ -165,8 +188,7 @@ class SegmentReader:
         if closed not in self._used:  # an element without words, such as an anchor
             self._add_unit("", "")
         self._stack = self._stack[:-1]
-        start, _ = self._elements[closed]
-        self._elements[closed] = (start, fragment)
+        self._elements[closed] = self._elements[closed][0], fragment
 
     def _read_unit(self, fragment: Fragment) -> None:
         text = fragment.text
@@ -189,10 +211,11 @@ class SegmentReader:
     def _add(self, text: str) -> None:
         if not text:
             return
-        if text[0].isspace():
+        if text[0].isspace() and self._followed < len(self._units):
             followed = (replace(unit, space_after=not unit.is_space) for unit in self._units[self._followed :])
             self._units[self._followed :] = followed
         self._followed = len(self._units)
+        self._length += len(text)
         collapsed = _SPACES.sub(" ", text)
         if not self._characters or self._characters[-1] == " ":
             collapsed = collapsed.removeprefix(" ")
@@ -202,10 +225,135 @@ class SegmentReader:
     def _segment(self) -> Segment:
         text, whole = "".join(self._characters).rstrip(), "".join(fragment.text for fragment in self._fragments)
         outer = whole[: len(whole) - len(whole.lstrip())], whole[len(whole.rstrip()) :]
-        starts = {mark.key: position for position, _, mark in self._marks if mark.kind is Kind.START}
-        ends = {mark.key: position for position, _, mark in self._marks if mark.kind is Kind.END}
-        marks = [
-            Mark(mark.kind is Kind.START, starts.get(mark.key, 0), ends.get(mark.key, len(text)), stack, mark.written)
-            for _, stack, mark in self._marks
-        ]
+        bounds = {(mark.kind, mark.key): position for position, _, mark in self._marks}
+        marks = list[Mark]()
+        for _, stack, mark in self._marks:
+            start, end = bounds.get((Kind.START, mark.key), 0), bounds.get((Kind.END, mark.key), len(text))
+            marks.append(Mark(mark.kind is Kind.START, start, end, stack, mark.written))
         return Segment(self._fragments, text, *outer, self._stacks, self._elements, self._units, marks)
+
+
+def split_segments(text: str, view: View) -> Iterator[Fragment | Segment]:
+    """Split a text into segments. Yield the segments that contain words, and the fragments between these, in order."""
+    run: list[Fragment] = []
+    for fragment in [*Divider(view).divide(view.parse(text)), Fragment(Kind.BREAK, "")]:
+        if fragment.kind not in BOUNDARIES:
+            run.append(fragment)
+            continue
+        copy_marks(run, view)
+        before, middle, after = _trim(_copy_elements(run, _Element.wordless_text))
+        yield from before
+        if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
+            yield SegmentReader(_copy_elements(middle, _Element.reference_text)).read()
+        else:
+            yield from middle
+        yield from after
+        yield fragment
+        run = []
+
+
+class _Element(NamedTuple):
+    """Short element without letters, and the text around it.
+
+    Attributes:
+        end: Index of the fragment after the element.
+        before: The last characters before the element.
+        text: The text of the element.
+        after: The text after the element.
+        is_raised: Whether the element is raised or lowered. Raised digits do not continue a number before them.
+    """
+
+    end: int
+    before: str
+    text: str
+    after: str
+    is_raised: bool
+
+    def wordless_text(self) -> str | None:
+        """Return the text that the translator reads for an element without words, or None if the element has words.
+
+        Elements without words are white space, symbols such as the arrow back from a footnote, and the numbers of notes
+        and verses.
+        """
+        if not self.before.strip() and self.is_raised and self._is_number():
+            return ""
+        if not _SYMBOLS.fullmatch(self.text.strip()):
+            return None
+        return " " if self.text.isspace() else ""
+
+    def reference_text(self) -> str | None:
+        """Return the text that the translator reads for a reference such as a footnote number. None: no reference.
+
+        A reference directly follows a word, or it is a superscript number after a sentence.
+        """
+        before, text = self.before, self.text
+        is_new = self.is_raised or not (before[-1:].isdigit() and text[:1].isdigit())  # not the rest of a number
+        if _REFERENCE.fullmatch(text) and not self.after[:1].isalnum() and is_new and _GLUED_BEFORE.search(before):
+            return ""
+        is_verse = self.is_raised and SENTENCE_END.search(before) and before[-1].isspace() and self._is_number()
+        return text if is_verse else None
+
+    def _is_number(self) -> bool:
+        """Return whether the element is the number of the verse or note that follows."""
+        return self.text.isdigit() and _AFTER_NUMBER.match(self.after) is not None
+
+
+def _copy_elements(run: Sequence[Fragment], text_of: Callable[[_Element], str | None]) -> list[Fragment]:
+    """Merge each short element for which `text_of` returns text into a UNIT fragment, which is copied.
+
+    Return all fragments of the segment.
+    """
+    result, before, end = list[Fragment](), "", 0
+    for index, fragment in enumerate(run):
+        if index < end:  # inside the last merged element
+            continue
+        element = _read_element(run, index, before) if fragment.kind is Kind.OPEN else None
+        text = text_of(element) if element else None
+        if element and text is not None:
+            end = element.end
+            result.append(join_fragments(run[index:end], text))
+            continue
+        result.append(fragment)
+        if fragment.kind is Kind.UNIT:
+            _join_glued(result)
+        before = fragment.text[-3:] or before
+    return result
+
+
+def _read_element(run: Sequence[Fragment], start: int, before: str) -> _Element | None:
+    """Read the element at `start`. Return None if it is too long, or contains a letter or a range mark."""
+    depth = 0
+    for end, fragment in enumerate(run[start : start + _MAX_REFERENCE], start + 1):
+        depth += (fragment.kind is Kind.OPEN) - (fragment.kind is Kind.CLOSE)
+        if fragment.kind in RANGE_MARKS or any(map(str.isalpha, fragment.text)):
+            return None
+        if depth == 0:
+            inside = run[start:end]
+            after = next((each.text for each in run[end : end + _MAX_REFERENCE] if each.text), "")
+            text, is_raised = "".join(each.text for each in inside), any(each.raised for each in inside)
+            return _Element(end, before, text, after, is_raised)
+    return None
+
+
+def _join_glued(fragments: list[Fragment]) -> None:
+    """Join copied elements at the end, in place, if they are adjacent or separated by a sign such as "+"."""
+    for count in range(2, min(len(fragments), 3) + 1):
+        first, *signs, last = parts = fragments[-count:]
+        is_glued = all(sign.kind is Kind.TEXT and _GLUE.fullmatch(sign.text) for sign in signs)
+        is_word = first.kind is Kind.UNIT and first.text.strip() and (last.text.strip() or not last.written)
+        if is_glued and is_word:
+            fragments[-count:] = [join_fragments(parts, "".join(each.text for each in parts))]
+
+
+def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:
+    """Split copied content and white space off both ends of a segment. Return the start, the text and the end.
+
+    Content that the translator reads as a word, and marks of ranges that contain words, stay in the text.
+    """
+    kept = [index for index, each in enumerate(run) if each.text.strip() or each.kind in (Kind.OPEN, Kind.CLOSE)]
+    first, last = (kept[0], kept[-1] + 1) if kept else (len(run), len(run))
+    starts = {each.key: index for index, each in enumerate(run) if each.kind is Kind.START}
+    ends = {each.key: index for index, each in enumerate(run) if each.kind is Kind.END}
+    first = min((index for key, index in starts.items() if index < first <= ends.get(key, -1)), default=first)
+    last = max((index + 1 for key, index in ends.items() if index >= last > starts.get(key, last)), default=last)
+    return run[:first], run[first:last], run[last:]
