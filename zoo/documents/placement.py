@@ -55,16 +55,17 @@ class _SourceOrder:
         """Return the last word whose source is before a position, or 0, the start of the translation."""
         return self.pairs[bisect_left(self.pairs, (position, 0)) - 1][1]
 
-    def between(self, start: int, end: int) -> range:
-        """Return the indices in `pairs` of the words whose source positions are in `[start, end)`."""
-        return range(bisect_left(self.pairs, (start, 0)), bisect_left(self.pairs, (end, 0)))
+    def between(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the pairs whose source positions are in `[start, end)`."""
+        return self.pairs[bisect_left(self.pairs, (start, 0)) : bisect_left(self.pairs, (end, 0))]
 
     def outermost(self, start: int, end: int) -> tuple[int, int] | None:
         """Return the first and the last word, in the translation, whose sources are in `[start, end)`, or None."""
-        if not (found := self.between(start, end)):
+        first, last = bisect_left(self.pairs, (start, 0)), bisect_left(self.pairs, (end, 0))
+        if first >= last:
             return None
-        level = len(found).bit_length() - 1
-        both = self._extremes[level][found.start] + self._extremes[level][found.stop - (1 << level)]
+        level = (last - first).bit_length() - 1
+        both = self._extremes[level][first] + self._extremes[level][last - (1 << level)]
         return min(both), max(both)
 
     @cached_property
@@ -109,7 +110,7 @@ def _replace_words(segment: Segment, words: list[Word]) -> list[Unit]:
     if not visible:
         return rest
     order = _SourceOrder(words)
-    aligned = [sorted(order.pairs[index][1] for index in order.between(unit.start, unit.end)) for unit in visible]
+    aligned = [sorted([index for _, index in order.between(unit.start, unit.end)]) for unit in visible]
     texts = [segment.text[unit.start : unit.end] for unit in visible]
     chosen = _choose_words(segment.text, texts, aligned, words)
     used, removed = set(chosen), set[int]()

@@ -338,11 +338,12 @@ def _read_element(run: Sequence[Fragment], start: int, before: str) -> _Element 
 def _join_glued(fragments: list[Fragment]) -> None:
     """Join copied elements at the end, in place, if they are adjacent or separated by a sign such as "+"."""
     for count in range(2, min(len(fragments), 3) + 1):
-        first, *signs, last = parts = fragments[-count:]
-        is_glued = all(sign.kind is Kind.TEXT and _GLUE.fullmatch(sign.text) for sign in signs)
+        first, last = fragments[-count], fragments[-1]
         is_word = first.kind is Kind.UNIT and first.text.strip() and (last.text.strip() or not last.written)
-        if is_glued and is_word:
+        if is_word and all(sign.kind is Kind.TEXT and _GLUE.fullmatch(sign.text) for sign in fragments[1 - count : -1]):
+            parts = fragments[-count:]
             fragments[-count:] = [join_fragments(parts, "".join(each.text for each in parts))]
+            return
 
 
 def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:

@@ -85,8 +85,7 @@ class Writer:
             self._write_marks(word.ends)
             following = self._words[index + 1].first_stack if index + 1 < len(self._words) else ()
             for unit in word.units:
-                last = self._text or "".join(self._output[-2:])
-                if unit.space_before and unit.output and not last[-1:].isspace():
+                if unit.space_before and unit.output and not (self._text or "".join(self._output[-2:]))[-1:].isspace():
                     self._write_space(unit)
                 self._write_unit(unit, following)
             self._write_marks(word.marks)
