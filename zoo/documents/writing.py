@@ -187,8 +187,9 @@ class RunWriter(Writer):
 
     def _write_gap(self, index: int, gap: str) -> None:
         before, after = self._preceding[index], self._following[index]
-        plainer = min(before, after, key=self._length)  # a space in bold or in a link is visible
-        self._write_text(gap, after if self._words[index - 1].unit else plainer)
+        is_clear = before == after or self._words[index - 1].unit is not None
+        # A space in bold or in a link is visible.
+        self._write_text(gap, after if is_clear else min(before, after, key=self._length))
 
     def _write_owed_space(self, stack: Stack) -> None:
         """Write nothing, because the space is a part of the text after the content (see `_write_start`)."""
