@@ -84,8 +84,7 @@ class TextArchive:
         try:
             text = content.decode(encoding)
         except (LookupError, UnicodeError):
-            where = f"{self._name}/{name}"
-            problem = f"`{where}` cannot be decoded as {encoding.upper()}"
+            problem = f"`{self._name}/{name}` cannot be decoded as {encoding.upper()}"
             raise ZooError(problem, hint="open the document and save it again") from None
         self._texts[name], self._encodings[name] = text, encoding
         return text
@@ -172,7 +171,7 @@ class TextFile:
         """
         self._text = text.removeprefix(_BYTE_ORDER_MARK)
         self._mark, self._format = text[: len(text) - len(self._text)], form
-        self._views = [_split(self._text, view) for view in form]
+        self._views = [list(split_segments(self._text, view)) for view in form]
         self.segments = [part for parts in self._views for part in parts if isinstance(part, Segment)]
 
     def render(self, translations: Translations, language: str | None = None) -> str:
@@ -184,13 +183,9 @@ class TextFile:
         """
         text = self._text
         for view, parts in zip(self._format, self._views, strict=True):
-            current = parts if text == self._text else _split(text, view)
+            current = parts if text == self._text else list(split_segments(text, view))
             text = _render(text, current, view, translations, language)
         return self._mark + text
-
-
-def _split(text: str, view: View) -> list[Fragment | Segment]:
-    return list(split_segments(view.parse(text), view))
 
 
 def _render(
@@ -202,20 +197,17 @@ def _render(
     if len(chosen) < len(texts):
         raise ValueError("there are fewer translations than segments")
     is_same = [target for target, _ in chosen] == texts
-    if is_same and not (language and any(_is_language(part) for part in parts)):
+    kinds = {part.kind for part in parts if isinstance(part, Fragment)}
+    if is_same and not (language and Kind.LANGUAGE in kinds):
         return text
     following = iter(chosen)
     return view.finish("".join(_write(part, following, view, language) for part in parts))
 
 
-def _is_language(part: Fragment | Segment) -> bool:
-    return isinstance(part, Fragment) and part.kind is Kind.LANGUAGE
-
-
 def _write(part: Fragment | Segment, translations: Translations, view: View, language: str | None) -> str:
     """Return the output for one part: a fragment, or a segment with the next translation."""
     if isinstance(part, Fragment):
-        return language if language and _is_language(part) else part.written
+        return language if language and part.kind is Kind.LANGUAGE else part.written
     target, tokens = next(translations)
     if target == part.text:
         return "".join(fragment.written for fragment in part.fragments)

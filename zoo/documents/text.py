@@ -32,9 +32,8 @@ _LINE_END_MARKS = re.compile(rf"(?:\s*+(?:[♪♫#]++|{_SOUND}))++$")
 
 def _parse_text(text: str) -> list[Fragment]:
     """Return the fragments of plain text. Line breaks, tabs and multiple spaces separate segments."""
-    kinds = Kind.TEXT, Kind.BREAK
     parts = enumerate(_GAP.split(text))
-    return [Fragment(kinds[index % 2], part, "" if index % 2 else part) for index, part in parts]
+    return [Fragment(Kind.BREAK, part) if index % 2 else _text(part) for index, part in parts]
 
 
 def _parse_subtitles(text: str) -> list[Fragment]:
