@@ -188,7 +188,7 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
     (tmp_path / "swallows.py").write_text("import signal\ntry: signal.raise_signal(2)\nexcept BaseException: pass\n")
     apps = [
         ("def main(): raise KeyboardInterrupt", -signal.SIGINT),
-        ("def main(): return 130", -signal.SIGINT),
+        ("def main(): return 143", -signal.SIGTERM),
         ("def main(): import swallows; return 0", -signal.SIGINT),
         ("def main(): return 3", 3),
         ("from signal import *; signal(SIGINT, SIG_IGN)\ndef main(): raise_signal(SIGINT); return 0", 0),

@@ -64,15 +64,15 @@ class Processes:
 
     def any(self, *flags: bool) -> tuple[bool, ...]:
         """Return, for each flag, whether it is True in any process. All processes have to call this method."""
-        return tuple(map(bool, self._maximum(*flags)))
+        return tuple(map(bool, self.maximum(*flags)))
 
     def all_equal(self, number: int) -> bool:
         """Return whether all processes pass the same number. All processes have to call this method."""
-        largest, negative_smallest = self._maximum(number, -number)
+        largest, negative_smallest = self.maximum(number, -number)
         return largest == -negative_smallest
 
-    def _maximum(self, *numbers: int) -> Sequence[int]:
-        """Return the maximum of each number over all processes."""
+    def maximum(self, *numbers: int) -> Sequence[int]:
+        """Return the maximum of each number over all processes. All processes have to call this method."""
         if self._control is None:
             return numbers
         values = torch.tensor(numbers, dtype=torch.int64)
