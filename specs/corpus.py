@@ -236,15 +236,14 @@ class HeldOut(CorpusPart):
 def kind_of_part(part: Any) -> type[CorpusPart] | None:
     """Return the class of a corpus part, given the part or its keys. None if they match no class or several classes.
 
-    The first required field of a class identifies it. Only `Files` is identified by `source` and `target`, which are
-    also fields of other classes. An unknown key identifies the class whose field it resembles, so that the error about
-    this key can suggest the field.
+    The first required field of a class identifies it, even if it is misspelt. The error about the misspelt key can then
+    suggest the field. Only `Files` is identified by `source` and `target`, which are also fields of other classes.
     """
     if isinstance(part, CorpusPart):
         return type(part)
     keys = set(part) if isinstance(part, Mapping) else set()
-    found = {_KEYS[key] for key in keys - {"target"} if key in _KEYS}
-    found = found or {_KEYS[near] for key in keys - _FIELDS if (near := nearest(key, _KEYS))}
+    found = {_KEYS[key] for key in keys if key in _KEYS}
+    found = found or {_KEYS[near] for key in keys if (near := nearest(key, _KEYS))}
     if keys & {"source", "target"} and not any("source" in kind.model_fields for kind in found):
         found.add(Files)
     return found.pop() if len(found) == 1 else None
@@ -262,8 +261,8 @@ Part = Annotated[
     Discriminator(lambda part: getattr(kind_of_part(part), "__name__", None)),
 ]
 _KINDS: tuple[type[CorpusPart], ...] = tuple(get_args(tagged)[0] for tagged in get_args(get_args(Part)[0]))
-_FIELDS = {field for kind in _KINDS for field in kind.model_fields}
 _KEYS = {next(field for field, info in kind.model_fields.items() if info.is_required()): kind for kind in _KINDS}
+del _KEYS["target"]  # `kind_of_part` also identifies `Files` by `source`
 # Not strict, because YAML has lists and a frozen spec needs tuples.
 Parts = Annotated[tuple[Part, ...], Field(strict=False, max_length=1_000)]
 
