@@ -174,19 +174,19 @@ def _gpu_of_process(device: str, local: int) -> str:
     return f"cuda:{local}"
 
 
-def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes, *, packs: bool = False) -> bool:
+def needs_sharding(spec: Spec, mean: BatchSize | None, processes: Processes) -> bool:
     """Return whether the weights must be sharded so that a tenth of each device's memory stays free during training.
 
     All processes have to call this function.
 
     Args:
         spec: The spec to train.
-        mean: The mean size of a whole batch, of which each process computes a part.
+        mean: The mean size of a whole batch, of which each process computes a part. None: If the weights are not
+            sharded, training uses packed rows (several sequences in each row), which always have the same size.
         processes: The processes.
-        packs: Whether training uses packed rows (several sequences in each row) if the weights are not sharded.
     """
     count = processes.count
-    needed = update_bytes(spec, count) if packs else training_bytes(spec, mean.divided_by(count))
+    needed = training_bytes(spec, mean.divided_by(count)) if mean else update_bytes(spec, count)
     (exceeded,) = processes.any(needed > _USABLE_SHARE * memory.available_memory(processes.device))
     return exceeded
 

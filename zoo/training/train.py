@@ -160,7 +160,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     verified = run_in_thread(prepared.verify) if processes.first_on_machine else None
     packs = Purpose.UPDATE in program.graphs
     data = TrainingSet.from_prepared(spec, prepared)
-    sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(), processes, packs=packs)
+    sharded = processes.count > 1 and needs_sharding(spec, None if packs else data.mean_size(), processes)
     identity = RunIdentity(
         fingerprint=prepared.fingerprint,
         longest_source=longest_input(data.store),
@@ -180,7 +180,8 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
             identity = _start(spec, run, prepared, identity, fresh=fresh, report=report)
         else:
             identity = run.identity
-    data = TrainingSet.from_prepared(spec, prepared, packed=identity.packed)
+    if identity.packed:
+        data = TrainingSet.from_prepared(spec, prepared, packed=True)
     if processes.first:
         _warn(spec, data, device, report)
     dev = None

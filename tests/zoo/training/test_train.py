@@ -255,8 +255,7 @@ def test_restarted_launcher_ignores_fresh(finished_run: Run, world: World, monke
 
 def test_run_that_is_stopped_before_its_first_step_has_no_checkpoint(world: World, monkeypatch: Patch) -> None:
     monkeypatch.setattr("zoo.training.train.stop_requested", lambda on_stop: nullcontext(lambda: True))
-    train_steps(world(), "stopped")
-    assert list_checkpoints(Run(Path("stopped"))) == []
+    assert list_checkpoints(train(world(), run="stopped")) == []
 
 
 def test_ignored_signals_stay_ignored(world: World) -> None:
