@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -14,8 +15,8 @@ import typer
 
 from specs import ZooError, suggest
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C."""
+SIGNALLED = 128
+"""Exit status after a signal, minus the number of the signal."""
 BROKEN_PIPE = 141
 """Exit status if another program has closed the pipe that stdout writes to, as in `zoo list | head -1`."""
 
@@ -37,7 +38,7 @@ def handle_errors(action: Callable[[], int | None], command: str = "zoo") -> int
         return BROKEN_PIPE
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)  # the terminal has printed ^C on the current line
-        return INTERRUPTED
+        return SIGNALLED + signal.SIGINT
     except typer.Exit as error:
         return error.exit_code
     except Exception as error:
