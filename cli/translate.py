@@ -68,6 +68,7 @@ def translate(
     from zoo.text.language_codes import best_match
     from zoo.text.languages import choose_direction
 
+    _refuse_standard_streams(*documents, output)
     for document in documents:
         if not document.is_dir():
             format_of(document.name)
@@ -98,6 +99,13 @@ def translate(
     if known.name == EVERYDAY:
         _recommend(documents, output, direction, sentences, messages)
     return None
+
+
+def _refuse_standard_streams(*paths: Path | None) -> None:
+    """Raise ZooError if one of the paths is `-`, which stands for stdin or stdout in other commands."""
+    if Path("-") in paths:
+        hint = "give the path of a file or folder; `zoo decode` translates text from stdin to stdout"
+        raise ZooError("`-` is not supported: this command reads and writes files only", hint=hint)
 
 
 def _no_model_error(documents: Sequence[Path], output: Path | None, source: str | None, target: str | None) -> ZooError:
@@ -344,6 +352,7 @@ def transcribe(
     from zoo.generation.transcription import FORMATS, max_window_seconds
     from zoo.models.find import from_options
 
+    _refuse_standard_streams(*recordings, output)
     found = dict(_find_files(recordings, output, Audio.suffixes, _TRANSCRIPT_FORMATS, "audio files"))
     suffix = _transcript_suffix(format, output if Path() in found.values() else None)
     messages = report()

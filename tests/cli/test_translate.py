@@ -81,6 +81,8 @@ def test_invalid_requests_are_explained(translate: Zoo) -> None:
         (["a.txt", "--ouput", "b.txt"], "did you mean `--output`?"),
         (["a.txt", "-o", "b.html"], "must have the same format"),
         (["a.txt", "-o", "/dev/full"], "must have the same format"),
+        (["a.txt", "-o", "-"], "`-` is not supported"),
+        (["-"], "`-` is not supported"),
         (["a.txt", "a.txt", "-o", "a.txt"], "`a.txt` is not a folder"),
         (["a.txt", "a.txt", "-o", "new.txt"], "`new.txt` is not a folder"),
         (["a.txt", "--to", "fr"], "fr"),
