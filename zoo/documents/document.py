@@ -20,6 +20,7 @@ from zoo.documents.fragments import Archive, Format, Fragment, Kind, View
 from zoo.documents.placement import place_markup
 from zoo.documents.segments import Segment, split_segments
 from zoo.generation.alignment import AlignedToken
+from zoo.text.lines import decoded_lines
 
 MAX_DOCUMENT_BYTES = 500_000_000
 """Maximum size of a document after decompression."""
@@ -325,4 +326,5 @@ def _decode(content: bytes, name: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise ZooError(f"`{name}` is not UTF-8", hint="save the document as UTF-8") from None
+        list(decoded_lines(io.BytesIO(content), name))  # raises an error with the line number
+        raise
