@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Integral
 from operator import index
 from typing import Annotated, Literal, Self, TypedDict
 
 from pydantic import Field, ValidationError, field_validator
 
-from specs import Spec, ZooError
+from specs import Spec, ZooError, suggest
 from specs.notation import quote
 from specs.sections import Decoding
 from zoo.generation.beam_search import BeamSearch
@@ -75,6 +76,18 @@ class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
     """
 
 
+_OTHER_NAMES = {"from_": "source", "to": "target"}
+"""Names of the command-line options -> names of the options in Python."""
+
+
+def check_option_names(names: Iterable[str]) -> None:
+    """Raise TypeError if an option of a translation does not exist. The error contains the most similar option."""
+    known = TranslationOptions.__annotations__
+    if unknown := sorted(set(names) - known.keys()):
+        guess = suggest(_OTHER_NAMES.get(unknown[0], unknown[0]), known)
+        raise TypeError(f"there is no option `{unknown[0]}`; {guess}the options are {', '.join(known)}")
+
+
 class GenerationConfig(Decoding):
     """All options for decoding: the values in the spec's `decoding` section, overridden by the caller's options.
 
@@ -107,11 +120,7 @@ class GenerationConfig(Decoding):
 
         Raises:
             ZooError: A value is out of range, or an option has no effect on this kind of search.
-            TypeError: An option does not exist.
         """
-        known = GenerationOptions.__annotations__
-        if unknown := sorted(options.keys() - known):
-            raise TypeError(f"`{unknown[0]}` is not a generation option; the options are {', '.join(known)}")
         given = {name: value for name, value in options.items() if value is not None}
         values = {
             **spec.decoding.model_dump(),

@@ -18,6 +18,7 @@ from zoo.generation.config import (
     GenerationConfig,
     GenerationOptions,
     TranslationOptions,
+    check_option_names,
 )
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
@@ -33,7 +34,7 @@ from zoo.text.copying import restore
 from zoo.text.language_codes import are_languages
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import available_chunks, never_paused
-from zoo.text.sentences import checked_texts, zip_prefixes
+from zoo.text.sentences import check_iterable, checked_texts, zip_prefixes
 from zoo.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -188,8 +189,7 @@ class TextSearch:
         self, texts: Iterable[str], n_best: int | None, prefixes: Prefixes, options: TranslationOptions
     ) -> tuple[list[TextWithPrefix], GenerationConfig, TextStream]:
         """Check the arguments. Return the texts with their prefixes, the options of the search, and a text stream."""
-        if isinstance(texts, str):
-            raise TypeError("`texts` is a single string: pass a list of strings")
+        check_iterable(texts, "texts")
         config, preprocessor = self.configure(n_best, **options)
         pairs = list(zip_prefixes(texts, prefixes))
         checked_texts((text for text, _ in pairs), label=preprocessor.terms.text)  # before the work starts
@@ -218,7 +218,9 @@ class TextSearch:
         Raises:
             ZooError: A language is missing or unknown, a value is out of range, or the options require a shortlist, but
                 the model has no shortlist or its backend does not support shortlists.
+            TypeError: An option does not exist.
         """
+        check_option_names(options)
         preprocessor = self.preprocessor(source, target, split=split, protect=protect)
         options["max_batch_tokens"] = self.batch_tokens(options.get("max_batch_tokens"))
         config = GenerationConfig.from_spec(self.spec, options, n_best)
