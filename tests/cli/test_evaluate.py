@@ -124,6 +124,8 @@ def test_two_files_are_compared(zoo: Zoo) -> None:
     assert {row.split()[-1] for row in rows} == {"A"}
     values = json.loads(zoo("compare", "good", "good", "--references", "test.de", "--json").out)
     assert {(each["difference"], each["better"], each["p"]) for each in values} == {(0.0, None, 1.0)}
+    write("short", "er singt")
+    assert "BLEU compares sequences of up to four" in zoo("compare", "short", "short", "--references", "short").err
 
 
 def test_two_models_need_the_same_test_set(zoo: Zoo, trained: Trained) -> None:
