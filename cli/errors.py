@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from specs import ZooError, suggest
+from specs.notation import quote
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
@@ -113,7 +114,9 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
     if limit := re.fullmatch(r"input should be (greater|less) than or equal to (\S+)", message):
         return ZooError(f"`{name}` must be at {'least' if limit[1] == 'greater' else 'most'} {limit[2]}", hint=hint)
     if valid := re.match("input should be a valid (integer|number)", message):
-        return ZooError(f"`{name}` must be {_NUMBERS[valid[1]]}", hint=hint)
+        given = str(error.__cause__.errors()[0]["input"])
+        decimals = "write decimals with a point; " if "," in given else ""
+        return ZooError(f"`{name}` must be {_NUMBERS[valid[1]]}, not {quote(given)}", hint=decimals + hint)
     if choice := re.search(r"['\"](.*)['\"] is not one of (.+)", message):
         listed = choice[2].replace("'", "`")
         return ZooError(f"`{name}` must be one of {listed}, not `{choice[1]}`", hint=hint)

@@ -111,10 +111,13 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Spe
         start = "the folder of the file that contains it" if referrer else "the current folder"
         hint = f"{guess}relative paths are relative to {start}; `zoo list` prints the shipped specs"
         raise ZooError(f"no such file: {quote(reference)}", where=where, hint=hint)
-    inner = os.path.join(os.path.dirname(referrer), reference, "spec.yaml")
+    path = os.path.join(os.path.dirname(referrer), reference)
+    inner = os.path.join(path, "spec.yaml")
     if os.path.isfile(inner):
         problem = f"{quote(reference)} is a folder, not a spec file"
         raise ZooError(problem, where=where, hint=f"write {quote(inner)}, the spec in this folder")
+    if os.path.exists(path):
+        guess = "this path exists, but is not a spec; "
     hint = f"{guess}`zoo list` prints the shipped specs; for a file, write its path, ending in .yaml"
     raise ZooError(f"no spec is named {quote(reference)}", where=where, hint=hint)
 
