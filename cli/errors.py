@@ -81,10 +81,6 @@ def to_zoo_error(error: Exception, command: str = "zoo") -> ZooError:
     return ZooError(f"internal error in zoo: {type(error).__name__}: {error}", hint=action, exit_code=1)
 
 
-_NUMBERS = {"integer": "a whole number", "number": "a number"}
-"""Type names in typer's error messages -> descriptions for users."""
-
-
 def _from_usage_error(error: Any, command: str) -> ZooError:
     """Convert typer's error about an option or argument to a ZooError."""
     context = error.ctx
@@ -115,8 +111,9 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
         return ZooError(f"`{name}` must be at {'least' if limit[1] == 'greater' else 'most'} {limit[2]}", hint=hint)
     if valid := re.match("input should be a valid (integer|number)", message):
         given = str(error.__cause__.errors()[0]["input"])
-        decimals = "write decimals with a point; " if "," in given else ""
-        return ZooError(f"`{name}` must be {_NUMBERS[valid[1]]}, not {quote(given)}", hint=decimals + hint)
+        hint = f"write decimals with a point; {hint}" if "," in given else hint
+        number = "whole number" if valid[1] == "integer" else "number"
+        return ZooError(f"`{name}` must be a {number}, not {quote(given)}", hint=hint)
     if choice := re.search(r"['\"](.*)['\"] is not one of (.+)", message):
         listed = choice[2].replace("'", "`")
         return ZooError(f"`{name}` must be one of {listed}, not `{choice[1]}`", hint=hint)

@@ -68,12 +68,10 @@ def translate(
     from zoo.text.language_codes import best_match
     from zoo.text.languages import choose_direction
 
-    _refuse_standard_streams(*documents, output)
-    for document in documents:
-        if not document.is_dir():
-            format_of(document.name)
     suffixes = tuple(FORMATS)
     found = dict(_find_files(documents, output, suffixes, suffixes, "documents"))  # before the model is loaded
+    for document in found:
+        format_of(document.name)
     messages = report()
     if model is None and spec is None:
         from_, to = (code and (best_match(code, _DEFAULT_LANGUAGES) or code) for code in (from_, to))
@@ -99,13 +97,6 @@ def translate(
     if known.name == EVERYDAY:
         _recommend(documents, output, direction, sentences, messages)
     return None
-
-
-def _refuse_standard_streams(*paths: Path | None) -> None:
-    """Raise ZooError if one of the paths is `-`, which stands for stdin or stdout in other commands."""
-    if Path("-") in paths:
-        hint = "give the path of a file or folder; `zoo decode` translates text from stdin to stdout"
-        raise ZooError("`-` is not supported: this command reads and writes files only", hint=hint)
 
 
 def _no_model_error(documents: Sequence[Path], output: Path | None, source: str | None, target: str | None) -> ZooError:
@@ -187,8 +178,12 @@ def _find_files(
         what: Name for the files in error messages, such as "documents".
 
     Raises:
-        ZooError: A file does not exist, a folder has no file to read, or `output` is a file but must be a folder.
+        ZooError: A path is `-`, a file does not exist, a folder has no file to read, or `output` is a file but must be
+            a folder.
     """
+    if Path("-") in (*given, output):
+        hint = "give the path of a file or folder; `zoo decode` translates text from stdin to stdout"
+        raise ZooError("`-` is not supported: this command reads and writes files only", hint=hint)
     is_single = len(given) == 1 and not given[0].is_dir()
     is_file = is_single and output is not None and not output.is_dir() and bool(output.suffix or output.exists())
     is_folder = output is None or output.is_dir() or not (output.exists() or output.suffix.lower() in written)
@@ -352,7 +347,6 @@ def transcribe(
     from zoo.generation.transcription import FORMATS, max_window_seconds
     from zoo.models.find import from_options
 
-    _refuse_standard_streams(*recordings, output)
     found = dict(_find_files(recordings, output, Audio.suffixes, _TRANSCRIPT_FORMATS, "audio files"))
     suffix = _transcript_suffix(format, output if Path() in found.values() else None)
     messages = report()

@@ -126,6 +126,5 @@ def test_complete_lines_are_kept_when_the_file_cannot_grow(tmp_path: Path, capsy
         refused("larger than the file size limit", write, tmp_path / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    kept = {path.name: path.read_text("utf-8") for path in tmp_path.glob("out*")}
-    assert kept == {"out.partial": "first\nzweite Zeile\n"}
+    assert (tmp_path / "out.partial").read_text("utf-8") == "first\nzweite Zeile\n"
     assert "contains the first 2 lines" in capsys.readouterr().err

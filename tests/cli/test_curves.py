@@ -22,10 +22,3 @@ def test_curves_of_two_runs(zoo: Zoo, trained: Trained) -> None:
     tags = [each.tag.rpartition("}")[2] for each in ElementTree.parse("one.svg").iter()]
     assert tags.count("polyline") == 2 * 4
     assert "var(" not in Path("one.svg").read_text(encoding="utf-8")
-
-
-def test_curves_errors_say_what_to_do(zoo: Zoo, trained: Trained) -> None:
-    trained("runs/one")
-    for arguments in (["one"], ["other"], ["one", "-o", "a.png"], []):
-        assert "hint: " in zoo("curves", *arguments).refusal
-    assert not list(Path().glob("curves*"))

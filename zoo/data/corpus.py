@@ -389,7 +389,7 @@ def parallel_lines(paths: Sequence[Path], streams: Sequence[Iterator[str]]) -> I
                 for value, stream in zip(values, streams, strict=True)
             ]
             raise ZooError(
-                ", but ".join(f"`{path}` has {amount(lines, 'lines')}" for path, lines in zip(paths, counts, strict=True)),
+                ", but ".join(f"`{path}` has {amount(n, 'lines')}" for path, n in zip(paths, counts, strict=True)),
                 hint="the numbers of lines must be equal: line n of the target must translate line n of the source",
             )
         yield values

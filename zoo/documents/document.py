@@ -307,8 +307,6 @@ def align_segments(segments: Sequence[Segment], translations: Sequence[str], ali
     Raises:
         ValueError: The numbers of segments and translations differ.
     """
-    if len(translations) != len(segments):
-        raise ValueError(f"there are {len(translations):,} translations for {len(segments):,} segments")
     pairs = [(each.text, target) for each, target in zip(segments, translations, strict=True) if each.needs_alignment]
     found = iter(align([text for text, _ in pairs], [target for _, target in pairs]) if pairs else ())
     return [next(found) if segment.needs_alignment else [] for segment in segments]

@@ -22,8 +22,8 @@ _HEAD = re.compile(
     rf"((?:^|(?<=[\r\n]))(?:[ \t]*\d+[ \t]*{_LINE})?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\r\n]*(?:{_LINE}|$))"
 )
 """The number of a subtitle, which is optional, and its times."""
-_DAMAGED_HEAD = re.compile(rf"(?:^|(?<=[\r\n]))[ \t]*+{_TIME}[ \t]*+-->[^\r\n]*|-->[ \t]*+\d+:\d\d[:,.]\d[^\r\n]*")
-"""A line with one time of a subtitle. Arrows between words may be part of a subtitle."""
+_DAMAGED = re.compile(rf"(?:(?<![^\r\n])[ \t]*+{_TIME}[ \t]*+(?:-->|-+>[ \t]*+{_TIME})|-->[ \t]*+\d+:\d\d[:,.]\d).*")
+"""A line with only one time of a subtitle, or with a different arrow. Arrows between words may be part of the text."""
 _MARKUP = re.compile(
     r"<(?P<close>/?)(?P<name>[a-zA-Z]++)[^<>\r\n]*>|(?P<code>\{[^{}\r\n]*\})"
     rf"|(?P<blank>{_LINE}(?:[ \t]*+{_LINE})+)|(?P<line>{_LINE}|\\[Nn])"
@@ -49,14 +49,11 @@ def _parse_subtitles(text: str) -> list[Fragment]:
         ZooError: The times of a subtitle are not valid.
     """
     before, *parts = _HEAD.split(text)
-    hint = "write the times of each subtitle as in `00:00:01,000 --> 00:00:02,500`"
-    if not parts and text.strip():
-        raise ZooError("no line has the start and end of a subtitle", hint=hint)
     others = _HEAD.sub(lambda head: "\n" * head[0].count("\n"), text)
-    if damaged := _DAMAGED_HEAD.search(others):
+    if damaged := _DAMAGED.search(others):
         number = others.count("\n", 0, damaged.start()) + 1
-        problem = f"line {number:,} ({excerpt(damaged[0])}) does not have the start and end of a subtitle"
-        raise ZooError(problem, hint=hint)
+        problem = f"line {number:,} ({excerpt(damaged[0].strip())}) does not have the start and end of a subtitle"
+        raise ZooError(problem, hint="write the line as in `00:00:01,000 --> 00:00:02,500`")
     fragments = [Fragment(Kind.BREAK, before)]
     for head, cue in zip(parts[::2], parts[1::2], strict=True):
         fragments += [Fragment(Kind.BREAK, head), *_parse_cue(cue)]

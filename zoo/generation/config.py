@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from numbers import Integral
 from operator import index
 from typing import Annotated, Literal, Self, TypedDict
 
 from pydantic import Field, ValidationError, field_validator
 
-from specs import Spec, ZooError, suggest
+from specs import Spec, ZooError
 from specs.notation import quote
 from specs.sections import Decoding
 from zoo.generation.beam_search import BeamSearch
@@ -74,18 +73,6 @@ class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
     This only applies to translation between natural languages. If a beam search with `n_best=1` loses or changes such
     an item, the sentence is translated again. `Translation.unkept` lists the remaining differences.
     """
-
-
-_OTHER_NAMES = {"from_": "source", "to": "target"}
-"""Names of the command-line options -> names of the options in Python."""
-
-
-def check_option_names(names: Iterable[str]) -> None:
-    """Raise TypeError if an option of a translation does not exist. The error contains the most similar option."""
-    known = TranslationOptions.__annotations__
-    if unknown := sorted(set(names) - known.keys()):
-        guess = suggest(_OTHER_NAMES.get(unknown[0], unknown[0]), known)
-        raise TypeError(f"there is no option `{unknown[0]}`; {guess}the options are {', '.join(known)}")
 
 
 class GenerationConfig(Decoding):

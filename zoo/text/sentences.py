@@ -35,18 +35,12 @@ def checked_texts(texts: Iterable[str], *, first: int = 1, label: str = "text") 
         TypeError: `texts` is not an iterable, or is a single string, or an item is not a string.
         ZooError: A text has a line break, is too long, or is not valid Unicode.
     """
-    check_iterable(texts, f"{label}s")
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise TypeError(f"`{label}s` is {texts!r:.60}: pass a list of strings")
     checked = list(texts)
     for number, text in enumerate(checked, start=first):
         check_text(text, number, label)
     return checked
-
-
-def check_iterable(texts: object, name: str) -> None:
-    """Raise TypeError if an argument that must be an iterable of strings is a single string or another object."""
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
-        kind = "a single string" if isinstance(texts, str) else repr(texts)
-        raise TypeError(f"`{name}` is {kind}: pass a list of strings")
 
 
 def check_text(text: object, number: int, label: str) -> None:
@@ -94,8 +88,7 @@ def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[
     """Raise ZooError if two parallel lists have different lengths. `names` are the names of the lists in the error."""
     if len(first) != len(second):
         hint = "text n of one belongs to text n of the other; in a file, each line is a text"
-        problem = f"the numbers of {names[0]} and {names[1]} differ: {len(first):,} and {len(second):,}"
-        raise ZooError(problem, hint=hint)
+        raise ZooError(f"the numbers of {' and '.join(names)} differ: {len(first):,} and {len(second):,}", hint=hint)
 
 
 def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[tuple[str, str]]:

@@ -66,7 +66,6 @@ def test_chance_is_not_significant(references):
 
 
 def test_different_numbers_of_lines_are_refused(references, tmp_path):
-    refused("outputs and references differ: 199 and 200", compare, references, references[1:], references, None)
     names = [tmp_path / name for name in ("a", "b", "test.de")]
     for name, lines in zip(names, (references, references[1:], references), strict=True):
         name.write_text("\n".join(lines), "utf-8")
