@@ -197,9 +197,8 @@ def _render(
     chosen = list(islice(translations, len(texts)))
     if len(chosen) < len(texts):
         raise ValueError("there are fewer translations than segments")
-    is_same = [target for target, _ in chosen] == texts
     kinds = {part.kind for part in parts if isinstance(part, Fragment)}
-    if is_same and not (language and Kind.LANGUAGE in kinds):
+    if [target for target, _ in chosen] == texts and not (language and Kind.LANGUAGE in kinds):
         return text
     following = iter(chosen)
     return view.finish("".join(_write(part, following, view, language) for part in parts))

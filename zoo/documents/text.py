@@ -22,7 +22,7 @@ _HEAD = re.compile(
     rf"((?:^|(?<=[\r\n]))(?:[ \t]*\d+[ \t]*{_LINE})?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\r\n]*(?:{_LINE}|$))"
 )
 """The number of a subtitle, which is optional, and its times."""
-_DAMAGED = re.compile(rf"(?:(?<![^\r\n])[ \t]*+{_TIME}[ \t]*+(?:-->|-+>[ \t]*+{_TIME})|-->[ \t]*+\d+:\d\d[:,.]\d).*")
+_DAMAGED = re.compile(rf"(?:(?<![^\r\n])[ \t]*+{_TIME}[ \t]*+(?:-->|-+>[ \t]*+{_TIME})|-->[ \t]*+\d+:\d\d[:,.]\d)")
 """A line with only one time of a subtitle, or with a different arrow. Arrows between words may be part of the text."""
 _MARKUP = re.compile(
     r"<(?P<close>/?)(?P<name>[a-zA-Z]++)[^<>\r\n]*>|(?P<code>\{[^{}\r\n]*\})"
@@ -49,11 +49,10 @@ def _parse_subtitles(text: str) -> list[Fragment]:
         ZooError: The times of a subtitle are not valid.
     """
     before, *parts = _HEAD.split(text)
-    others = _HEAD.sub(lambda head: "\n" * head[0].count("\n"), text)
-    if damaged := _DAMAGED.search(others):
-        number = others.count("\n", 0, damaged.start()) + 1
-        problem = f"line {number:,} ({excerpt(damaged[0].strip())}) does not have the start and end of a subtitle"
-        raise ZooError(problem, hint="write the line as in `00:00:01,000 --> 00:00:02,500`")
+    for number, line in enumerate(_HEAD.sub(lambda head: "\n" * head[0].count("\n"), text).split("\n"), start=1):
+        if _DAMAGED.search(line):
+            problem = f"line {number:,} ({excerpt(line.strip())}) does not have the start and end of a subtitle"
+            raise ZooError(problem, hint="write the line as in `00:00:01,000 --> 00:00:02,500`")
     fragments = [Fragment(Kind.BREAK, before)]
     for head, cue in zip(parts[::2], parts[1::2], strict=True):
         fragments += [Fragment(Kind.BREAK, head), *_parse_cue(cue)]
