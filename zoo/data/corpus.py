@@ -19,7 +19,7 @@ from zoo.features.modality import absolute_path, identify, listed_files
 from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
 from zoo.files.manifest import sha256
-from zoo.report import Report, size
+from zoo.report import Report, amount, size
 from zoo.text.lines import clean, file_errors, is_sgml, read_sentences
 from zoo.text.trees.tree import unescape_brackets, words
 from zoo.text.vocabulary import MODALITIES
@@ -389,7 +389,7 @@ def parallel_lines(paths: Sequence[Path], streams: Sequence[Iterator[str]]) -> I
                 for value, stream in zip(values, streams, strict=True)
             ]
             raise ZooError(
-                ", but ".join(f"`{path}` has {lines:,} lines" for path, lines in zip(paths, counts, strict=True)),
+                ", but ".join(f"`{path}` has {amount(n, 'lines')}" for path, n in zip(paths, counts, strict=True)),
                 hint="the numbers of lines must be equal: line n of the target must translate line n of the source",
             )
         yield values

@@ -20,6 +20,7 @@ from zoo.documents.fragments import Archive, Format, Fragment, Kind, View
 from zoo.documents.placement import place_markup
 from zoo.documents.segments import Segment, split_segments
 from zoo.generation.alignment import AlignedToken
+from zoo.text.lines import decoded_lines
 
 MAX_DOCUMENT_BYTES = 500_000_000
 """Maximum size of a document after decompression."""
@@ -196,9 +197,8 @@ def _render(
     chosen = list(islice(translations, len(texts)))
     if len(chosen) < len(texts):
         raise ValueError("there are fewer translations than segments")
-    is_same = [target for target, _ in chosen] == texts
     kinds = {part.kind for part in parts if isinstance(part, Fragment)}
-    if is_same and not (language and Kind.LANGUAGE in kinds):
+    if [target for target, _ in chosen] == texts and not (language and Kind.LANGUAGE in kinds):
         return text
     following = iter(chosen)
     return view.finish("".join(_write(part, following, view, language) for part in parts))
@@ -306,8 +306,6 @@ def align_segments(segments: Sequence[Segment], translations: Sequence[str], ali
     Raises:
         ValueError: The numbers of segments and translations differ.
     """
-    if len(translations) != len(segments):
-        raise ValueError(f"there are {len(translations):,} translations for {len(segments):,} segments")
     pairs = [(each.text, target) for each, target in zip(segments, translations, strict=True) if each.needs_alignment]
     found = iter(align([text for text, _ in pairs], [target for _, target in pairs]) if pairs else ())
     return [next(found) if segment.needs_alignment else [] for segment in segments]
@@ -325,4 +323,5 @@ def _decode(content: bytes, name: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise ZooError(f"`{name}` is not UTF-8", hint="save the document as UTF-8") from None
+        list(decoded_lines(io.BytesIO(content), name))  # raises an error with the line number
+        raise

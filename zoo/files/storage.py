@@ -14,8 +14,6 @@ from platformdirs import user_data_dir
 from specs import ZooError
 from zoo.report import sizes
 
-FREE_SPACE_HINT = "free some space there, or set ZOO_HOME to a folder on another disk"
-
 
 def home() -> Path:
     """Return the data folder: `ZOO_HOME` if it is set, otherwise the user's data folder. It may not exist yet.
@@ -81,7 +79,13 @@ def require_space(folder: Path, needed: int, purpose: str) -> None:
     if (free := free_bytes(folder)) < needed:
         needed_text, free_text = sizes(needed, free)
         problem = f"{purpose} needs {needed_text} in `{folder}`, but only {free_text} are free"
-        raise ZooError(problem, hint=FREE_SPACE_HINT, exit_code=1)
+        raise ZooError(problem, hint=free_space_hint(folder), exit_code=1)
+
+
+def free_space_hint(path: Path) -> str:
+    """Return the hint for a full disk, which depends on whether `path` is in the data folder."""
+    other = "set ZOO_HOME to a folder on" if path.absolute().is_relative_to(home()) else "write to"
+    return f"free some space there, or {other} another disk"
 
 
 def free_bytes(folder: Path) -> int:
