@@ -24,6 +24,7 @@ import torch
 from safetensors.torch import load_file
 
 import specs
+from compiler import build_module
 from specs import ZooError
 from tests.examples import examples, write_pairs
 from tests.refusals import refused
@@ -42,7 +43,7 @@ from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
 from zoo.training.run_log import RunLog
 from zoo.training.step import StepResult
-from zoo.training.train import stop_requested, train
+from zoo.training.train import save, stop_requested, train
 
 pytestmark = pytest.mark.integration
 OWN_PAIRS = "corpus.train=[{grammar: 300}, {source: pairs.en, target: pairs.de}]"
@@ -132,6 +133,7 @@ def test_finished_run_keeps_its_scores_and_cannot_have_fewer_steps(finished_run:
     assert words.said == [f"{reason}; the averaged weights are in `runs/tiny/weights.safetensors`"]
     before = files_of(finished_run)
     refused(r"`training.steps` is 10, but `.*` is already at step 24", train, world("training.steps=10"))
+    refused("`runs/tiny` contains a run of `zoo train`", save, build_module(world()), finished_run.folder, steps=99)
     assert files_of(finished_run) == before
 
 
