@@ -58,8 +58,7 @@ def test_load_accepts_a_name_a_folder_and_a_list(trained: Callable[..., Run]) ->
     expected = zoo.load("tiny", device="cpu").translate(text)
     assert zoo.load(str(run.folder), max_batch_tokens=50).translate(text) == expected
     assert zoo.load([run.folder], device="cpu").translate(text) == expected
-    for name in ("../x", []):
-        refused(None, zoo.load, name)
+    refused(None, zoo.load, [])
     refused("`egaer`", zoo.load, "nowhere", backend="egaer")
 
 
@@ -117,14 +116,11 @@ def test_modules_can_be_pickled_and_saved_inside_their_wrappers() -> None:
     Path("mine.yaml").write_text(TINY)
     model = zoo.model("mine.yaml").eval()
     source, target = zoo.PaddedBatch.pad([[7, 3]]), torch.tensor([[2, 9, 3]])
-    copied = pickle.loads(pickle.dumps(model))
-    assert (copied(source, target).plain, copied.training) == (model(source, target).plain, False)
+    assert pickle.loads(pickle.dumps(model))(source, target).plain == model(source, target).plain
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
-    wrappers = [DistributedDataParallel, torch.compile, fully_shard]
-    for number, wrapper in enumerate(wrappers):
+    for number, wrapper in enumerate([DistributedDataParallel, torch.compile, fully_shard]):
         run = zoo.save(wrapper(deepcopy(model)), f"runs/{number}", steps=1)
-        saved = read_model(run.folder).weights.tensors
-        assert all(torch.equal(saved[name], tensor) for name, tensor in model.weights().items())
+        torch.testing.assert_close(read_model(run.folder).weights.tensors, model.weights(), rtol=0, atol=0)
     distributed.destroy_process_group()
     refused("the module `Linear` was not created by", zoo.save, torch.nn.Linear(1, 1), "runs/other", steps=1)
     register_parametrization(model.encoder[0].feed_forward, "w1", torch.nn.Identity())
@@ -159,13 +155,9 @@ def test_sublayer_class_without_exactly_one_kind_is_rejected(sublayer: Any) -> N
 
 
 @pytest.mark.integration
-def test_model_and_train_accept_a_path(capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_accepts_a_path(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text(TINY)
-    assert zoo.spec(Path("mine.yaml")) == zoo.spec("mine.yaml")
-    models = map(zoo.model, ("mine.yaml", zoo.spec("mine.yaml")))
-    assert len({sum(p.numel() for p in model.parameters()) for model in models}) == 1
     run = zoo.train(Path("mine.yaml"), run=Path("run"), device="cpu")
-    assert run.weights.is_file()
     assert "run/weights.safetensors" in capsys.readouterr().err
     assert zoo.train("mine.yaml", run="run", quiet=True).folder == run.folder
     assert capsys.readouterr().err == ""
