@@ -122,30 +122,40 @@ def open_output(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[Ca
     if path is None:
         yield lambda line: print(line, flush=True)
         return
-    lines = 0
+    lines = size = 0
     with open_output(path) as file:
 
         def write(line: str) -> None:
-            nonlocal lines
+            nonlocal lines, size
             print(line, file=file, flush=True)
             lines += 1
+            size += len(line.encode()) + 1
 
         try:
             yield write
         except BaseException:  # even if the user interrupts the command
             if lines:
-                _keep_partial(path, file, lines)
+                _keep_partial(path, file, lines, size)
             raise
 
 
-def _keep_partial(path: Path, file: TextIO, lines: int) -> None:
-    """Copy the lines of an unfinished output file to `PATH.partial`. Do nothing if `path` is a pipe or device."""
-    file.flush()
+def _keep_partial(path: Path, file: TextIO, lines: int, size: int) -> None:
+    """Move the complete lines of an output file to `PATH.partial`. Do nothing if `path` is a pipe or device.
+
+    Args:
+        path: The file that the user named.
+        file: The unfinished file. It is closed.
+        lines: The number of complete lines.
+        size: The size of these lines in bytes.
+    """
     if not isinstance(file.name, str) or not Path(file.name).is_file():
         return
     partial = path.with_name(f"{path.name}.partial")
+    with suppress(OSError):  # the disk has no space for the rest of the last line
+        file.close()
     with suppress(OSError):  # the first error matters more
-        shutil.copyfile(file.name, partial)
+        os.truncate(file.name, size)
+        shutil.move(file.name, partial)  # a copy would need the disk space twice
         written = f"`{partial}` contains the first {lines:,} line{'s' * (lines > 1)}"
         report().warn(f"`{path}` was not written: the command failed or was stopped; {written}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -13,9 +14,10 @@ from typing import Any
 import typer
 
 from specs import ZooError, suggest
+from specs.notation import quote
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C."""
+SIGNALLED = 128
+"""Exit status after a signal, minus the number of the signal."""
 BROKEN_PIPE = 141
 """Exit status if another program has closed the pipe that stdout writes to, as in `zoo list | head -1`."""
 
@@ -37,7 +39,7 @@ def handle_errors(action: Callable[[], int | None], command: str = "zoo") -> int
         return BROKEN_PIPE
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)  # the terminal has printed ^C on the current line
-        return INTERRUPTED
+        return SIGNALLED + signal.SIGINT
     except typer.Exit as error:
         return error.exit_code
     except Exception as error:
@@ -80,10 +82,6 @@ def to_zoo_error(error: Exception, command: str = "zoo") -> ZooError:
     return ZooError(f"internal error in zoo: {type(error).__name__}: {error}", hint=action, exit_code=1)
 
 
-_NUMBERS = {"integer": "a whole number", "number": "a number"}
-"""Type names in typer's error messages -> descriptions for users."""
-
-
 def _from_usage_error(error: Any, command: str) -> ZooError:
     """Convert typer's error about an option or argument to a ZooError."""
     context = error.ctx
@@ -113,7 +111,10 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
     if limit := re.fullmatch(r"input should be (greater|less) than or equal to (\S+)", message):
         return ZooError(f"`{name}` must be at {'least' if limit[1] == 'greater' else 'most'} {limit[2]}", hint=hint)
     if valid := re.match("input should be a valid (integer|number)", message):
-        return ZooError(f"`{name}` must be {_NUMBERS[valid[1]]}", hint=hint)
+        given = str(error.__cause__.errors()[0]["input"])
+        hint = f"write decimals with a point; {hint}" if "," in given else hint
+        number = "whole number" if valid[1] == "integer" else "number"
+        return ZooError(f"`{name}` must be a {number}, not {quote(given)}", hint=hint)
     if choice := re.search(r"['\"](.*)['\"] is not one of (.+)", message):
         listed = choice[2].replace("'", "`")
         return ZooError(f"`{name}` must be one of {listed}, not `{choice[1]}`", hint=hint)

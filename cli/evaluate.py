@@ -161,6 +161,7 @@ def compare(
     from cli.console import report, show_json
     from zoo.evaluation.comparison import compare_files, compare_models
     from zoo.models.find import model
+    from zoo.report import amount
 
     messages = report()
     if references is not None:
@@ -174,7 +175,7 @@ def compare(
         split = set or "test"
         found = compare_models(*models, split, **how, report=messages)
         compared = found.comparisons
-        messages.info(f"A is `{a}`, B is `{b}`; {found.sentences:,} sentences of the {split} set")
+        messages.info(f"A is `{a}`, B is `{b}`; {amount(found.sentences, 'sentences')} of the {split} set")
         messages.info(f"the specs differ in {'; '.join(found.settings)}" if found.settings else "the specs are equal")
     if json:
         show_json([{**asdict(item), "difference": item.difference, "better": item.better} for item in compared])
@@ -193,6 +194,8 @@ def _show_comparison(compared: tuple[Comparison, ...]) -> None:
         name = get_metric(item.metric).title
         rows.append((name, *scores, f"{item.difference:+.2f}", f"{item.p:.3f}", item.better or "neither"))
         notes.append(f"{name}: {item.signature}")
+        if "bleu" in item.metric and not any(item.scores):
+            notes.append(f"{name} compares sequences of up to four tokens, so it is 0 if all sentences are shorter")
     show_tables(Table(("", "A>", "B>", "difference>", "p>", "better"), rows, notes=notes))
 
 

@@ -71,7 +71,7 @@ def train(
     """
     import specs
     from cli.console import report
-    from cli.errors import INTERRUPTED
+    from cli.errors import SIGNALLED
     from compiler.host import tune_process
     from zoo.models.find import run_of_spec_file
     from zoo.models.folder import differing_fields
@@ -89,8 +89,8 @@ def train(
         return 1
     with _missing_files_located(spec, overrides):
         result = run_training(chosen, run=run, fresh=fresh, device=device, report=messages)
-    if not result.ended:
-        return INTERRUPTED
+    if result.stop_signal:
+        return SIGNALLED + result.stop_signal
     if not result.first:
         return None
     folder = run or (result.run.folder if differing_fields(chosen, specs.load(spec)) else None)
@@ -212,7 +212,7 @@ def sweep(
         zoo sweep specs/table3 --list | tr '\n' '\0' | xargs -0 -P 2 -n 1 sh -c 'eval "$0"'
     """
     from cli.console import report, show_json, show_tables
-    from cli.errors import INTERRUPTED
+    from cli.errors import SIGNALLED
     from zoo.paper.sweep_report import sweep_json, sweep_tables
     from zoo.training.sweeps.comparison import compare as compare_rows
     from zoo.training.sweeps.trials import default_folder, make_rows, make_trials, parse_arguments, train_all
@@ -226,8 +226,8 @@ def sweep(
     if list:
         print(*(join(trial.command(device)) for trial in trials), sep="\n")
         return None
-    if not table and not train_all(trials, jobs=jobs, device=device, report=messages):
-        return INTERRUPTED
+    if not table and (stop_signal := train_all(trials, jobs=jobs, device=device, report=messages)):
+        return SIGNALLED + stop_signal
     results = compare_rows(rows, trials, messages)
     if not results.results:
         raise ZooError("no run in this sweep has finished yet", hint="omit `--table` to train the runs")

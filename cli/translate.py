@@ -68,11 +68,10 @@ def translate(
     from zoo.text.language_codes import best_match
     from zoo.text.languages import choose_direction
 
-    for document in documents:
-        if not document.is_dir():
-            format_of(document.name)
     suffixes = tuple(FORMATS)
     found = dict(_find_files(documents, output, suffixes, suffixes, "documents"))  # before the model is loaded
+    for document in found:
+        format_of(document.name)
     messages = report()
     if model is None and spec is None:
         from_, to = (code and (best_match(code, _DEFAULT_LANGUAGES) or code) for code in (from_, to))
@@ -179,8 +178,12 @@ def _find_files(
         what: Name for the files in error messages, such as "documents".
 
     Raises:
-        ZooError: A file does not exist, a folder has no file to read, or `output` is a file but must be a folder.
+        ZooError: A path is `-`, a file does not exist, a folder has no file to read, or `output` is a file but must be
+            a folder.
     """
+    if Path("-") in (*given, output):
+        hint = "give the path of a file or folder; `zoo decode` translates text from stdin to stdout"
+        raise ZooError("`-` is not supported: this command reads and writes files only", hint=hint)
     is_single = len(given) == 1 and not given[0].is_dir()
     is_file = is_single and output is not None and not output.is_dir() and bool(output.suffix or output.exists())
     is_folder = output is None or output.is_dir() or not (output.exists() or output.suffix.lower() in written)

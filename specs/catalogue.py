@@ -92,9 +92,9 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Spe
     Raises:
         ZooError: No file has this path, and no shipped spec has this name.
     """
-    is_path = reference.endswith(_SUFFIXES)
+    is_path, path = reference.endswith(_SUFFIXES), os.path.join(os.path.dirname(referrer), reference)
     if is_path:
-        file = os.path.normpath(os.path.join(os.path.dirname(referrer), reference))
+        file = os.path.normpath(path)
         if os.path.isfile(file):
             return _source(file, where)
     # Only names that the catalogue lists are opened: a name cannot lead to another file.
@@ -106,12 +106,12 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Spe
     if name in known or len(same_stem) == 1:
         name = name if name in known else same_stem[0]
         return SpecFile(FOLDER / f"{name}.yaml", f"specs/{name}.yaml", name)
-    guess = suggest(name, known)
+    guess = "this path exists, but is not a spec; " if os.path.exists(path) else suggest(name, known)
     if is_path:
         start = "the folder of the file that contains it" if referrer else "the current folder"
         hint = f"{guess}relative paths are relative to {start}; `zoo list` prints the shipped specs"
         raise ZooError(f"no such file: {quote(reference)}", where=where, hint=hint)
-    inner = os.path.join(os.path.dirname(referrer), reference, "spec.yaml")
+    inner = os.path.join(path, "spec.yaml")
     if os.path.isfile(inner):
         problem = f"{quote(reference)} is a folder, not a spec file"
         raise ZooError(problem, where=where, hint=f"write {quote(inner)}, the spec in this folder")

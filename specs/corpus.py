@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
+from specs.errors import nearest
 from specs.section import Positive, Section, Size, Sparse, reject
 from specs.sections import LanguageCode
 
@@ -235,13 +236,14 @@ class HeldOut(CorpusPart):
 def kind_of_part(part: Any) -> type[CorpusPart] | None:
     """Return the class of a corpus part, given the part or its keys. None if they match no class or several classes.
 
-    The first required field of a class identifies it. Only `Files` is identified by `source` and `target`, which are
-    also fields of other classes.
+    The first required field of a class identifies it, even if it is misspelt. The error about the misspelt key can then
+    suggest the field. Only `Files` is identified by `source` and `target`, which are also fields of other classes.
     """
     if isinstance(part, CorpusPart):
         return type(part)
     keys = set(part) if isinstance(part, Mapping) else set()
-    found = {_KEYS[key] for key in keys - {"target"} if key in _KEYS}
+    found = {_KEYS[key] for key in keys if key in _KEYS}
+    found = found or {_KEYS[near] for key in keys if (near := nearest(key, _KEYS))}
     if keys & {"source", "target"} and not any("source" in kind.model_fields for kind in found):
         found.add(Files)
     return found.pop() if len(found) == 1 else None
@@ -260,6 +262,7 @@ Part = Annotated[
 ]
 _KINDS: tuple[type[CorpusPart], ...] = tuple(get_args(tagged)[0] for tagged in get_args(get_args(Part)[0]))
 _KEYS = {next(field for field, info in kind.model_fields.items() if info.is_required()): kind for kind in _KINDS}
+del _KEYS["target"]  # `kind_of_part` also identifies `Files` by `source`
 # Not strict, because YAML has lists and a frozen spec needs tuples.
 Parts = Annotated[tuple[Part, ...], Field(strict=False, max_length=1_000)]
 

@@ -187,6 +187,9 @@ class _Loader(yaml.SafeLoader):
     def _mapping(self, node: yaml.MappingNode) -> dict[str, LocatedValue]:
         values: dict[str, LocatedValue] = {}
         for key_node, value_node in node.value:
+            if value_node.start_mark.index == value_node.end_mark.index and re.match(r"\d", str(key_node.value)):
+                hint = "write decimals with a point, such as `0.5`, and large numbers without commas"
+                self._fail(f"{quote(key_node.value)} has no value", key_node, hint)
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag in _NOT_TEXT:
                 self._fail("a key must be text", key_node, "write the name of a field, such as `d_model`")
             key = str(key_node.value)

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-_INTERRUPTED = 130
+_SIGNALLED = 128  # exit status after a signal, minus the number of the signal
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 
 
@@ -20,6 +20,7 @@ def main() -> None:
     """Run the command-line interface. Both `zoo` and `python -m zoo` call this function.
 
     On Ctrl-C, the process is terminated by SIGINT, so that the shell also stops a loop or script that runs the command.
+    If SIGTERM or SIGHUP has stopped training, the process is terminated by this signal, which job schedulers expect.
     """
     last_actions = ExitStack()
     atexit.register(last_actions.close)  # runs after all functions that are registered later
@@ -34,11 +35,11 @@ def main() -> None:
         status: int = import_module("cli.app").main()
     except KeyboardInterrupt:  # raised before or after the command, which handles Ctrl-C itself
         print("\ninterrupted", file=sys.stderr)
-        status = _INTERRUPTED
+        status = _SIGNALLED + signal.SIGINT
     if signal.getsignal(signal.SIGINT) is _interrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # while Python exits, it would ignore a KeyboardInterrupt
-    if status == _INTERRUPTED:
-        last_actions.callback(signal.raise_signal, signal.SIGINT)
+    if (number := status - _SIGNALLED) in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        last_actions.callback(signal.raise_signal, number)
         last_actions.callback(sys.stdout.flush)  # before the signal, which would discard buffered output
     sys.exit(status)
 

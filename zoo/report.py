@@ -168,9 +168,10 @@ def escape_control_characters(text: str) -> str:
 
 
 def amount(count: float, unit: str) -> str:
-    """Format a number with its unit for display, such as "1,200 steps" or "3.4 GB"."""
+    """Format a number with its unit for display, such as "1,200 steps" or "3.4 GB". `unit` is a plural."""
     if unit == "bytes":
         return size(count)
+    unit = unit.removesuffix("s") if count == 1 else unit
     return f"{count:,.0f} {unit}" if count >= 10 or count == int(count) else f"{count:.2g} {unit}"
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import io
 import json
 import re
+import resource
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from cli.console import show_json, show_tables
+from cli.console import open_output, show_json, show_tables
 from cli.errors import print_error
 from cli.progress_bars import BarReport
 from specs import ZooError
 from tests.conftest import missing
+from tests.refusals import refused
 from zoo.report import Table
 
 
@@ -110,3 +113,18 @@ def test_text_from_others_is_escaped(capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(capsys.readouterr().out) == ["\x9b1m", "\udcff"]
     show_json("Größe")
     assert capsys.readouterr().out == '"Größe"\n'
+
+
+def test_complete_lines_are_kept_when_the_file_cannot_grow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def write(path: Path) -> None:
+        with open_output(path, ()) as write_line:
+            list(map(write_line, ["first", "zweite Zeile", "größer"]))
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (22, hard))
+    try:
+        refused("larger than the file size limit", write, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / "out.partial").read_text("utf-8") == "first\nzweite Zeile\n"
+    assert "contains the first 2 lines" in capsys.readouterr().err

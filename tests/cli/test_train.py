@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -55,7 +56,7 @@ def requested(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
 
     def train(spec: Any, **more: Any) -> TrainingResult:
         arguments.update(more, spec=spec)
-        return TrainingResult(run, ended=spec.training.steps == 30, first="tiny2" not in str(more["run"]))
+        return TrainingResult(run, signal.SIGTERM * (spec.training.steps != 30), first="tiny2" not in str(more["run"]))
 
     monkeypatch.setattr("zoo.training.train.run_training", train)
     return arguments
@@ -133,7 +134,7 @@ def test_the_next_commands_name_the_folder_of_another_run(zoo: Zoo, requested: d
     assert "zoo decode --model runs/second" in zoo(*command, "--run", "runs/second").err
     assert zoo(*command, "--run", "tiny2") == (0, "", ""), "a secondary process"
     interrupted = zoo("train", "tiny", "training.steps=31")
-    assert (interrupted.status, "next" in interrupted.err) == (130, False)
+    assert (interrupted.status, "next" in interrupted.err) == (143, False)
 
 
 def test_the_next_commands_are_quoted_for_a_shell(zoo: Zoo, requested: dict[str, Any]) -> None:

@@ -102,8 +102,10 @@ def test_own_training_loop_gives_a_run_that_translates_and_is_published() -> Non
     other = zoo.model(zoo.spec("mine.yaml", ["architecture.d_ff=32"]))
     refused("was started with a different spec", zoo.save, other, run.folder, steps=1)
     Path("blocked/.lock").mkdir(parents=True)
-    for folder in ("/proc/own/run", "blocked"):
-        refused(f"`{folder}` cannot be written", zoo.save, model, folder, steps=1)
+    problems = {"/proc/own/run": "`/proc/own/run` cannot be", "blocked": "`blocked` cannot be written"}
+    for folder, problem in {**problems, "x" * 300: "is too long", "a\0b": "contains a NUL character"}.items():
+        refused(problem, zoo.save, model, folder, steps=1)
+    refused("contains a NUL character", zoo.train, "mine.yaml", run="a\0b", fresh=True)
     for steps in (2.5, True):
         refused(f"`steps` must be an integer of at least 0, not `{steps}`", zoo.save, model, run.folder, steps=steps)
     next(model.parameters()).data.fill_(torch.nan)
@@ -208,7 +210,7 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
     (tmp_path / "swallows.py").write_text("import signal\ntry: signal.raise_signal(2)\nexcept BaseException: pass\n")
     apps = [
         ("def main(): raise KeyboardInterrupt", -signal.SIGINT),
-        ("def main(): return 130", -signal.SIGINT),
+        ("def main(): return 143", -signal.SIGTERM),
         ("def main(): import swallows; return 0", -signal.SIGINT),
         ("def main(): return 3", 3),
         ("from signal import *; signal(SIGINT, SIG_IGN)\ndef main(): raise_signal(SIGINT); return 0", 0),

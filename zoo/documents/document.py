@@ -20,6 +20,7 @@ from zoo.documents.fragments import Archive, Format, Fragment, Kind, View
 from zoo.documents.placement import place_markup
 from zoo.documents.segments import Segment, split_segments
 from zoo.generation.alignment import AlignedToken
+from zoo.text.lines import decoded_lines
 
 MAX_DOCUMENT_BYTES = 500_000_000
 """Maximum size of a document after decompression."""
@@ -84,8 +85,7 @@ class TextArchive:
         try:
             text = content.decode(encoding)
         except (LookupError, UnicodeError):
-            where = f"{self._name}/{name}"
-            problem = f"`{where}` cannot be decoded as {encoding.upper()}"
+            problem = f"`{self._name}/{name}` cannot be decoded as {encoding.upper()}"
             raise ZooError(problem, hint="open the document and save it again") from None
         self._texts[name], self._encodings[name] = text, encoding
         return text
@@ -172,7 +172,7 @@ class TextFile:
         """
         self._text = text.removeprefix(_BYTE_ORDER_MARK)
         self._mark, self._format = text[: len(text) - len(self._text)], form
-        self._views = [_split(self._text, view) for view in form]
+        self._views = [list(split_segments(self._text, view)) for view in form]
         self.segments = [part for parts in self._views for part in parts if isinstance(part, Segment)]
 
     def render(self, translations: Translations, language: str | None = None) -> str:
@@ -184,13 +184,9 @@ class TextFile:
         """
         text = self._text
         for view, parts in zip(self._format, self._views, strict=True):
-            current = parts if text == self._text else _split(text, view)
+            current = parts if text == self._text else list(split_segments(text, view))
             text = _render(text, current, view, translations, language)
         return self._mark + text
-
-
-def _split(text: str, view: View) -> list[Fragment | Segment]:
-    return list(split_segments(view.parse(text), view))
 
 
 def _render(
@@ -201,21 +197,17 @@ def _render(
     chosen = list(islice(translations, len(texts)))
     if len(chosen) < len(texts):
         raise ValueError("there are fewer translations than segments")
-    is_same = [target for target, _ in chosen] == texts
-    if is_same and not (language and any(_is_language(part) for part in parts)):
+    kinds = {part.kind for part in parts if isinstance(part, Fragment)}
+    if [target for target, _ in chosen] == texts and not (language and Kind.LANGUAGE in kinds):
         return text
     following = iter(chosen)
     return view.finish("".join(_write(part, following, view, language) for part in parts))
 
 
-def _is_language(part: Fragment | Segment) -> bool:
-    return isinstance(part, Fragment) and part.kind is Kind.LANGUAGE
-
-
 def _write(part: Fragment | Segment, translations: Translations, view: View, language: str | None) -> str:
     """Return the output for one part: a fragment, or a segment with the next translation."""
     if isinstance(part, Fragment):
-        return language if language and _is_language(part) else part.written
+        return language if language and part.kind is Kind.LANGUAGE else part.written
     target, tokens = next(translations)
     if target == part.text:
         return "".join(fragment.written for fragment in part.fragments)
@@ -314,8 +306,6 @@ def align_segments(segments: Sequence[Segment], translations: Sequence[str], ali
     Raises:
         ValueError: The numbers of segments and translations differ.
     """
-    if len(translations) != len(segments):
-        raise ValueError(f"there are {len(translations):,} translations for {len(segments):,} segments")
     pairs = [(each.text, target) for each, target in zip(segments, translations, strict=True) if each.needs_alignment]
     found = iter(align([text for text, _ in pairs], [target for _, target in pairs]) if pairs else ())
     return [next(found) if segment.needs_alignment else [] for segment in segments]
@@ -333,4 +323,5 @@ def _decode(content: bytes, name: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise ZooError(f"`{name}` is not UTF-8", hint="save the document as UTF-8") from None
+        list(decoded_lines(io.BytesIO(content), name))  # raises an error with the line number
+        raise

@@ -1,14 +1,28 @@
-"""Fragments of documents. Every format is read as a list of fragments, and written from such a list."""
+"""Fragments of documents, and their division at line breaks and marks.
+
+Every format is read as a list of fragments, and written from such a list.
+"""
 
 from __future__ import annotations
 
 import html
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
+from itertools import pairwise
 from xml.sax.saxutils import escape
 
+from specs import ZooError
+
+MAX_DEPTH = 100
+"""Maximum number of inline elements around a character."""
+SENTENCE_END = re.compile(r"[.!?…:;][\"'’”»)\]]*\s*$")
+_MAX_MARK, _MAX_COPIED = 100, 10_000_000
+"""Maximum number of characters in marks at the end of a line, and maximum number of characters in the tags that are
+repeated because of marks between items. A mark counts as 20 characters."""
+_CHARACTER = re.compile(r"&#?\w{1,31};|\\[!-/:-@\[-`{-~]|.", re.DOTALL)
+"""Character as it is written in a document: an entity, a character after a backslash, or the character itself."""
 _LONG_NUMBER = re.compile("&#[0-9]{1000,};?")
 DIVIDERS = (
     r"(?P<icons>[\ue000-\uf8ff\U000f0000-\U0010ffff]++)|(?:\xa0 ?){3,}"
@@ -46,6 +60,10 @@ class Kind(Enum):
     """Boundary between two segments, such as a paragraph tag. It is copied."""
     LANGUAGE = auto()
     """Code of the document's language. It is replaced with the code of the target language, and is also a boundary."""
+
+
+BOUNDARIES = Kind.BREAK, Kind.LANGUAGE
+RANGE_MARKS = Kind.START, Kind.END
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +181,165 @@ def pattern_view(pattern: re.Pattern[str]) -> View:
 def unescape(text: str) -> str:
     """Replace the HTML entities in a text with the characters that they represent."""
     return html.unescape(_LONG_NUMBER.sub("\ufffd", text))  # Python cannot convert numbers with thousands of digits
+
+
+def _join_lines(fragments: Sequence[Fragment], view: View) -> list[Fragment]:
+    """Replace each line break with white space if the sentence continues after it."""
+    lines = [index for index, fragment in enumerate(fragments) if fragment.kind in (Kind.LINE, *BOUNDARIES)]
+    bounds = pairwise([-1, *lines, len(fragments)])
+    texts = ["".join(each.text for each in fragments[start + 1 : end]) for start, end in bounds]
+    joined = list(fragments)
+    for index, (before, after) in zip(lines, pairwise(texts), strict=True):
+        line = fragments[index]
+        if line.kind is Kind.LINE and line.text and not _begins_sentence(before.strip(), after.strip(), view):
+            joined[index] = replace(line, kind=Kind.UNIT, text=" ")
+    return joined
+
+
+def _begins_sentence(before: str, after: str, view: View) -> bool:
+    """Return whether the line `after` begins a new sentence instead of continuing the line `before`."""
+    end = before[-_MAX_MARK:]
+    if not end or not after or view.marks.match(after) or view.end_marks.search(end):
+        return True
+    is_new = not view.wraps and after[0].isalnum()
+    return not after[0].islower() and (is_new or SENTENCE_END.search(end) is not None)
+
+
+def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
+    """Split text at symbols that are copied. Icons become UNIT fragments, and marks between items become line breaks.
+
+    Yield all fragments.
+    """
+    for fragment in fragments:
+        parts, text = list[tuple[int, Kind]](), fragment.text if fragment.kind is Kind.TEXT else ""
+        found = list(view.dividers.finditer(text))
+        for match in found:
+            # A check box may be a word of a sentence, unless the text begins with a mark.
+            before, after = text[max(match.start() - 1, 0) : match.start()], text[match.end() : match.end() + 1]
+            is_word = after.islower() and before and (before.isalpha() or len(found) == 1) and found[0].start()
+            if not (is_word and match["box"]):
+                parts += (match.start(), Kind.TEXT), (match.end(), Kind.UNIT if match["icons"] else Kind.LINE)
+        yield from _split_text(fragment, [*parts, (len(text), Kind.TEXT)], view) if parts else [fragment]
+
+
+def match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
+    """Match tags between boundaries. Return the index of each end tag, keyed by the index of its start tag."""
+    ends, stack = dict[int, int](), list[int]()
+    for index, fragment in enumerate(fragments):
+        if fragment.kind is Kind.OPEN:
+            stack.append(index)
+        elif fragment.kind is Kind.CLOSE and stack and fragments[stack[-1]].key == fragment.key:
+            ends[stack.pop()] = index
+        elif fragment.kind in (Kind.CLOSE, *BOUNDARIES):
+            stack.clear()
+    return ends
+
+
+class Divider:
+    """Divider of text at line breaks, marks between items, and unmatched tags.
+
+    Elements around a line break are closed before the line break and opened again after it. Elements around a mark
+    between items also enclose the mark.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._result: list[Fragment] = []
+        self._open: list[tuple[Fragment, Fragment]] = []
+        """The tags of the open elements, as they are written if the element is opened again."""
+        self._copied = 0
+        """Number of characters in the tags that are repeated (see `_MAX_COPIED`)."""
+
+    def divide(self, fragments: Sequence[Fragment]) -> list[Fragment]:
+        """Replace line breaks, marks and unmatched tags with boundaries between segments, and return all fragments."""
+        fragments = [*_split_items(_join_lines(fragments, self._view), self._view)]
+        ends = match_tags(fragments)
+        matched = set(ends.values())
+        for index, fragment in enumerate(fragments):
+            if index in ends:
+                self._open.append((fragment, fragments[ends[index]]))
+                self._result.append(fragment)
+            elif index in matched:
+                self._close()
+            elif fragment.kind is Kind.LINE:
+                self._divide_at(fragment)
+            else:
+                is_unmatched = fragment.kind in (Kind.OPEN, Kind.CLOSE)
+                self._result.append(replace(fragment, kind=Kind.BREAK) if is_unmatched else fragment)
+        return self._result
+
+    def _close(self) -> None:
+        """Close the last element. If the element ends with a mark between items, it is not opened again."""
+        _, end = self._open.pop()
+        is_empty = self._drop_open_tag(is_reopened=True)
+        self._result.append(Fragment(Kind.UNIT, end.raw, output="") if is_empty else end)
+
+    def _divide_at(self, line: Fragment) -> None:
+        """Replace a line break, or a mark between items, with a boundary. Close and reopen the elements around it."""
+        if len(self._open) > MAX_DEPTH:
+            raise ZooError(f"a line break is nested in more than {MAX_DEPTH} elements", hint="reduce the nesting")
+        is_mark = not line.text
+        count = len(self._open)
+        while is_mark and self._drop_open_tag():  # the element begins with the mark
+            count -= 1
+        closed, begun = self._open[:count], self._open[count:]
+        self._open = [(_reopened(start), _reopened(end)) for start, end in self._open]
+        around = [*self._open[:count], *begun] if is_mark or self._view.needs_runs else []
+        tags = "".join(start.written for start, _ in around), "".join(end.written for _, end in reversed(around))
+        self._copied += (20 + len(tags[0]) + len(tags[1])) * is_mark
+        if self._copied > _MAX_COPIED:
+            raise ZooError("the text has too many marks between items, such as check boxes", hint="split the document")
+        self._result += (replace(end, raw="", output=end.written) for _, end in reversed(closed))
+        self._result.append(Fragment(Kind.BREAK, line.raw, output=tags[0] + line.written + tags[1]))
+        self._result += (replace(start, raw="") for start, _ in self._open)
+
+    def _drop_open_tag(self, *, is_reopened: bool = False) -> bool:
+        """If the last fragment is a start tag, remove the tag from the output. Return whether a tag was removed.
+
+        Trailing fragments without output are ignored. If `is_reopened`, only a tag that is not in the document is
+        removed.
+        """
+        index = len(self._result) - 1
+        while index > 0 and self._result[index].kind in (Kind.TEXT, Kind.UNIT) and not self._result[index].written:
+            index -= 1
+        found = index >= 0 and self._result[index].kind is Kind.OPEN and not (is_reopened and self._result[index].raw)
+        if found:
+            self._result[index] = Fragment(Kind.UNIT, self._result[index].raw, output="")
+        return found
+
+
+def _reopened(tag: Fragment) -> Fragment:
+    return replace(tag, output=tag.written_again)
+
+
+def copy_marks(run: list[Fragment], view: View) -> None:
+    """Split marks, such as dashes and musical notes, off both ends of a segment in place, so that they are copied."""
+    solid = [index for index, each in enumerate(run) if each.text.strip()]
+    if not solid:
+        return
+    first, last = solid[0], solid[-1] - len(run)
+    text = run[first].text
+    start = view.marks.match(text, len(text) - len(text.lstrip()))
+    if start and start[0] and run[first].kind is Kind.TEXT:
+        run[first : first + 1] = _split_text(run[first], [(start.end(), Kind.UNIT), (len(text), Kind.TEXT)], view)
+    text = run[last].text
+    end = view.end_marks.search(text, max(len(text) - _MAX_MARK, 0))
+    if end and end.start() > 0 and run[last].kind is Kind.TEXT:
+        run[last : last + 1 or None] = _split_text(run[last], [(end.start(), Kind.TEXT), (len(text), Kind.UNIT)], view)
+
+
+def _split_text(text: Fragment, parts: Sequence[tuple[int, Kind]], view: View) -> list[Fragment]:
+    """Split a text fragment. `parts` contains the end position and the kind of each new fragment.
+
+    Text is not split if the positions of its characters in the document are unknown, as in a CDATA section.
+    """
+    raw: Sequence[str] = text.raw if text.raw == text.text else _CHARACTER.findall(text.raw)
+    if raw is not text.raw and [unescape(each) if each[0] == "&" else each[-1] for each in raw] != [*text.text]:
+        return [text]
+    result, start = list[Fragment](), 0
+    for end, kind in parts:
+        part = text.text[start:end]
+        output = None if text.output is None or not part else view.escape(part)
+        result.append(Fragment(kind, "".join(raw[start:end]), part if kind is Kind.TEXT else "", output=output))
+        start = end
+    return result

@@ -180,8 +180,7 @@ class Parser:
         """Read a comment, a declaration or another construct that is not a tag. Return the position after it."""
         text = self._text
         beginning = text[start : start + 9].lower()
-        has_cdata = self.is_xml or self._is_foreign()
-        if beginning == "<![cdata[" and has_cdata:
+        if beginning == "<![cdata[" and (self.is_xml or self._is_foreign()):
             last = text.find("]]>", start)
             end = len(text) if last < 0 else last + 3
             self._read_text(start, end, text[start + 9 : end].removesuffix("]]>"))
@@ -254,9 +253,8 @@ class Parser:
         """Read an `html` or `body` start tag. Return whether its language is the document's language."""
         given = tag.values()
         language = (given.get("lang") or given.get("xml:lang", ""))[:2].lower()
-        is_first = self._language in ("", language)
-        self._language = language if is_first else self._language
-        return is_first
+        self._language = self._language or language
+        return self._language == language
 
     def _read_copied(self, tag: StartTag, *, is_hidden: bool = False) -> None:
         """Begin an element that is copied with its content. A void element, such as `img`, ends immediately."""

@@ -194,9 +194,8 @@ def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     first = _line(state, start)[1].rstrip()
     mark = "$$" if first.startswith("$$") else "\\]" if first == "\\[" else ""
     is_whole = len(first) > 3 and first.endswith(mark)
-    if not mark or state.is_code_block(start) or f"no {mark} {end}" in state.env:
-        return False
-    if mark in first[2:] and not is_whole:
+    is_text = mark in first[2:] and not is_whole
+    if not mark or is_text or state.is_code_block(start) or f"no {mark} {end}" in state.env:
         return False
     lines = range(start if is_whole else start + 1, end)
     last = next((line for line in lines if _line(state, line)[1].rstrip().endswith(mark)), None)

@@ -5,25 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import cached_property
+from typing import NamedTuple
 
 from specs import ZooError
-from zoo.documents.fragments import Fragment, Kind, View, join_fragments, unescape
+from zoo.documents.fragments import (
+    BOUNDARIES,
+    MAX_DEPTH,
+    RANGE_MARKS,
+    SENTENCE_END,
+    Divider,
+    Fragment,
+    Kind,
+    View,
+    copy_marks,
+    join_fragments,
+)
 from zoo.text.lines import INVISIBLE
 from zoo.text.sentences import MAX_TEXT_LENGTH
 
-MAX_DEPTH = 100
-"""Maximum number of inline elements around a character."""
 WORDS = re.compile(r"\w[\w.+-]{0,63}@\w[\w.-]*\w|\w+(?:['’-]\w+|(?<=\d)[.,:/]\d\w*)*|[^\w\s]")
+_SPACES = re.compile(r"\s{2,}|[^\S ]")
 _WORD_START = re.compile(r"['’-]?\w")
 _WORD_END = re.compile(r"\w['’-]?$")
 PLACEHOLDER = "Foo"
 """The word that the translator reads in place of copied content. Models copy names, but translate `ls` or `X`."""
 Stack = tuple[int, ...]
 """Indices of the inline elements around a character, outermost first."""
-RANGE_MARKS = (Kind.START, Kind.END)
-_BOUNDARIES = (Kind.BREAK, Kind.LANGUAGE)
-_SENTENCE_END = re.compile(r"[.!?…:;][\"'’”»)\]]*\s*$")
 _GLUED_BEFORE = re.compile(r"[\w,.;:!?)\]}»”’\"'%]$")
 _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉])\S+")
 """Content without letters that belongs to the word before it, such as a footnote number or an arrow to the text."""
@@ -33,35 +41,23 @@ _GLUE = re.compile(r"[-+/&=:.~]{1,2}")
 _AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
 """Text that may follow the number of a verse or a note. It excludes single letters, as in chemical formulas, and "/",
 as in fractions."""
-_MAX_MARK, _MAX_REFERENCE, _MAX_COPIED = 100, 12, 10_000_000
-"""Maximum number of characters in marks at the end of a line, maximum number of fragments in a reference, and maximum
-number of characters in the tags that are repeated because of marks between items. A mark counts as 20 characters."""
-_CHARACTER = re.compile(r"&#?\w{1,31};|\\[!-/:-@\[-`{-~]|.", re.DOTALL)
-"""Character as it is written in a document: an entity, a character after a backslash, or the character itself."""
-_Test = Callable[[str, str, str, bool], str | None]
-"""Function that returns the text of an element that is copied, or None if the element is not copied.
-
-Its arguments are the last characters before the element, the element's text, the text after the element, and whether
-the element is raised or lowered. Raised digits do not continue a number before them.
-"""
+_MAX_REFERENCE = 12
+"""Maximum number of fragments in a reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Inline item that is not translated: content such as an image, or a mark at an end of a range such as a bookmark.
+    """Inline content that is not translated, such as an image.
 
     Attributes:
-        start: Position in the text of the segment. For a mark, the start of the range, or 0 if the range starts in an
-            earlier segment.
+        start: Position in the text of the segment.
         end: End of the placeholder word that the model reads instead of the content. If there is no placeholder, equal
-            to `start`. For a mark, the end of the range, or the length of the text if the range ends in a later
-            segment.
+            to `start`.
         stack: Indices of the inline elements around the content, outermost first.
         output: The content to write to the translated document.
         space_before: Whether the source has a space before the content.
         space_after: Whether the source has a space after the content.
         is_space: Whether the content replaces a space, as a line break does.
-        kind: UNIT for content, START or END for a mark.
     """
 
     start: int
@@ -71,7 +67,25 @@ class Unit:
     space_before: bool = False
     space_after: bool = False
     is_space: bool = False
-    kind: Kind = Kind.UNIT
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Mark at the start or end of a range, such as a bookmark.
+
+    Attributes:
+        is_start: Whether the mark is at the start of the range.
+        start: Start of the range in the text of the segment, or 0 if the range starts in an earlier segment.
+        end: End of the range, or the length of the text if the range ends in a later segment.
+        stack: Indices of the inline elements around the mark, outermost first.
+        output: The mark to write to the translated document.
+    """
+
+    is_start: bool
+    start: int
+    end: int
+    stack: Stack
+    output: str
 
 
 @dataclass(frozen=True)
@@ -96,16 +110,37 @@ class Segment:
     stacks: list[Stack]
     elements: list[tuple[Fragment, Fragment]]
     units: list[Unit]
-    marks: list[Unit]
+    marks: list[Mark]
 
     @property
     def needs_alignment(self) -> bool:
         """Whether the segment has markup. If so, its translation must be aligned to the source."""
         return bool(self.elements or self.units or self.marks)
 
+    @cached_property
+    def is_copied(self) -> bytearray:
+        """Mask of the text: 1 for characters that stand for copied content and for the end, 0 for all others."""
+        mask = bytearray(len(self.text)) + b"\1"
+        for unit in self.units:
+            mask[unit.start : unit.end] = b"\1" * (unit.end - unit.start)
+        return mask
 
-class _Reader:
-    """Reader for the fragments of a segment. Positions are character offsets before white space is collapsed."""
+    @property
+    def first_stack(self) -> Stack:
+        """The inline elements around the first character that is neither white space nor copied content."""
+        characters = zip(self.text, self.stacks, self.is_copied, strict=False)
+        return next(stack for character, stack, is_copied in characters if character != " " and not is_copied)
+
+    @cached_property
+    def solid_elements(self) -> set[int]:
+        """Indices of the inline elements that contain more than white space."""
+        stacks = (stack for character, stack in zip(self.text, self.stacks, strict=False) if character != " ")
+        units = (unit.stack for unit in self.units if not unit.is_space)
+        return {element for stack in {*stacks, *units} for element in stack}
+
+
+class SegmentReader:
+    """Reader for the fragments of a segment. It collapses white space in the text to single spaces."""
 
     def __init__(self, fragments: list[Fragment]) -> None:
         self._fragments = fragments
@@ -113,9 +148,13 @@ class _Reader:
         self._characters: list[str] = []
         self._stacks: list[Stack] = []
         self._stack: Stack = ()
-        self._units: list[tuple[int, int, Stack, Fragment]] = []
+        self._units: list[Unit] = []
         self._marks: list[tuple[int, Stack, Fragment]] = []
         self._used: set[int] = set()
+        self._length = 0
+        """Number of characters before white space is collapsed."""
+        self._followed = 0
+        """Number of units that are followed by a character."""
         self._closes_word = False
         """Whether the last character belongs to a unit. A letter after it then begins a new word."""
 
@@ -137,8 +176,8 @@ class _Reader:
                 if fragment.text.strip():
                     self._used.update(self._stack)
             elif fragment.written or fragment.text:
-                self._unit(fragment)
-            if len(self._stack) > MAX_DEPTH or len(self._characters) > MAX_TEXT_LENGTH:
+                self._read_unit(fragment)
+            if len(self._stack) > MAX_DEPTH or self._length > MAX_TEXT_LENGTH:
                 limits = f"{MAX_TEXT_LENGTH:,} characters or {MAX_DEPTH} nested inline elements"
                 hint = "split the paragraph, or remove some of its markup"
                 raise ZooError(f"a paragraph has more than {limits}", hint=hint)
@@ -147,67 +186,65 @@ class _Reader:
     def _close(self, fragment: Fragment) -> None:
         closed = self._stack[-1]
         if closed not in self._used:  # an element without words, such as an anchor
-            self._units.append((len(self._characters), len(self._characters), self._stack, Fragment(Kind.UNIT, "")))
+            self._add_unit("", "")
         self._stack = self._stack[:-1]
-        start, _ = self._elements[closed]
-        self._elements[closed] = (start, fragment)
+        self._elements[closed] = self._elements[closed][0], fragment
 
-    def _unit(self, fragment: Fragment) -> None:
+    def _read_unit(self, fragment: Fragment) -> None:
         text = fragment.text
         if text.strip():
             is_name = WORDS.fullmatch(text) and not text[0].islower() and text[0].isalnum()
             text = text if is_name else PLACEHOLDER
             if self._closes_word or _WORD_END.search("".join(self._characters[-2:])):
                 self._add(" ")
-        start = len(self._characters)
-        self._add(text)
         self._closes_word = bool(text.strip()) or (self._closes_word and not text)
-        self._units.append((start, len(self._characters), self._stack, fragment))
+        self._add_unit(text, fragment.written)
         self._used.update(self._stack)
 
+    def _add_unit(self, text: str, output: str) -> None:
+        start, is_space = len(self._characters), text.isspace()
+        space_before = self._characters[-1:] == [" "] and not is_space
+        self._add(text)
+        end = start if is_space else len(self._characters)
+        self._units.append(Unit(start, end, self._stack, output, space_before, False, is_space))
+
     def _add(self, text: str) -> None:
-        self._characters += text
-        self._stacks += [self._stack] * len(text)  # one tuple for all characters, to save memory
+        if not text:
+            return
+        if text[0].isspace() and self._followed < len(self._units):
+            followed = (replace(unit, space_after=not unit.is_space) for unit in self._units[self._followed :])
+            self._units[self._followed :] = followed
+        self._followed = len(self._units)
+        self._length += len(text)
+        collapsed = _SPACES.sub(" ", text)
+        if not self._characters or self._characters[-1] == " ":
+            collapsed = collapsed.removeprefix(" ")
+        self._characters += collapsed
+        self._stacks += [self._stack] * len(collapsed)  # one tuple for all characters, to save memory
 
     def _segment(self) -> Segment:
-        """Return the segment. Collapse the white space in its text, and convert all positions to this text."""
-        characters, positions, kept, stacks = self._characters, list[int](), list[str](), list[Stack]()
-        for character, stack in zip(characters, self._stacks, strict=True):
-            positions.append(len(kept))
-            is_space = character.isspace()
-            if not is_space or (kept and kept[-1] != " "):
-                kept.append(" " if is_space else character)
-                stacks.append(stack)
-        positions.append(len(kept))
-        text, units, marks = "".join(kept).rstrip(), list[Unit](), list[Unit]()
-        for start, end, stack, fragment in self._units:
-            is_space = bool(fragment.text) and not fragment.text.strip()
-            before = not is_space and start > 0 and characters[start - 1].isspace()
-            after = not is_space and end < len(characters) and characters[end].isspace()
-            position = positions[start]
-            last = position if is_space else position + end - start
-            units.append(Unit(position, last, stack, fragment.written, before, after, is_space))
-        starts = {mark.key: positions[at] for at, _, mark in self._marks if mark.kind is Kind.START}
-        ends = {mark.key: positions[at] for at, _, mark in self._marks if mark.kind is Kind.END}
-        for _, stack, mark in self._marks:
-            bounds = starts.get(mark.key, 0), ends.get(mark.key, len(text))
-            marks.append(Unit(*bounds, stack, mark.written, kind=mark.kind))
-        whole = "".join(fragment.text for fragment in self._fragments)
+        text, whole = "".join(self._characters).rstrip(), "".join(fragment.text for fragment in self._fragments)
         outer = whole[: len(whole) - len(whole.lstrip())], whole[len(whole.rstrip()) :]
-        return Segment(self._fragments, text, *outer, stacks, self._elements, units, marks)
+        bounds = {(mark.kind, mark.key): position for position, _, mark in self._marks}
+        marks = list[Mark]()
+        for _, stack, mark in self._marks:
+            start, end = bounds.get((Kind.START, mark.key), 0), bounds.get((Kind.END, mark.key), len(text))
+            marks.append(Mark(mark.kind is Kind.START, start, end, stack, mark.written))
+        return Segment(self._fragments, text, *outer, self._stacks, self._elements, self._units, marks)
 
 
-def split_segments(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment | Segment]:
-    """Group fragments into segments. Yield the segments that contain words, and all other fragments, in order."""
+def split_segments(text: str, view: View) -> Iterator[Fragment | Segment]:
+    """Split a text into segments. Yield the segments that contain words, and the fragments between these, in order."""
     run: list[Fragment] = []
-    for fragment in [*_divide([*_split_items(_join_lines(fragments, view), view)], view), Fragment(Kind.BREAK, "")]:
-        if fragment.kind not in _BOUNDARIES:
+    for fragment in [*Divider(view).divide(view.parse(text)), Fragment(Kind.BREAK, "")]:
+        if fragment.kind not in BOUNDARIES:
             run.append(fragment)
             continue
-        before, middle, after = _trim(_copy_elements(_copy_marks(run, view), _wordless_text))
+        copy_marks(run, view)
+        before, middle, after = _trim(_copy_elements(run, _Element.wordless_text))
         yield from before
         if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
-            yield _Reader(_copy_elements(middle, _reference_text)).read()
+            yield SegmentReader(_copy_elements(middle, _Element.reference_text)).read()
         else:
             yield from middle
         yield from after
@@ -215,236 +252,98 @@ def split_segments(fragments: Sequence[Fragment], view: View) -> Iterator[Fragme
         run = []
 
 
-def _join_lines(fragments: Sequence[Fragment], view: View) -> list[Fragment]:
-    """Replace each line break with white space if the sentence continues after it."""
-    lines, texts = list[int](), [list[str]()]
-    """Indices of the line breaks and boundaries, and the texts before, between and after them."""
-    for index, fragment in enumerate(fragments):
-        if fragment.kind in _BOUNDARIES or fragment.kind is Kind.LINE:
-            lines.append(index)
-            texts.append([])
-        else:
-            texts[-1].append(fragment.text)
-    joined = list(fragments)
-    for index, (before, after) in zip(lines, pairwise("".join(parts) for parts in texts), strict=True):
-        line = fragments[index]
-        if line.kind is Kind.LINE and line.text and not _begins_sentence(before.strip(), after.strip(), view):
-            joined[index] = replace(line, kind=Kind.UNIT, text=" ")
-    return joined
+class _Element(NamedTuple):
+    """Short element without letters, and the text around it.
 
-
-def _begins_sentence(before: str, after: str, view: View) -> bool:
-    """Return whether the line `after` begins a new sentence instead of continuing the line `before`."""
-    end = before[-_MAX_MARK:]
-    if not end or not after or view.marks.match(after) or view.end_marks.search(end):
-        return True
-    is_new = not view.wraps and after[0].isalnum()
-    return not after[0].islower() and (is_new or _SENTENCE_END.search(end) is not None)
-
-
-def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
-    """Split text at symbols that are copied. Icons become UNIT fragments, and marks between items become line breaks.
-
-    Yield all fragments.
+    Attributes:
+        end: Index of the fragment after the element.
+        before: The last characters before the element.
+        text: The text of the element.
+        after: The text after the element.
+        is_raised: Whether the element is raised or lowered. Raised digits do not continue a number before them.
     """
-    for fragment in fragments:
-        parts, text = list[tuple[int, Kind]](), fragment.text if fragment.kind is Kind.TEXT else ""
-        found = list(view.dividers.finditer(text))
-        for match in found:
-            # A check box may be a word of a sentence, unless the text begins with a mark.
-            before, after = text[max(match.start() - 1, 0) : match.start()], text[match.end() : match.end() + 1]
-            is_word = after.islower() and before and (before.isalpha() or len(found) == 1) and found[0].start()
-            if not (is_word and match["box"]):
-                parts += (match.start(), Kind.TEXT), (match.end(), Kind.UNIT if match["icons"] else Kind.LINE)
-        yield from _split_text(fragment, [*parts, (len(text), Kind.TEXT)], view) if parts else [fragment]
+
+    end: int
+    before: str
+    text: str
+    after: str
+    is_raised: bool
+
+    def wordless_text(self) -> str | None:
+        """Return the text that the translator reads for an element without words, or None if the element has words.
+
+        Elements without words are white space, symbols such as the arrow back from a footnote, and the numbers of notes
+        and verses.
+        """
+        if not self.before.strip() and self.is_raised and self._is_number():
+            return ""
+        if not _SYMBOLS.fullmatch(self.text.strip()):
+            return None
+        return " " if self.text.isspace() else ""
+
+    def reference_text(self) -> str | None:
+        """Return the text that the translator reads for a reference such as a footnote number. None: no reference.
+
+        A reference directly follows a word, or it is a superscript number after a sentence.
+        """
+        before, text = self.before, self.text
+        is_new = self.is_raised or not (before[-1:].isdigit() and text[:1].isdigit())  # not the rest of a number
+        if _REFERENCE.fullmatch(text) and not self.after[:1].isalnum() and is_new and _GLUED_BEFORE.search(before):
+            return ""
+        is_verse = self.is_raised and SENTENCE_END.search(before) and before[-1].isspace() and self._is_number()
+        return text if is_verse else None
+
+    def _is_number(self) -> bool:
+        """Return whether the element is the number of the verse or note that follows."""
+        return self.text.isdigit() and _AFTER_NUMBER.match(self.after) is not None
 
 
-def match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
-    """Match tags between boundaries. Return the index of each end tag, keyed by the index of its start tag."""
-    ends, stack = dict[int, int](), list[int]()
-    for index, fragment in enumerate(fragments):
-        if fragment.kind is Kind.OPEN:
-            stack.append(index)
-        elif fragment.kind is Kind.CLOSE and stack and fragments[stack[-1]].key == fragment.key:
-            ends[stack.pop()] = index
-        elif fragment.kind in (Kind.CLOSE, *_BOUNDARIES):
-            stack.clear()
-    return ends
-
-
-def _divide(fragments: Sequence[Fragment], view: View) -> list[Fragment]:
-    """Replace line breaks and unmatched tags with boundaries between segments, and return all fragments.
-
-    Elements around a line break are closed before the line break and reopened after it. Marks between items keep their
-    elements.
-    """
-    ends = match_tags(fragments)
-    matched = set(ends.values())
-    result, opened, copied = list[Fragment](), list[tuple[Fragment, Fragment]](), 0
-    """The divided fragments, the tags of the open elements, as they are written if the element is opened again, and
-    the number of characters in the tags that are repeated (see `_MAX_COPIED`)."""
-    for index, fragment in enumerate(fragments):
-        if index in ends:
-            opened.append((fragment, fragments[ends[index]]))
-        elif index in matched:
-            fragment = replace(fragment, output=opened.pop()[1].written)
-            if _drop_open_tag(result, is_reopened=True):  # the element ends with a mark between items
-                fragment = Fragment(Kind.UNIT, fragment.raw, output="")
-        elif fragment.kind in (Kind.OPEN, Kind.CLOSE):
-            fragment = replace(fragment, kind=Kind.BREAK)
-        if fragment.kind is not Kind.LINE:
-            result.append(fragment)
-            continue
-        if len(opened) > MAX_DEPTH:
-            raise ZooError(f"a line break is nested in more than {MAX_DEPTH} elements", hint="reduce the nesting")
-        count = len(opened)
-        while not fragment.text and _drop_open_tag(result):  # the element begins with the mark
-            count -= 1
-        result += (replace(end, raw="", output=end.written) for _, end in reversed(opened[:count]))
-        first, opened = opened[count:], [(_reopened(start), _reopened(end)) for start, end in opened]
-        around = [*opened[:count], *first] if view.needs_runs or not fragment.text else []
-        tags = "".join(start.written for start, _ in around), "".join(end.written for _, end in reversed(around))
-        copied += 0 if fragment.text else 20 + len(tags[0]) + len(tags[1])
-        if copied > _MAX_COPIED:
-            raise ZooError("the text has too many marks between items, such as check boxes", hint="split the document")
-        result.append(Fragment(Kind.BREAK, fragment.raw, output=tags[0] + fragment.written + tags[1]))
-        result += (replace(start, raw="") for start, _ in opened)
-    return result
-
-
-def _drop_open_tag(fragments: list[Fragment], *, is_reopened: bool = False) -> bool:
-    """If the last fragment is a start tag, remove the tag from the output. Return whether a tag was removed.
-
-    Trailing fragments without output are ignored. If `is_reopened`, only a tag that is not in the document is removed.
-    """
-    index = len(fragments) - 1
-    while index > 0 and fragments[index].kind in (Kind.TEXT, Kind.UNIT) and not fragments[index].written:
-        index -= 1
-    found = index >= 0 and fragments[index].kind is Kind.OPEN and not (is_reopened and fragments[index].raw)
-    if found:
-        fragments[index] = Fragment(Kind.UNIT, fragments[index].raw, output="")
-    return found
-
-
-def _reopened(tag: Fragment) -> Fragment:
-    return replace(tag, output=tag.written_again)
-
-
-def _copy_marks(run: list[Fragment], view: View) -> list[Fragment]:
-    """Split marks such as dashes off the start and end of a segment, so that they are copied. Return all fragments."""
-    texts = [index for index, fragment in enumerate(run) if fragment.kind is Kind.TEXT and fragment.text.strip()]
-    if not texts:
-        return run
-    first = run[texts[0]]
-    indent = len(first.text) - len(first.text.lstrip())
-    start = view.marks.match(first.text, indent)
-    is_first = not any(each.text.strip() for each in run[: texts[0]])  # no copied word precedes the text
-    if start and indent < start.end() and is_first:
-        cut = _split_text(first, [(start.end(), Kind.UNIT), (len(first.text), Kind.TEXT)], view)
-        run = [*run[: texts[0]], *cut, *run[texts[0] + 1 :]]
-        texts[-1] += len(cut) - 1
-    last = run[texts[-1]]
-    end = view.end_marks.search(last.text, max(len(last.text) - _MAX_MARK, 0))
-    is_last = not any(each.text.strip() for each in run[texts[-1] + 1 :])
-    if end and is_last and end.start() > 0:
-        cut = _split_text(last, [(end.start(), Kind.TEXT), (len(last.text), Kind.UNIT)], view)
-        run = [*run[: texts[-1]], *cut, *run[texts[-1] + 1 :]]
-    return run
-
-
-def _split_text(text: Fragment, parts: Sequence[tuple[int, Kind]], view: View) -> list[Fragment]:
-    """Split a text fragment. `parts` contains the end position and the kind of each new fragment.
-
-    Text is not split if the positions of its characters in the document are unknown, as in a CDATA section.
-    """
-    raw: Sequence[str] = text.raw if text.raw == text.text else _CHARACTER.findall(text.raw)
-    if raw is not text.raw and [unescape(each) if each[0] == "&" else each[-1] for each in raw] != [*text.text]:
-        return [text]
-    result, start = list[Fragment](), 0
-    for end, kind in parts:
-        part = text.text[start:end]
-        output = None if text.output is None or not part else view.escape(part)
-        result.append(Fragment(kind, "".join(raw[start:end]), part if kind is Kind.TEXT else "", output=output))
-        start = end
-    return result
-
-
-def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
-    """Merge each short element for which `test` returns text into a UNIT fragment, which is copied.
+def _copy_elements(run: Sequence[Fragment], text_of: Callable[[_Element], str | None]) -> list[Fragment]:
+    """Merge each short element for which `text_of` returns text into a UNIT fragment, which is copied.
 
     Return all fragments of the segment.
     """
-    result, before, index = list[Fragment](), "", 0
-    while index < len(run):
-        end = _element_end(run, index) if run[index].kind is Kind.OPEN else index
-        text = None
-        if end > index:
-            content = "".join(each.text for each in run[index:end])
-            after = next((each.text for each in run[end : end + _MAX_REFERENCE] if each.text), "")
-            text = test(before, content, after, any(each.raised for each in run[index:end]))
-        if text is not None:
+    result, before, end = list[Fragment](), "", 0
+    for index, fragment in enumerate(run):
+        if index < end:  # inside the last merged element
+            continue
+        element = _read_element(run, index, before) if fragment.kind is Kind.OPEN else None
+        text = text_of(element) if element else None
+        if element and text is not None:
+            end = element.end
             result.append(join_fragments(run[index:end], text))
-            index = end
-        else:
-            result.append(run[index])
-            for count in (2, 3):
-                if run[index].kind is Kind.UNIT and _is_glued(result[-count:]):
-                    result[-count:] = [join_fragments(result[-count:], "".join(each.text for each in result[-count:]))]
-            before = run[index].text[-3:] or before
-            index += 1
+            continue
+        result.append(fragment)
+        if fragment.kind is Kind.UNIT:
+            _join_glued(result)
+        before = fragment.text[-3:] or before
     return result
 
 
-def _is_glued(parts: Sequence[Fragment]) -> bool:
-    """Return whether the fragments are two copied elements that are adjacent or separated by a sign such as "+"."""
-    kinds, first, last = [each.kind for each in parts], parts[0], parts[-1]
-    if not first.text.strip() or not (last.text.strip() or not last.written):
-        return False
-    is_joined = kinds == [Kind.UNIT, Kind.TEXT, Kind.UNIT] and _GLUE.fullmatch(parts[1].text) is not None
-    return is_joined or kinds == [Kind.UNIT, Kind.UNIT]
-
-
-def _element_end(run: Sequence[Fragment], start: int) -> int:
-    """Return the index after the element at `start`. Return 0 if the element is too long or contains a range mark."""
+def _read_element(run: Sequence[Fragment], start: int, before: str) -> _Element | None:
+    """Read the element at `start`. Return None if it is too long, or contains a letter or a range mark."""
     depth = 0
-    for index in range(start, min(start + _MAX_REFERENCE, len(run))):
-        depth += {Kind.OPEN: 1, Kind.CLOSE: -1}.get(run[index].kind, 0)
+    for end, fragment in enumerate(run[start : start + _MAX_REFERENCE], start + 1):
+        depth += (fragment.kind is Kind.OPEN) - (fragment.kind is Kind.CLOSE)
+        if fragment.kind in RANGE_MARKS or any(map(str.isalpha, fragment.text)):
+            return None
         if depth == 0:
-            return index + 1
-        if run[index].kind in RANGE_MARKS:
-            break
-    return 0
-
-
-def _wordless_text(before: str, content: str, after: str, is_raised: bool) -> str | None:
-    """Return the text that the translator reads for an element without words, or None if the element has words.
-
-    Elements without words are white space, symbols such as the arrow back from a footnote, and the numbers of notes
-    and verses.
-    """
-    if not before.strip() and is_raised and _is_number(content, after):
-        return ""
-    if not _SYMBOLS.fullmatch(content.strip()):
-        return None
-    return " " if content.isspace() else ""
-
-
-def _reference_text(before: str, content: str, after: str, is_raised: bool) -> str | None:
-    """Return the text that the translator reads for a reference, such as a footnote number, or None for other elements.
-
-    A reference has no letters and directly follows a word, or it is a superscript number after a sentence.
-    """
-    is_sign = _REFERENCE.fullmatch(content) and not any(map(str.isalpha, content)) and not after[:1].isalnum()
-    if is_sign and _GLUED_BEFORE.search(before) and (is_raised or not (before[-1].isdigit() and content[0].isdigit())):
-        return ""
-    if is_raised and _SENTENCE_END.search(before) and before[-1].isspace() and _is_number(content, after):
-        return content
+            inside = run[start:end]
+            after = next((each.text for each in run[end : end + _MAX_REFERENCE] if each.text), "")
+            text, is_raised = "".join(each.text for each in inside), any(each.raised for each in inside)
+            return _Element(end, before, text, after, is_raised)
     return None
 
 
-def _is_number(content: str, after: str) -> bool:
-    """Return whether a superscript is the number of the verse or note that follows."""
-    return content.isdigit() and _AFTER_NUMBER.match(after) is not None
+def _join_glued(fragments: list[Fragment]) -> None:
+    """Join copied elements at the end, in place, if they are adjacent or separated by a sign such as "+"."""
+    for count in range(2, min(len(fragments), 3) + 1):
+        first, last = fragments[-count], fragments[-1]
+        is_word = first.kind is Kind.UNIT and first.text.strip() and (last.text.strip() or not last.written)
+        if is_word and all(sign.kind is Kind.TEXT and _GLUE.fullmatch(sign.text) for sign in fragments[1 - count : -1]):
+            parts = fragments[-count:]
+            fragments[-count:] = [join_fragments(parts, "".join(each.text for each in parts))]
+            return
 
 
 def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+from specs import ZooError
 from zoo.documents.fragments import DIVIDERS, Fragment, Kind, View
+from zoo.text.sentences import excerpt
 
 _GAP = re.compile(r"([\r\n\v\f\x85\u2028\u2029]+|\t+|[ \u00a0]{2,})")
 _RULES = re.compile(
@@ -20,6 +22,8 @@ _HEAD = re.compile(
     rf"((?:^|(?<=[\r\n]))(?:[ \t]*\d+[ \t]*{_LINE})?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\r\n]*(?:{_LINE}|$))"
 )
 """The number of a subtitle, which is optional, and its times."""
+_DAMAGED = re.compile(rf"(?:(?<![^\r\n])[ \t]*+{_TIME}[ \t]*+(?:-->|-+>[ \t]*+{_TIME})|-->[ \t]*+\d+:\d\d[:,.]\d)")
+"""A line with only one time of a subtitle, or with a different arrow. Arrows between words may be part of the text."""
 _MARKUP = re.compile(
     r"<(?P<close>/?)(?P<name>[a-zA-Z]++)[^<>\r\n]*>|(?P<code>\{[^{}\r\n]*\})"
     rf"|(?P<blank>{_LINE}(?:[ \t]*+{_LINE})+)|(?P<line>{_LINE}|\\[Nn])"
@@ -32,17 +36,23 @@ _LINE_END_MARKS = re.compile(rf"(?:\s*+(?:[♪♫#]++|{_SOUND}))++$")
 
 def _parse_text(text: str) -> list[Fragment]:
     """Return the fragments of plain text. Line breaks, tabs and multiple spaces separate segments."""
-    kinds = Kind.TEXT, Kind.BREAK
     parts = enumerate(_GAP.split(text))
-    return [Fragment(kinds[index % 2], part, "" if index % 2 else part) for index, part in parts]
+    return [Fragment(Kind.BREAK, part) if index % 2 else _text(part) for index, part in parts]
 
 
 def _parse_subtitles(text: str) -> list[Fragment]:
     """Return the fragments of subtitles. No segment extends over several subtitles.
 
     A line that begins a new sentence, or that has a different speaker, begins a new segment.
+
+    Raises:
+        ZooError: The times of a subtitle are not valid.
     """
     before, *parts = _HEAD.split(text)
+    for number, line in enumerate(_HEAD.sub(lambda head: "\n" * head[0].count("\n"), text).split("\n"), start=1):
+        if _DAMAGED.search(line):
+            problem = f"line {number:,} ({excerpt(line.strip())}) does not have the start and end of a subtitle"
+            raise ZooError(problem, hint="write the line as in `00:00:01,000 --> 00:00:02,500`")
     fragments = [Fragment(Kind.BREAK, before)]
     for head, cue in zip(parts[::2], parts[1::2], strict=True):
         fragments += [Fragment(Kind.BREAK, head), *_parse_cue(cue)]

@@ -11,7 +11,7 @@ from functools import partial
 from xml.sax.saxutils import escape
 
 from specs import ZooError
-from zoo.documents.fragments import Archive, Format, Fragment, Kind, View, join_fragments
+from zoo.documents.fragments import RANGE_MARKS, Archive, Format, Fragment, Kind, View, join_fragments, match_tags
 from zoo.documents.office import (
     InlineElement,
     ParagraphReader,
@@ -23,7 +23,7 @@ from zoo.documents.office import (
     join_text,
     read_tokens,
 )
-from zoo.documents.segments import PLACEHOLDER, RANGE_MARKS, match_tags
+from zoo.documents.segments import PLACEHOLDER
 from zoo.documents.tags import StartTag, attribute_view, local_attributes
 from zoo.text.sentences import MAX_TEXT_LENGTH
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.files.storage import FREE_SPACE_HINT, home
+from zoo.files.storage import free_space_hint
 
 _DISK_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
 _OCCUPIED = {errno.ENOTEMPTY, errno.EEXIST}
@@ -259,9 +259,8 @@ def convert_disk_errors(path: Path, partial: Path | None = None) -> Iterator[Non
         # Some libraries raise their own exceptions with the message of the operating system.
         for code, reason in _DISK_FULL.items():
             if _has_code(error, code):
-                is_ours = path.absolute().is_relative_to(home())
-                hint = FREE_SPACE_HINT if is_ours else "free some space there, or write to another disk"
-                raise ZooError(f"`{path}` cannot be written: {reason}", hint=hint, exit_code=1) from error
+                problem = f"`{path}` cannot be written: {reason}"
+                raise ZooError(problem, hint=free_space_hint(path), exit_code=1) from error
         if _has_code(error, errno.EFBIG):
             problem = f"`{path}` cannot be written: it is larger than the file size limit of this process"
             raise ZooError(problem, hint="raise the limit with `ulimit -f unlimited`", exit_code=1) from error

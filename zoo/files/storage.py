@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -13,18 +14,16 @@ from platformdirs import user_data_dir
 from specs import ZooError
 from zoo.report import sizes
 
-FREE_SPACE_HINT = "free some space there, or set ZOO_HOME to a folder on another disk"
-
 
 def home() -> Path:
     """Return the data folder: `ZOO_HOME` if it is set, otherwise the user's data folder. It may not exist yet.
 
     Raises:
-        ZooError: The path is not valid UTF-8.
+        ZooError: The path is not valid (see `require_valid_path`).
     """
     configured = os.environ.get("ZOO_HOME")
     folder = Path(os.path.expanduser(configured or user_data_dir("zoo", appauthor=False))).absolute()
-    require_utf8(folder)
+    require_valid_path(folder)
     return folder
 
 
@@ -80,7 +79,13 @@ def require_space(folder: Path, needed: int, purpose: str) -> None:
     if (free := free_bytes(folder)) < needed:
         needed_text, free_text = sizes(needed, free)
         problem = f"{purpose} needs {needed_text} in `{folder}`, but only {free_text} are free"
-        raise ZooError(problem, hint=FREE_SPACE_HINT, exit_code=1)
+        raise ZooError(problem, hint=free_space_hint(folder), exit_code=1)
+
+
+def free_space_hint(path: Path) -> str:
+    """Return the hint for a full disk, which depends on whether `path` is in the data folder."""
+    other = "set ZOO_HOME to a folder on" if path.absolute().is_relative_to(home()) else "write to"
+    return f"free some space there, or {other} another disk"
 
 
 def free_bytes(folder: Path) -> int:
@@ -89,17 +94,25 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(existing).free
 
 
-def require_utf8(path: Path) -> None:
-    """Check that a path is valid UTF-8. The libraries for reading and writing models accept no other paths.
+def require_valid_path(path: Path) -> None:
+    """Check that models can be stored at a path, which may not exist yet.
 
     Raises:
-        ZooError: The path is not valid UTF-8.
+        ZooError: The path is too long for the file system, contains a NUL character, or is not valid UTF-8. The
+            libraries for reading and writing models require UTF-8.
     """
+    reason = None
     try:
         str(path.absolute()).encode()
+        path.lstat()
     except UnicodeEncodeError:
-        problem = f"the path `{path.absolute()}` is not valid UTF-8, so models cannot be stored there"
-        raise ZooError(problem, hint="rename the folder, or use another folder") from None
+        reason = "is not valid UTF-8"
+    except ValueError:
+        reason = "contains a NUL character"
+    except OSError as error:
+        reason = "is too long" if error.errno == errno.ENAMETOOLONG else None
+    if reason:
+        raise ZooError(f"models cannot be stored in `{path.absolute()}`: its path {reason}", hint="use another folder")
 
 
 def folder_bytes(*paths: Path) -> int:

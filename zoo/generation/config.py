@@ -107,11 +107,7 @@ class GenerationConfig(Decoding):
 
         Raises:
             ZooError: A value is out of range, or an option has no effect on this kind of search.
-            TypeError: An option does not exist.
         """
-        known = GenerationOptions.__annotations__
-        if unknown := sorted(options.keys() - known):
-            raise TypeError(f"`{unknown[0]}` is not a generation option; the options are {', '.join(known)}")
         given = {name: value for name, value in options.items() if value is not None}
         values = {
             **spec.decoding.model_dump(),

@@ -99,8 +99,6 @@ class LanguageModel(Translator):
             ZooError: A text has more than one line.
         """
         (lines,) = texts
-        if isinstance(lines, str):
-            raise TypeError("`texts` is a single string: pass a list of strings")
         return (checked_texts(lines, first=first),)
 
 

@@ -10,7 +10,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Unpack
 
 from compiler.program import MAX_PREFIX_TOKENS, ShortlistDecoder, TranslationModel
-from specs import Spec, ZooError
+from specs import Spec, ZooError, suggest
 from zoo.generation.confidence import Calibration
 from zoo.generation.config import (
     DEFAULT_MAX_BATCH_TOKENS,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 Prefixes = Iterable[str] | None
 MAX_SENTENCE_TOKENS = 512
 """A model counts as trained on single sentences if no source in training had more than this number of tokens."""
+_OTHER_NAMES = {"from_": "source", "to": "target"}
+"""Names of options on the command line -> their names in Python."""
 
 
 class TextSearch:
@@ -188,12 +190,9 @@ class TextSearch:
         self, texts: Iterable[str], n_best: int | None, prefixes: Prefixes, options: TranslationOptions
     ) -> tuple[list[TextWithPrefix], GenerationConfig, TextStream]:
         """Check the arguments. Return the texts with their prefixes, the options of the search, and a text stream."""
-        if isinstance(texts, str):
-            raise TypeError("`texts` is a single string: pass a list of strings")
         config, preprocessor = self.configure(n_best, **options)
-        pairs = list(zip_prefixes(texts, prefixes))
-        checked_texts((text for text, _ in pairs), label=preprocessor.terms.text)  # before the work starts
-        return pairs, config, TextStream(preprocessor, self.report)
+        checked = checked_texts(texts, label=preprocessor.terms.text)  # before the work starts
+        return list(zip_prefixes(checked, prefixes)), config, TextStream(preprocessor, self.report)
 
     def configure(
         self,
@@ -218,7 +217,12 @@ class TextSearch:
         Raises:
             ZooError: A language is missing or unknown, a value is out of range, or the options require a shortlist, but
                 the model has no shortlist or its backend does not support shortlists.
+            TypeError: An option does not exist.
         """
+        known = TranslationOptions.__annotations__
+        if unknown := sorted(options.keys() - known):
+            guess = suggest(_OTHER_NAMES.get(unknown[0], unknown[0]), known)
+            raise TypeError(f"there is no option `{unknown[0]}`; {guess}the options are {', '.join(known)}")
         preprocessor = self.preprocessor(source, target, split=split, protect=protect)
         options["max_batch_tokens"] = self.batch_tokens(options.get("max_batch_tokens"))
         config = GenerationConfig.from_spec(self.spec, options, n_best)

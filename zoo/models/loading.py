@@ -96,7 +96,7 @@ def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None
 
     If another process replaces the folder in the meantime, call `read` again to get files of a single version.
     """
-    storage.require_utf8(folder)
+    storage.require_valid_path(folder)
     model = ModelFolder(folder)
     for _ in range(_MAX_ATTEMPTS):
         if not model.exists:

@@ -32,11 +32,11 @@ def checked_texts(texts: Iterable[str], *, first: int = 1, label: str = "text") 
         label: Word for a text in error messages, such as "source".
 
     Raises:
-        TypeError: `texts` is a single string, or an item is not a string.
+        TypeError: `texts` is not an iterable, or is a single string, or an item is not a string.
         ZooError: A text has a line break, is too long, or is not valid Unicode.
     """
-    if isinstance(texts, str):
-        raise TypeError(f"`{label}s` is a single string: pass a list of strings")
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise TypeError(f"`{label}s` is {texts!r:.60}: pass a list of strings")
     checked = list(texts)
     for number, text in enumerate(checked, start=first):
         check_text(text, number, label)
@@ -87,8 +87,8 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
     """Raise ZooError if two parallel lists have different lengths. `names` are the names of the lists in the error."""
     if len(first) != len(second):
-        hint = "line n of one file belongs to line n of the other, so the files need the same number of lines"
-        raise ZooError(f"there are {len(first):,} {names[0]} and {len(second):,} {names[1]}", hint=hint)
+        hint = "text n of one belongs to text n of the other; in a file, each line is a text"
+        raise ZooError(f"the numbers of {' and '.join(names)} differ: {len(first):,} and {len(second):,}", hint=hint)
 
 
 def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[tuple[str, str]]:

@@ -64,15 +64,15 @@ class Processes:
 
     def any(self, *flags: bool) -> tuple[bool, ...]:
         """Return, for each flag, whether it is True in any process. All processes have to call this method."""
-        return tuple(map(bool, self._maximum(*flags)))
+        return tuple(map(bool, self.maximum(*flags)))
 
     def all_equal(self, number: int) -> bool:
         """Return whether all processes pass the same number. All processes have to call this method."""
-        largest, negative_smallest = self._maximum(number, -number)
+        largest, negative_smallest = self.maximum(number, -number)
         return largest == -negative_smallest
 
-    def _maximum(self, *numbers: int) -> Sequence[int]:
-        """Return the maximum of each number over all processes."""
+    def maximum(self, *numbers: int) -> Sequence[int]:
+        """Return the maximum of each number over all processes. All processes have to call this method."""
         if self._control is None:
             return numbers
         values = torch.tensor(numbers, dtype=torch.int64)
@@ -174,19 +174,19 @@ def _gpu_of_process(device: str, local: int) -> str:
     return f"cuda:{local}"
 
 
-def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes, *, packs: bool = False) -> bool:
+def needs_sharding(spec: Spec, mean: BatchSize | None, processes: Processes) -> bool:
     """Return whether the weights must be sharded so that a tenth of each device's memory stays free during training.
 
     All processes have to call this function.
 
     Args:
         spec: The spec to train.
-        mean: The mean size of a whole batch, of which each process computes a part.
+        mean: The mean size of a whole batch, of which each process computes a part. None: If the weights are not
+            sharded, training uses packed rows (several sequences in each row), which always have the same size.
         processes: The processes.
-        packs: Whether training uses packed rows (several sequences in each row) if the weights are not sharded.
     """
     count = processes.count
-    needed = update_bytes(spec, count) if packs else training_bytes(spec, mean.divided_by(count))
+    needed = training_bytes(spec, mean.divided_by(count)) if mean else update_bytes(spec, count)
     (exceeded,) = processes.any(needed > _USABLE_SHARE * memory.available_memory(processes.device))
     return exceeded
 

@@ -17,7 +17,7 @@ from specs import Spec, ZooError, difference
 from zoo.files.atomic import atomic_file, convert_disk_errors, partial_target, remove_folder, write_json
 from zoo.files.locks import take_lock
 from zoo.files.reading import read_json
-from zoo.files.storage import require_utf8
+from zoo.files.storage import require_valid_path
 from zoo.models import shortlist
 from zoo.models.folder import RUN_IDENTITY, SCORES, SPEC, WEIGHTS, ModelFolder, format_differences
 from zoo.report import Report
@@ -122,9 +122,9 @@ class Run(ModelFolder):
         If the folder already contains a run, `spec` may differ from the run's spec only in CHANGEABLE_FIELDS.
 
         Raises:
-            ZooError: The folder contains other files, or a run with a different spec.
+            ZooError: The folder contains other files, or a run with a different spec, or its path is not valid.
         """
-        require_utf8(self.folder)
+        require_valid_path(self.folder)
         for folder in (self.folder, *self.folder.parents):
             if folder.exists() and not folder.is_dir():
                 raise ZooError(f"`{folder}` is a file, not a folder", hint="choose another folder with `--run DIR`")
@@ -235,7 +235,8 @@ class Run(ModelFolder):
                 path.unlink()
 
     def require_own_files(self) -> None:
-        """Raise ZooError if the folder contains files that no training run wrote."""
+        """Raise ZooError if the path is not valid, or if the folder contains files that no training run wrote."""
+        require_valid_path(self.folder)
         if files := self.foreign_files():
             problem = f"`{self.folder}` contains files that no training run wrote: {', '.join(files)}"
             raise ZooError(

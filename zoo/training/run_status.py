@@ -30,7 +30,7 @@ _CURVE_METRICS = (
         for metric in METRICS
     ),
     CurveMetric("learning_rate", "Learning rate", "learning rate"),
-    CurveMetric("target_tokens_per_second", "Speed", "target tokens per second"),
+    CurveMetric("target_tokens_per_second", "Speed (tokens/s)", "target tokens per second"),
 )
 
 

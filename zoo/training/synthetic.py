@@ -31,7 +31,7 @@ from zoo.generation.text_search import translate_lines
 from zoo.generation.translator import Translator
 from zoo.models import find
 from zoo.models.folder import ModelFolder
-from zoo.report import Report
+from zoo.report import Report, amount
 from zoo.text.language_codes import base_language
 from zoo.text.lines import clean, is_sgml, read_sentences
 
@@ -139,7 +139,7 @@ class _SyntheticText:
         if not folder.is_dir():
             total, done = self._count_lines(folder), _finished_lines(journal)
             resumed = f" ({done:,} are already translated)" if done else ""
-            self.report.info(f"`corpus.{self.name}`: {self.part.summary}: {total:,} lines{resumed}")
+            self.report.info(f"`corpus.{self.name}`: {self.part.summary}: {amount(total, 'lines')}{resumed}")
             if done < total:
                 opened = [open_model(path, device=device, report=self.report) for path in models.values()]
                 self._require_unchanged(record, _model_digests(models))

@@ -57,8 +57,8 @@ class TrainingResult(NamedTuple):
     """Result of `run_training`: the trained run, and how its training ended."""
 
     run: Run
-    ended: bool
-    """Whether training has reached its end. False if it was stopped."""
+    stop_signal: int
+    """Number of the signal that stopped training. 0 if training has reached its end."""
     first: bool
     """Whether this process wrote the run. If torchrun starts several processes, only the first process does."""
 
@@ -101,7 +101,7 @@ def train(
 def run_training(
     spec: Spec, *, run: Path | str | None, fresh: bool, device: str, report: Report = SILENT
 ) -> TrainingResult:
-    """Train as `train` does. Also return whether training has reached its end or was stopped."""
+    """Train as `train` does. Also return whether training has reached its end or was stopped by a signal."""
     chosen = Run(Path(run)) if run is not None else Run.default(spec)
     # When torchrun restarts the processes, they must resume the run instead of removing it again.
     fresh = fresh and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0
@@ -122,12 +122,12 @@ def run_training(
                 is_same = chosen.exists and specs.difference(chosen.spec, spec).keys() <= limits
                 if is_same and (reason := end_of_training(chosen, spec)):
                     report.info(f"nothing is left to train: {reason}; the averaged weights are in `{chosen.weights}`")
-                    return TrainingResult(chosen, True, processes.first)
-            ended = _train(spec, chosen, processes, fresh=fresh, report=report)
-        if ended and processes.first:
+                    return TrainingResult(chosen, 0, processes.first)
+            stop_signal = _train(spec, chosen, processes, fresh=fresh, report=report)
+        if not stop_signal and processes.first:
             _average(chosen, str(processes.device), report)
             _score_dev_set(chosen, str(processes.device), report)
-    return TrainingResult(chosen, ended, processes.first)
+    return TrainingResult(chosen, stop_signal, processes.first)
 
 
 def _require_resumable(run: Run, spec: Spec) -> None:
@@ -144,8 +144,8 @@ def _require_resumable(run: Run, spec: Spec) -> None:
         raise ZooError(problem, hint=hint)
 
 
-def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> bool:
-    """Prepare the corpus and train. Every process calls this function. Return whether training has reached its end."""
+def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> int:
+    """Prepare the corpus and train. Every process calls this function. Return `TrainingResult.stop_signal`."""
     device = str(processes.device)
     # Once a run has checkpoints, the model that it started from is no longer needed and may be gone.
     starts = fresh or not list_checkpoints(run)
@@ -162,7 +162,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     verified = run_in_thread(prepared.verify) if processes.first_on_machine else None
     packs = Purpose.UPDATE in program.graphs
     data = TrainingSet.from_prepared(spec, prepared)
-    sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(), processes, packs=packs)
+    sharded = processes.count > 1 and needs_sharding(spec, None if packs else data.mean_size(), processes)
     identity = RunIdentity(
         fingerprint=prepared.fingerprint,
         longest_source=longest_input(data.store),
@@ -182,7 +182,8 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
             identity = _start(spec, run, prepared, identity, fresh=fresh, report=report)
         else:
             identity = run.identity
-    data = TrainingSet.from_prepared(spec, prepared, packed=identity.packed)
+    if identity.packed:
+        data = TrainingSet.from_prepared(spec, prepared, packed=True)
     if processes.first:
         _warn(spec, data, device, report)
     dev = None
@@ -190,18 +191,19 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         dev = DevSet(spec, prepared.vocabulary, device, report)
     on_stop = partial(report.info, "stopping after this step (repeat to stop immediately, without a checkpoint)")
     library = identity.matrix_library if identity.matrix_library in matrix_libraries() else matrix_library()
-    with fast_float32(library), _torch_threads(identity.threads, report), stop_requested(on_stop) as stopped:
+    with fast_float32(library), _torch_threads(identity.threads, report), stop_requested(on_stop) as received:
         aligner = BatchAligner(data.store, prepared.vocabulary) if spec.training.guided_alignment is not None else None
         train_step = TrainStep(spec, program, processes, report, sharded=identity.sharded, aligner=aligner)
         trainer = Trainer(train_step, data, run, dev, verified)
         try:
-            ended = trainer.train(stopped)
+            ended = trainer.train(lambda: bool(received()))
         except Exception:
             trainer.verify_data(wait=False)  # if the corpus is damaged, that is the cause to report
             raise
-    if not ended:
-        report.info(f"stopped at step {trainer.progress.step:,}; `zoo train {quote(str(run.spec_file))}` resumes")
-    return ended
+    if ended:
+        return 0
+    report.info(f"stopped at step {trainer.progress.step:,}; `zoo train {quote(str(run.spec_file))}` resumes")
+    return processes.maximum(received())[0]
 
 
 def _warn(spec: Spec, data: TrainingSet, device: str, report: Report) -> None:
@@ -299,26 +301,26 @@ def _score_dev_set(run: Run, device: str, report: Report) -> None:
 
 
 @contextmanager
-def stop_requested(on_stop: Callable[[], object]) -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether one of _STOP_SIGNALS has requested a stop.
+def stop_requested(on_stop: Callable[[], object]) -> Iterator[Callable[[], int]]:
+    """Yield a function that returns the number of the first signal that requests a stop, or 0 if there was none.
 
-    Each signal calls `on_stop`. A second signal of the same kind has its usual effect instead. In threads other than
-    the main thread, signals cannot be handled, and the function always returns False.
+    Each of _STOP_SIGNALS requests a stop and calls `on_stop`. A second signal of the same kind has its usual effect
+    instead. In threads other than the main thread, signals cannot be handled, and the function always returns 0.
     """
-    requested = threading.Event()
+    received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield requested.is_set
+        yield lambda: 0
         return
 
     def request(number: int, frame: FrameType | None) -> None:
-        requested.set()
+        received.append(number)
         signal.signal(number, before[signal.Signals(number)])
         on_stop()
 
     numbers = [each for each in _STOP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]  # `nohup` ignores SIGHUP
     before = {number: signal.signal(number, request) for number in numbers}
     try:
-        yield requested.is_set
+        yield lambda: next(iter(received), 0)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

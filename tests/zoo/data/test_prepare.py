@@ -175,7 +175,7 @@ def test_a_corpus_without_enough_usable_pairs_is_rejected(folder):
 def test_impossible_vocabularies_and_errors_of_dev_are_reported_before_the_work(folder, monkeypatch):
     (folder / "dev.de").write_text("eins\n")
     monkeypatch.setattr(Vocabulary, "learn", lambda *_: pytest.fail("too late"))
-    refused(r"dev\.en` has 20 lines, but `.*dev\.de` has 1", prepared_of, folder)
+    refused(r"dev\.en` has 20 lines, but `.*dev\.de` has 1 line\n", prepared_of, folder)
     monkeypatch.setattr(prepare_module, "CorpusReader", lambda *_: pytest.fail("it read the corpus"))
     two_sizes = ("vocabulary={shared: false, target_size: 100}", "architecture.tied_embeddings=target")
     for problem, *fields in (

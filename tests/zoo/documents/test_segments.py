@@ -14,8 +14,7 @@ from tests.refusals import refused
 from tests.zoo.documents.translators import Shuffle, random_markup, render, texts, with_ranges
 from zoo.documents import html
 from zoo.documents.document import TextFile
-from zoo.documents.fragments import Fragment, Kind, View
-from zoo.documents.segments import MAX_DEPTH
+from zoo.documents.fragments import MAX_DEPTH, Fragment, Kind, View
 from zoo.generation.alignment import AlignedToken
 
 TOKEN = re.compile(

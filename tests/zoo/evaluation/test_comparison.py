@@ -66,11 +66,10 @@ def test_chance_is_not_significant(references):
 
 
 def test_different_numbers_of_lines_are_refused(references, tmp_path):
-    refused("199 outputs and 200 references", compare, references, references[1:], references, None)
     names = [tmp_path / name for name in ("a", "b", "test.de")]
     for name, lines in zip(names, (references, references[1:], references), strict=True):
         name.write_text("\n".join(lines), "utf-8")
-    refused("199 lines in `.*b` and 200 in `.*test.de`", compare_files, *names)
+    refused("lines in `.*b` and in `.*test.de` differ: 199 and 200", compare_files, *names)
     transcripts = compare_files(names[0], names[0], names[2], transcripts=True)
     assert [each.metric for each in transcripts] == ["wer", "cer"]
 

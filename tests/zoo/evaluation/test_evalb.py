@@ -192,11 +192,10 @@ def test_lines_are_read_as_evalb_reads_them(files):
 
 
 def test_invalid_references_and_empty_or_unequal_lists_are_refused(files):
-    refused("2 outputs and 1 references", score_brackets, [BROKEN] * 2, [GOLD])
+    refused("outputs and references differ: 2 and 1", score_brackets, [BROKEN] * 2, [GOLD])
     refused("nothing to score", score_brackets, [], [])
     error = refused(r"^`\(S \(NN dog\)` is not a bracketed tree \(reference 2\)", files, [GOLD, GOLD], [GOLD, BROKEN])
     assert "(NP (DT the) (NN dog))" in error.hint
-    refused("1 lines in `.*test` and 2 in `.*gold`", files, [GOLD], [GOLD, GOLD])
 
 
 @pytest.mark.slow

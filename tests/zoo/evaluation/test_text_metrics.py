@@ -38,7 +38,7 @@ def test_text_that_looks_tokenised_gives_no_warning(capfd):
 
 @pytest.mark.parametrize("name", TEXT_METRICS)
 def test_texts_that_cannot_be_scored_are_refused(name):
-    refused("3 outputs and 2 references", score, name, HYPOTHESES, REFERENCES[:2])
+    refused("outputs and references differ: 3 and 2", score, name, HYPOTHESES, REFERENCES[:2])
     refused("nothing to score", score, name, [], [])
 
 

@@ -114,7 +114,7 @@ def test_what_does_not_exist_is_refused(model: LanguageModel) -> None:
     ]
     for call, problem in calls:
         refused(problem, call)
-    with pytest.raises(TypeError, match="single string"):
+    with pytest.raises(TypeError, match="pass a list of strings"):
         model.score("we")
 
 

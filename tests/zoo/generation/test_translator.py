@@ -168,16 +168,17 @@ def test_scores_are_sums_over_tokens_with_eos(translator, letters):
 WRONG_CALLS = [
     (lambda one: one.translate(["a", "a\nb"]), r"text 2 \('a\\nb'\) contains a line break\n\nhint: .*one line"),
     (lambda one: one.translate([b"ab"]), "text 1 is a bytes"),
-    (lambda one: one.hypotheses("ab"), "`texts` is a single string: pass a list"),
-    (lambda one: one.align("ab", "ab"), "`sources` is a single string: pass a list"),
+    (lambda one: one.align("ab", "ab"), "`sources` is 'ab': pass a list"),
     (lambda one: one.translate("ab", target=5), "a language is a string such as `de`, not 5"),
     (lambda one: one.translate("ab\udcff"), "half of a surrogate pair"),
-    (lambda one: one.score(["a", "b"], ["a"]), "2 sources and 1 targets"),
+    (lambda one: one.score(["a", "b"], ["a"]), "numbers of sources and targets differ: 2 and 1\n"),
     (lambda one: one.score("ab", ["ab"]), "a list of"),
-    (lambda one: one.score(["ab"], "ab"), "a list of"),
     (lambda one: one.score("a", "a", max_batch_tokens=True), "`max_batch_tokens` is `true`; it should be"),
     (lambda one: one.translate("", top_k=3), "`top_k` has no effect"),
-    (lambda one: one.translate("ab", beams=4), "`beams` is not a generation option"),
+    (lambda one: one.translate("ab", beams=4), "there is no option `beams`; did you mean `beam`?"),
+    (lambda one: one.translate("ab", to="de"), "there is no option `to`; did you mean `target`?"),
+    (lambda one: one.translate(5), "`texts` is 5: pass a list of strings"),
+    (lambda one: one.score(["ab"], None), "`targets` is None: pass a list of strings"),
 ]
 
 

@@ -172,9 +172,9 @@ def test_sharding_is_needed_if_a_process_cannot_hold_its_share(world: World, mon
     two.count = 2
     needed, update = int(training_bytes(spec, mean.divided_by(2)) / 0.9), update_bytes(spec, 2) / 0.9
     assert needed < training_bytes(spec, mean) / 0.9
-    for packs, free, expected in ((False, needed + 2, False), (False, needed - 2, True), (True, update + 2, False)):
+    for size, free, expected in ((mean, needed + 2, False), (mean, needed - 2, True), (None, update + 2, False)):
         monkeypatch.setattr(memory, "available_memory", lambda device, free=free: free)
-        assert needs_sharding(spec, mean, two, packs=packs) is expected
+        assert needs_sharding(spec, size, two) is expected
 
 
 def test_memory_is_shared_by_processes_and_limited_by_containers(monkeypatch: Patch, tmp_path: Path) -> None:

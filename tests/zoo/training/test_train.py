@@ -43,7 +43,7 @@ from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
 from zoo.training.run_log import RunLog
 from zoo.training.step import StepResult
-from zoo.training.train import save, stop_requested, train
+from zoo.training.train import run_training, save, stop_requested, train
 
 pytestmark = pytest.mark.integration
 OWN_PAIRS = "corpus.train=[{grammar: 300}, {source: pairs.en, target: pairs.de}]"
@@ -76,8 +76,8 @@ def test_stopped_run_resumes_to_identical_weights(world: World, finished_run: Ru
     """Stopped in the middle of an epoch and between two checkpoints. The averages are the same as well."""
     for at, number in ((1, signal.SIGTERM), (6, signal.SIGINT), (17, signal.SIGHUP)):
         watch_training(words, lambda step, _, at=at, number=number: step == at and signal.raise_signal(number))
-        run = train(world(), run="stopped", report=words)
-        assert list_checkpoints(run)[-1].step == at
+        run, stop_signal, _ = run_training(world(), run="stopped", fresh=False, device="auto", report=words)
+        assert (list_checkpoints(run)[-1].step, stop_signal) == (at, number)
         assert not run.trained
         assert words.said[-1] == f"stopped at step {at}; `zoo train stopped/spec.yaml` resumes"
     run = train(world(), run="stopped")
@@ -245,16 +245,15 @@ def test_restarted_launcher_ignores_fresh(finished_run: Run, world: World, monke
 
 def test_run_that_is_stopped_before_its_first_step_has_no_checkpoint(world: World, monkeypatch: Patch) -> None:
     monkeypatch.setattr("zoo.training.train.stop_requested", lambda on_stop: nullcontext(lambda: True))
-    train_steps(world(), "stopped")
-    assert list_checkpoints(Run(Path("stopped"))) == []
+    assert list_checkpoints(train(world(), run="stopped")) == []
 
 
 def test_ignored_signals_stay_ignored(world: World) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with stop_requested(lambda: None) as stopped:
+        with stop_requested(lambda: None) as received:
             signal.raise_signal(signal.SIGHUP)
-            assert not stopped()
+            assert not received()
     finally:
         signal.signal(signal.SIGHUP, before)
 

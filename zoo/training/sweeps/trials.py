@@ -245,14 +245,14 @@ class TrainingProcess:
         self.problem.exception()
 
 
-def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report) -> bool:
+def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report) -> int:
     """Train all unfinished runs of a sweep (`trials`) in order, `jobs` at a time.
 
     Runs that other processes are already training come last. Ctrl-C, SIGTERM or SIGHUP makes each process write a
     checkpoint and end.
 
     Returns:
-        Whether all trials are finished. False if the sweep was stopped.
+        The number of the signal that stopped the sweep, or 0 if all trials are finished.
 
     Raises:
         ZooError: Some trials failed. The error is raised after all other trials have finished.
@@ -288,7 +288,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
         problems = "".join(f"\n  {process.trial.name}: {process.problem.result()}" for process in failed)
         hint = "repeat the command to try them again; `--list` prints the command line of each run"
         raise ZooError(f"{len(failed)} of {len(trials)} runs failed:{problems}", hint=hint, exit_code=1)
-    return not stopped()
+    return stopped()
 
 
 def _take_next(waiting: list[Trial]) -> Trial | None:

@@ -39,7 +39,7 @@ def test_finished_trials_are_left_and_compared(trials: Trials, report: Any) -> N
     for trial in four:
         train(trial.spec, run=trial.run.folder)
     assert all(trial.finished for trial in four)
-    assert train_all(four, jobs=2, device="cpu", report=report)
+    assert not train_all(four, jobs=2, device="cpu", report=report)
     assert report.said == ["runs: 4, of which 4 finished"]
     rows = make_rows(["own"], keys)
     result = compare(rows, make_trials(rows, 2, FOLDER), report)
@@ -108,7 +108,7 @@ class StubTrial:
 DONE = "import pathlib, sys\npathlib.Path(sys.argv[0]).with_suffix('.done').touch()\n"
 
 
-def train_stubs(*stubs: Any, report: Any) -> bool:
+def train_stubs(*stubs: Any, report: Any) -> int:
     return train_all(stubs, jobs=1, device="cpu", report=report)
 
 
@@ -122,14 +122,14 @@ def test_failure_is_reported_after_the_others_are_trained(tmp_path: Path, report
 def test_trial_that_another_process_trains_waits_for_its_end(tmp_path: Path, report: Any) -> None:
     problems = iter(["another process trains it"] * 4)
     first, second = StubTrial(DONE, lambda: next(problems, None), "locked"), StubTrial(DONE, name="free")
-    assert train_stubs(first, second, report=report)
+    assert train_stubs(first, second, report=report) == 0
     assert (first.finished, second.finished) == (True, True)
     assert report.said.count("waiting: another process trains it") == 1
 
 
 def test_stop_during_the_start_of_a_process_stops_it(tmp_path: Path, report: Any) -> None:
     stub = StubTrial("import time\ntime.sleep(600)\n", lambda: os.kill(os.getpid(), signal.SIGTERM))
-    assert (train_stubs(stub, report=report), stub.finished) == (False, False)
+    assert (train_stubs(stub, report=report), stub.finished) == (signal.SIGTERM, False)
 
 
 def test_default_folder_is_named_after_that_of_the_specs(own_specs: Path) -> None:
