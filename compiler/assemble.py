@@ -150,7 +150,7 @@ def find_device(name: str) -> str:
     hint = "choose `auto`, `cpu`, `cuda`, or a specific GPU, such as `cuda:1`"
     try:
         device = torch.device(name)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         raise ZooError(f"`{name}` is not a device", hint=hint) from None
     if device.type == "cpu":
         return "cpu"  # `cpu:1` is the same device
@@ -161,4 +161,4 @@ def find_device(name: str) -> str:
     if (device.index or 0) >= torch.cuda.device_count():
         last = torch.cuda.device_count() - 1
         raise ZooError(f"this machine has no GPU `{name}`", hint=f"choose a GPU from cuda:0 to cuda:{last}")
-    return name
+    return str(device)

@@ -17,7 +17,7 @@ from compiler.host import fast_float32, use_one_thread_after_fork
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TopK
 from compiler.weights import ParameterOrigin, check_weights
-from specs import PAD, Spec
+from specs import PAD, Spec, ZooError
 
 Function = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
 """A backend's implementation of a graph. It takes the parameters and the inputs, and returns the outputs by name."""
@@ -35,7 +35,10 @@ class Loss(NamedTuple):
 
 
 class _ParameterTree(nn.Module):
-    """Module that only contains parameters and other parameter trees, such as `tree.encoder[0].self_attention`."""
+    """Module that only contains parameters and other parameter trees, such as `tree.encoder[0].self_attention`.
+
+    Only whole layers are called, such as `tree.encoder[0]`. Hooks on other parameter trees do not run.
+    """
 
     dropout_key: int
     """Number that identifies this part of the model, so that the dropout masks of different parts differ."""
@@ -44,7 +47,7 @@ class _ParameterTree(nn.Module):
         return cast(nn.Module, self._modules[str(index)])
 
     def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        """Return `function(self, *inputs)`. The call passes through this module, so that its hooks run."""
+        """Return `function(self, *inputs)`. The code of a layer is called this way, so that the layer's hooks run."""
         return function(self, *inputs)
 
 
@@ -73,7 +76,6 @@ class EmittedProgram(DecoderStates, nn.Module):
         """
         super().__init__()
         use_one_thread_after_fork()
-        self.dropout_key = 0
         self.spec, self.graphs, self.backend, self.precision = spec, graphs, backend, precision
         self._functions = functions
         self.searcher: Any = None
@@ -208,8 +210,16 @@ class EmittedProgram(DecoderStates, nn.Module):
         return self.in_file_layout({name: parameter.detach() for name, parameter in self.named_parameters()})
 
     def in_file_layout(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Convert tensors with the parameters' shapes, such as Adam's moments, to the layout of a weights file."""
+        """Convert tensors with the parameters' shapes, such as Adam's moments, to the layout of a weights file.
+
+        Raises:
+            ZooError: A tensor has the name of a parameter that was added to the module, for example by a
+                parametrization.
+        """
         origins = self._origins()
+        if added := tensors.keys() - origins.keys():
+            hint = "first merge adapters into the original parameters (`torch.nn.utils.parametrize` can remove them)"
+            raise ZooError(f"the parameter `{min(added)}` was added to the module of `zoo.model`", hint=hint)
         return {file: part for name, tensor in tensors.items() for file, part in origins[name].undo(tensor)}
 
     def in_program_layout(self, file: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 from specs.catalogue import SpecFile, find
 from specs.corpus_paths import require_languages, resolve_folder
@@ -168,7 +169,7 @@ def _merged(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Overrides
 def _located_overrides(overrides: Overrides) -> list[LocatedValue]:
     """Convert each override to a nested mapping, in order. Raise ZooError for a string that is not KEY=VALUE."""
     if isinstance(overrides, Mapping):
-        return [_nested(key, locate(value, f"override: `{key}`")) for key, value in _flat(overrides).items()]
+        return [_nested(key, locate(_plain(value), f"override: `{key}`")) for key, value in _flat(overrides)]
     return [_parse_override(text) for text in ([overrides] if isinstance(overrides, str) else overrides)]
 
 
@@ -206,11 +207,18 @@ def _nested(key: str, value: LocatedValue) -> LocatedValue:
     return value
 
 
-def _flat(overrides: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
+def _flat(overrides: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     for key, value in overrides.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
+            yield from _flat(value, f"{prefix}{key}.")
         else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+            yield f"{prefix}{key}", value
+
+
+def _plain(value: Any) -> Any:
+    """Convert the numbers and arrays of numpy and torch to plain Python values, also inside lists and mappings."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -45,7 +45,7 @@ def search_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram
             warnings.warn(f"{slower}: {reason}", RuntimeWarning, stacklevel=2)
             return made
         graphs = request.search_graphs
-        made.searcher = Searcher(made, graphs, functions(emit(graphs.values())))
+        made.searcher = Searcher(made, graphs, Functions(emit(graphs.values())))
     return made
 
 
@@ -65,23 +65,6 @@ def kernel_refusal(make_graphs: Callable[[], Graphs]) -> str | None:
     return None
 
 
-def functions(code: EmittedCode) -> dict[Purpose, Function]:
-    """Execute emitted code without compiling it, and return the function for each purpose."""
-    return functions_from(code, execute(code))
-
-
-def functions_from(code: EmittedCode, namespace: dict[str, Any]) -> dict[Purpose, Function]:
-    """Return the emitted function for each purpose. Layers are called through their modules, so that hooks run.
-
-    Args:
-        code: The emitted code.
-        namespace: The global names of the executed code.
-    """
-    for name in code.layers:
-        namespace[name] = partial(_call_through_module, namespace[name])
-    return {Purpose(purpose): namespace[purpose] for purpose in code.main}
-
-
 def _call_through_module(layer: Callable[..., Any], parameters: nn.Module, *inputs: Any) -> Any:
     return parameters(layer, *inputs)
 
@@ -96,9 +79,32 @@ def execute(code: EmittedCode) -> dict[str, Any]:
     return namespace
 
 
+class Functions(dict[Purpose, Function]):
+    """The emitted function for each purpose. A pickle contains the emitted code, and unpickling executes it again."""
+
+    def __init__(self, code: EmittedCode, execute: Callable[[EmittedCode], dict[str, Any]] = execute) -> None:
+        """Execute emitted code. Layers are called through their modules, so that the modules' hooks run.
+
+        Args:
+            code: The emitted code.
+            execute: Function that executes the code, and returns the names that the code defines.
+        """
+        namespace = execute(code)
+        for name in code.layers:
+            namespace[name] = partial(_call_through_module, namespace[name])
+        super().__init__({Purpose(purpose): namespace[purpose] for purpose in code.main})
+        self._origin = code, execute
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Functions, self._origin
+
+    def __deepcopy__(self, memo: object) -> Functions:
+        return self
+
+
 def build_eager(request: BuildRequest) -> EmittedProgram:
     """Build a model that runs the emitted PyTorch code as it is, without torch.compile."""
-    return search_on_gpu(program(request, functions(emit(request.graphs.values()))), request)
+    return search_on_gpu(program(request, Functions(emit(request.graphs.values()))), request)
 
 
 def refuse(request: BuildRequest) -> str | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from compiler.backends.backend import BuildRequest
-from compiler.backends.eager import functions, program
+from compiler.backends.eager import Functions, program
 from compiler.emission import emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graph, Purpose
@@ -49,7 +49,7 @@ def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
     """Export the encoder and the decoder step with torch.export and dynamic sizes. Return them keyed by purpose."""
     from torch.export import export  # slow to import, and needed only to compile
 
-    run = functions(emit(request.graphs.values()))
+    run = Functions(emit(request.graphs.values()))
     made = program(request, run)
     exported = {}
     for purpose in TRANSLATING:
@@ -111,7 +111,7 @@ def assemble_program(
         compiled: For each compiled purpose, a function that takes the graph's inputs and returns its results, in order.
         backend: The name of the backend.
     """
-    emitted = functions(emit(request.graphs.values()))
+    emitted = Functions(emit(request.graphs.values()))
     replaced = {purpose: _with_names(request.graphs[purpose], run) for purpose, run in compiled.items()}
     return program(request, {**emitted, **replaced}, backend)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -12,8 +13,8 @@ from torch import Tensor, nn
 
 from compiler import runtime, sublayers
 from compiler.backends.backend import Backend, BuildRequest
-from compiler.backends.eager import execute, functions_from, program, refuse, search_on_gpu
-from compiler.emission import emit
+from compiler.backends.eager import Functions, execute, program, refuse, search_on_gpu
+from compiler.emission import EmittedCode, emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.host import cpp_compiler
 
@@ -24,14 +25,24 @@ without gradients. Therefore its default limit of 8 can be too low."""
 
 def _build(request: BuildRequest) -> EmittedProgram:
     """Build a model, and compile its layers with torch.compile. Layers of the same kind share their compiled code."""
-    code = emit(request.graphs.values())
-    namespace = execute(code)
     loops = any(
         node.operation.loops_in_python([graph.types[value] for value in node.inputs])
         for graph in request.graphs.values()
         for node in graph.nodes
     )
-    if loops:  # call these functions without compiling them
+    functions = Functions(emit(request.graphs.values()), partial(_compile, loops=loops))
+    return search_on_gpu(program(request, functions, "inductor"), request)
+
+
+def _compile(code: EmittedCode, *, loops: bool) -> dict[str, Any]:
+    """Execute emitted code, compile its layers, and return the names that the code defines.
+
+    Args:
+        code: The emitted code.
+        loops: Whether a layer contains Python loops, which are called without compiling them.
+    """
+    namespace = execute(code)
+    if loops:
         disable: Any = torch._dynamo.disable
         namespace["sublayers"] = ModuleType("sublayers")
         vars(namespace["sublayers"]).update(vars(sublayers) | {f.__name__: disable(f) for f in sublayers.LOOPS})
@@ -40,8 +51,9 @@ def _build(request: BuildRequest) -> EmittedProgram:
     options: dict[str, Any] = {"cpp.simdlen": _vector_bits()}
     for name in code.layers:
         namespace[name] = torch.compile(namespace[name], fullgraph=not loops, dynamic=True, options=options)
-    functions = {purpose: _allow_variants(function) for purpose, function in functions_from(code, namespace).items()}
-    return search_on_gpu(program(request, functions, "inductor"), request)
+    for purpose in code.main:
+        namespace[purpose] = _allow_variants(namespace[purpose])
+    return namespace
 
 
 def _vector_bits() -> int:

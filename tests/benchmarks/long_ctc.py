@@ -18,7 +18,7 @@ import torch
 
 import zoo
 from compiler import EmittedProgram, Purpose, emit, lower, stored_tensors
-from compiler.backends.eager import functions
+from compiler.backends.eager import Functions
 from compiler.padded_batch import PaddedBatch
 from specs import Spec
 from specs.sections import PAD
@@ -51,7 +51,7 @@ def read(run: str, files: Iterator[str], radius: int | None) -> Iterator[str]:
     tensors = weights.read(Path(run) / "weights.safetensors").tensors
     spec = with_radius(model.spec, radius)
     graphs = {Purpose.ENCODE: lower(spec, Purpose.ENCODE)}  # without the passes, which remove the output `memory`
-    program = EmittedProgram(spec, graphs, functions(emit(graphs.values())))
+    program = EmittedProgram(spec, graphs, Functions(emit(graphs.values())))
     program.share({name: tensors[name] for name in stored_tensors(graphs.values())})
     program.eval()
     table = tensors["target_embedding"].float()

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from compiler import TRANSLATE, EmittedProgram, Purpose
 from compiler.backends.backend import BuildRequest
-from compiler.backends.eager import functions, program
+from compiler.backends.eager import Functions, program
 from compiler.backends.export import TRANSLATING, export_programs, refuse
 from compiler.emission import emit
 from compiler.padded_batch import PaddedBatch
@@ -48,7 +48,7 @@ def request(name: str, purposes: Sequence[Purpose] = TRANSLATE, precision: str =
 
 def built(wanted: BuildRequest) -> EmittedProgram:
     """Return the program that the `eager` backend builds. It does not record steps."""
-    return program(wanted, functions(emit(wanted.graphs.values())))
+    return program(wanted, Functions(emit(wanted.graphs.values())))
 
 
 def examples(name: str) -> tuple[PaddedBatch, Tensor]:

@@ -103,13 +103,14 @@ def test_weights_of_another_spec_are_refused() -> None:
 
 UNKNOWN = [
     ("cdua", "`cdua` is not a device", "`cpu`"),
+    (None, "`None` is not a device", "`cpu`"),
     ("meta", "the device `meta` is not supported", "`cpu`"),
     ("cuda", "this machine has no GPU", "`--device cpu`"),
 ]
 
 
 @pytest.mark.parametrize(("device", "problem", "hint"), UNKNOWN)
-def test_unknown_devices_are_refused(device: str, problem: str, hint: str) -> None:
+def test_unknown_devices_are_refused(device: str | None, problem: str, hint: str) -> None:
     assert hint in str(refused(problem, build, small(), device=device).hint)
     assert find_device("cpu:0") == "cpu"
 

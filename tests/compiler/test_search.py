@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs
-from compiler.backends.eager import functions
+from compiler.backends.eager import Functions
 from compiler.emission import emit
 from compiler.initialization import initial_weights
 from compiler.instruction import Unsupported
@@ -59,7 +59,7 @@ def searching() -> Iterator[Searching]:
         program = build(spec, weights=weights, backend="eager")
         assert isinstance(program, EmittedProgram)
         made = search_graphs(spec, TRANSLATE, "float32")
-        searcher = Searcher(program, made, functions(emit(made.values())))
+        searcher = Searcher(program, made, Functions(emit(made.values())))
         searcher.record = run_once_before
         return program, searcher
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from compiler import EmittedProgram, Purpose, build_module, cuda, update_refusal
-from compiler.backends.eager import functions, program
+from compiler.backends.eager import Functions, program
 from compiler.emission import emit
 from compiler.update import GradientProgram, PackedRows
 from specs import BOS, EOS, PAD, Spec
@@ -140,7 +140,7 @@ def test_an_update_on_a_gpu_waits_for_nothing() -> None:
     request = requested(small(), (Purpose.TRAIN, Purpose.UPDATE), "cuda:0")
     modules = {name: SimpleNamespace(**each) for name, each in kernels.items()}
     with mock.patch.dict(vars(cuda), modules), fake_gpu() as gpu, torch.no_grad():
-        made, rows = program(request, functions(emit(request.graphs.values()))).train(), PackedRows(64, 64, DEVICE)
+        made, rows = program(request, Functions(emit(request.graphs.values()))).train(), PackedRows(64, 64, DEVICE)
         made.run(Purpose.UPDATE, **rows.inputs)  # makes the table of sinusoids
         with mock.patch.object(gpu, "capturing", True):
             loss = made.run(Purpose.UPDATE, **rows.inputs)["loss"]

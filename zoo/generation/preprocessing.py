@@ -13,7 +13,7 @@ from zoo.generation.translation import SearchInput
 from zoo.text.copying import Replaced, in_capitals, replace_in_pair, replace_spans, sentence_case
 from zoo.text.language_codes import UNKNOWN, base_language, guess_language
 from zoo.text.languages import LanguagePair
-from zoo.text.lines import without_control
+from zoo.text.lines import INVISIBLE, without_control
 from zoo.text.sentences import excerpt, language_tokens, split_sentences
 from zoo.text.spans import find_spans, needs_translation
 from zoo.text.vocabulary import Side, Vocabulary
@@ -28,7 +28,7 @@ class EncodedText:
 
     Attributes:
         index: Position of the text, from 0.
-        text: The text.
+        text: The text, without invisible characters.
         parts: The input for each part. A part contains one or more sentences.
         length: Number of tokens in the whole text, without EOS.
         gaps: The white space between each part and the next.
@@ -123,6 +123,7 @@ class Preprocessor:
             ZooError: A sentence is too long for the model, the prefix is longer than a translation may be, or the
                 prefix has characters or tokens that the model cannot generate.
         """
+        text = INVISIBLE.sub("", text)  # next to a link, or at the end of a sentence, they would hide its end
         language = self.source_language(text)
         whole = self.encode_sentence(text, index, language, prefix)
         forced = self._encode_prefix(prefix, index)

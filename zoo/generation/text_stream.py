@@ -65,8 +65,8 @@ class TextStream:
         check_text(prefix, index + 1, "prefix")
         encoded = preprocessor.encode(text, prefix, index)
         self._next_index += 1
-        if encoded.parts and not prefix.strip() and preprocessor.is_unchanged(text):
-            self._finished.append((index, [unchanged(text)]))
+        if encoded.parts and not prefix.strip() and preprocessor.is_unchanged(encoded.text):
+            self._finished.append((index, [unchanged(encoded.text)]))
             return ()
         self.warnings.count(encoded)
         if not encoded.parts:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import specs
 from compiler import EmittedProgram, Purpose, emit
-from compiler.backends.eager import functions
+from compiler.backends.eager import Functions
 from compiler.costs import END, LENGTH, START, SubLayer, complexity, sublayer_stack
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from zoo.paper.runs import TOLERANCE, LayerTiming
@@ -240,7 +240,7 @@ def growth_exponent(points: Mapping[int, float]) -> float:
 def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
     """Compile a model that consists of one sub-layer, with normally distributed random weights."""
     graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
-    program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(emit([graph])))
+    program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, Functions(emit([graph])))
     program.to_empty(device="cpu")
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():

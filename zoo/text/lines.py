@@ -32,14 +32,15 @@ _SEGMENT = re.compile(r"<seg(?:\s[^<>]*)?>((?:[^<]|<(?!/?seg[\s>]))*+)</seg\s*>"
 # Control characters and line ends of any kind: C0 and C1 controls (tab, carriage return, next line), line and paragraph
 # separators.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-# Characters inside words that have no width: soft hyphen, word joiner, and its old code, the byte order mark.
-INVISIBLE = re.compile("[\u00ad\u2060\ufeff]")
+# Characters inside and around words that have no width: soft hyphen, word joiner and its old code, the byte order mark,
+# marks for the writing direction and for annotations, and invisible operators.
+INVISIBLE = re.compile("[\u00ad\u061c\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 
 Item = TypeVar("Item")
 
 
 def without_control(text: str) -> str:
-    """Replace each run of control characters with a space, and drop invisible characters inside words."""
+    """Replace each run of control characters with a space, and drop invisible characters in and around words."""
     return _CONTROL.sub(" ", INVISIBLE.sub("", text))
 
 

@@ -16,6 +16,8 @@ from types import FrameType
 from typing import NamedTuple
 
 import torch
+import torch.distributed as dist
+from torch import nn
 
 import specs
 from compiler import EmittedProgram, Purpose, build_module
@@ -40,7 +42,7 @@ from zoo.training.alignment import BatchAligner
 from zoo.training.averaging import average, end_of_training, mean_of
 from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet, continue_without_score, require_scorable_dev_set
-from zoo.training.distributed import Processes, join_processes, needs_sharding
+from zoo.training.distributed import Processes, full_tensor, join_processes, needs_sharding
 from zoo.training.initial_model import initial_model, prepare_corpus
 from zoo.training.run import Run, RunIdentity
 from zoo.training.step import TrainStep
@@ -345,32 +347,45 @@ def batches(spec: Spec | str | os.PathLike[str]) -> Iterator[Batch]:
         yield examples.to_batch()
 
 
-def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> Run:
+def save(model: nn.Module, run: str | os.PathLike[str], *, steps: int) -> Run:
     """Save a module from `zoo.model` as a run: write its spec, its vocabulary and its weights to a folder.
 
-    `zoo.load` and all commands that take a run accept the folder. Scores of earlier weights are removed.
+    `zoo.load` and all commands that take a run accept the folder. Scores of earlier weights are removed. If several
+    processes train together, the first process writes the folder. If the module is sharded, all processes have to call
+    this function.
 
     Args:
-        model: The trained module.
+        model: The trained module, or a wrapper around it, such as `DistributedDataParallel`.
         run: Folder of the run. It is created if it does not exist.
         steps: Number of steps that the module was trained for. The model card shows this number.
 
     Raises:
-        ZooError: The folder contains other files or a run with a different spec, or cannot be created. Or a weight is
-            not finite, or `steps` is negative or not an integer.
+        ZooError: The folder contains other files, a run of `zoo train` or a run with a different spec, or cannot be
+            created. Or a weight is not finite, the module has other parameters than `zoo.model` has created, or
+            `steps` is negative or not an integer.
     """
     if not isinstance(steps, Integral) or isinstance(steps, bool) or steps < 0:
         hint = "pass the number of training steps"
         raise ZooError(f"`steps` must be an integer of at least 0, not `{steps!r}`", hint=hint)
-    spec, chosen, tensors = model.spec, Run(Path(run)), model.weights()
+    program = next((each for each in model.modules() if isinstance(each, EmittedProgram)), None)
+    if program is None:
+        hint = "pass the module that `zoo.model` has returned, or a wrapper around it"
+        raise ZooError(f"the module `{type(model).__name__}` was not created by `zoo.model`", hint=hint)
+    spec, chosen = program.spec, Run(Path(run))
+    tensors = program.in_file_layout({n: full_tensor(tensor.detach()) for n, tensor in program.named_parameters()})
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         hint = "save the model before its training diverges, or lower the learning rate"
         raise ZooError(f"the weights `{broken[0]}` are not finite", hint=hint)
     chosen.check(spec)
+    if list_checkpoints(chosen) or chosen.log.exists():
+        problem = f"`{chosen.folder}` contains a run of `zoo train`, whose weights would be overwritten"
+        raise ZooError(problem, hint="save to another folder")
+    if dist.is_initialized() and dist.get_rank():
+        return chosen
     prepared = prepare_corpus(spec, Report())
     longest = longest_input(prepared.store("train"))
-    identity = RunIdentity(prepared.fingerprint, longest, model.backend, torch.get_num_threads(), processes=1)
-    software, machine = f"zoo {__version__} and torch {torch.__version__}", device_name(str(model.device))
+    identity = RunIdentity(prepared.fingerprint, longest, program.backend, torch.get_num_threads(), processes=1)
+    software, machine = f"zoo {__version__} and torch {torch.__version__}", device_name(str(program.device))
     with chosen.locked():
         chosen.start(spec, replace(identity, software=software, named=spec.has_own_name, machine=machine), Report())
         prepared.vocabulary.save(chosen.folder)

@@ -77,7 +77,7 @@ RUNS = (View(parse, lambda text: f"«{text}»", needs_runs=True),)
     ("<b>3</b>d one", "ONE <b>3</b>D"),
     # Elements inside of a word keep their characters.
     ("one h<u>2</u>o", "H<u>2</u>O ONE"),
-    ("wash\u00ading ma\u00adchine", "MACHINE WASHING"),
+    ("wash\u00ading \u202ama\u00adchine\u202c", "MACHINE WASHING"),
     ("x<u>max</u> one", "ONE X<u>MAX</u>"),
     # Line breaks come back at a space, and divide where the next line does not continue the sentence.
     ("one two~three", "THREE TWO~ONE"),

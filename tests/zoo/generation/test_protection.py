@@ -195,7 +195,7 @@ def test_texts_without_a_letter_stay_as_they_are(copyist):
     unchanged = ["-", "1,250.00 €", " - ", "😊", "...", "{0}", "www.example.org"]
     for results in (translator.hypotheses(unchanged), translator.submit(unchanged).result()):
         assert [(best.text, best.score, best.tokens) for best, *_ in results] == [(text, 0.0, ()) for text in unchanged]
-    assert translator.translate(["we read. 1. 2."]) == ["zzz 1. 2."]
+    assert translator.translate(["\u2068we read.\u2069 1. 2.", "\u202aa.org\u202c"]) == ["zzz 1. 2.", "a.org"]
     assert translator.translate(["1. we read"], n_best=2)[0][0].startswith("1. zzz")
     assert translator.translate(["-"], n_best=2) == [["-"]]
     assert translator.translate([">>de<< 12", ">>de<< we read. 1. 2."]) == ["12", "zzz 1. 2."]

@@ -130,6 +130,8 @@ def test_other_spec_is_refused_with_its_differing_keys(finished_run: Run, world:
     assert str(error.hint).startswith("`zoo train runs/tiny/spec.yaml` resumes with the run's own values; ")
     assert finished_run.spec_file.read_bytes() == before
     finished_run.check(world("training.steps=8", "training.average=2", "training.log_steps=4"))
+    finished_run.clear()
+    assert list(finished_run.folder.iterdir()) == [finished_run.lock]
 
 
 def test_steps_of_a_run_with_a_cooldown_are_fixed(world: World, words: Any, run: Run) -> None:
@@ -137,16 +139,6 @@ def test_steps_of_a_run_with_a_cooldown_are_fixed(world: World, words: Any, run:
     run.start(world(*keys), IDENTITY, words)
     run.check(world(*keys, "training.average=2"))
     refused(r"training\.steps: `8` in the run, `9` now", run.check, world(*keys, "training.steps=9"))
-
-
-def test_fresh_start_removes_only_own_files(finished_run: Run, world: World) -> None:
-    (finished_run.folder / "notes.txt").write_text("my notes")
-    other = world("training.steps=4", "training.seed=3")
-    refused(r"notes\.txt", train, other, fresh=True)
-    refused("a different spec", train, other)
-    (finished_run.folder / "notes.txt").unlink()
-    finished_run.clear()
-    assert list(finished_run.folder.iterdir()) == [finished_run.lock]
 
 
 def test_folder_of_other_files_is_refused(world: World, run: Run) -> None:
