@@ -15,6 +15,7 @@ from zoo.report import Progress, Report
 
 if TYPE_CHECKING:
     from specs.corpus import Direction
+    from zoo.generation.translation import Translation
     from zoo.generation.translator import Translator
     from zoo.models.catalogue import ModelCard
 
@@ -266,28 +267,38 @@ def _translate(
     translator: Translator, direction: Direction, document: Path, target: Path, messages: Report, *, protect: bool
 ) -> list[str]:
     """Translate a document, and write the result to `target`. Return the sentences that were translated."""
-    from zoo.documents.document import MAX_DOCUMENT_BYTES, translate_document
+    from zoo.documents.document import MAX_DOCUMENT_BYTES, Document, translate_document
     from zoo.documents.segments import PLACEHOLDER
     from zoo.files.atomic import atomic_file
     from zoo.files.reading import read_bytes
     from zoo.generation.config import LanguageOptions
-    from zoo.text.language_codes import LanguageCode
+    from zoo.text.language_codes import UNKNOWN, LanguageCode, guess_languages
     from zoo.text.sentences import excerpt
 
     languages: LanguageOptions = {"source": direction[0], "target": direction[1]}
     uncertain, sentences, warnings = list[str](), list[str](), _DocumentReport(document, messages)
+    content = read_bytes(document, MAX_DOCUMENT_BYTES)
 
     def translate(texts: list[str]) -> list[str]:
         if not texts:
             warnings.warn("nothing to translate was found; the document was copied")
-        results = translator.hypotheses(texts, report=warnings, protect=protect, **languages)
-        uncertain.extend(sentence for best, *_ in results for sentence in best.uncertain)
-        for text, (best, *_) in zip(texts, results, strict=True):
-            sentences.extend([part for part, _ in best.parts] or [text])
-        return [best.text for best, *_ in results]
+        sources = [direction[0]] * len(texts)
+        if direction[0] == UNKNOWN and (known := translator.spec.languages):
+            codes = [code for code in known.codes if code != direction[1]]
+            sources = guess_languages(texts, codes, Document(content, str(document)).language)
+        results: dict[int, Translation] = {}
+        for source in dict.fromkeys(sources):
+            own = [index for index, each in enumerate(sources) if each == source]
+            pair: LanguageOptions = {"source": source, "target": direction[1]}
+            found = translator.hypotheses([texts[i] for i in own], report=warnings, protect=protect, **pair)
+            results |= zip(own, (best for best, *_ in found), strict=True)
+        for index, text in enumerate(texts):
+            uncertain.extend(results[index].uncertain)
+            sentences.extend([part for part, _ in results[index].parts] or [text])
+        return [results[index].text for index in range(len(texts))]
 
     result = translate_document(
-        read_bytes(document, MAX_DOCUMENT_BYTES),
+        content,
         str(document),
         translate,
         lambda texts, translations: translator.align(texts, translations, report=warnings, **languages),

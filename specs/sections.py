@@ -103,7 +103,7 @@ def suggest_language(code: str, languages: Languages) -> str:
         return f"did you mean `{lower[code.lower()]}`?"
     near = [lower[each] for each in get_close_matches(code.lower(), lower, n=3)]
     near += [each for each in languages.codes if each.lower().startswith(code.lower()[:2]) and each not in near][:3]
-    if near:
+    if near and code:
         return f"did you mean {' or '.join(f'`{each}`' for each in near)}?"
     return f"the languages are {languages.listed(_MAX_SHOWN)}"
 

@@ -162,6 +162,7 @@ class TextFile:
 
     Attributes:
         segments: The texts to translate, in the order in which `render` expects their translations.
+        language: The language code in the text, such as the `lang` attribute in HTML, or an empty string.
     """
 
     def __init__(self, text: str, form: Format = html.FORMAT) -> None:
@@ -174,6 +175,8 @@ class TextFile:
         self._mark, self._format = text[: len(text) - len(self._text)], form
         self._views = [list(split_segments(self._text, view)) for view in form]
         self.segments = [part for parts in self._views for part in parts if isinstance(part, Segment)]
+        fragments = (part for parts in self._views for part in parts if isinstance(part, Fragment))
+        self.language = next((part.raw for part in fragments if part.kind is Kind.LANGUAGE), "")
 
     def render(self, translations: Translations, language: str | None = None) -> str:
         """Return the text with each segment replaced by the next translation.
@@ -219,6 +222,7 @@ class Document:
 
     Attributes:
         segments: The segments, in the order in which `render` expects their translations.
+        language: The language code in the document, such as the `lang` attribute in HTML, or an empty string.
     """
 
     def __init__(self, content: bytes, name: str, roles: html.ElementRoles | None = None) -> None:
@@ -250,6 +254,7 @@ class Document:
             raise ZooError(f"`{name}` cannot be read: {error.summary}", hint=error.hint) from None
         self._name = name
         self.segments = [segment for file in self._files.values() for segment in file.segments]
+        self.language = next((file.language for file in self._files.values() if file.language), "")
 
     def render(self, translations: Translations, language: str | None = None) -> bytes:
         """Return the translated document. If no text changes, return the original bytes.

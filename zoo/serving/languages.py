@@ -21,6 +21,8 @@ _CERTAIN = 0.5
 
 Short texts rarely reach this probability.
 """
+_DOUBTFUL = 0.1
+"""Probability of the target language below which a text is translated nevertheless, from another language."""
 
 
 def _parse(code: str) -> LanguageCode:
@@ -109,10 +111,12 @@ def detect(text: str) -> list[tuple[str, float]]:
 def detect_source(text: str, languages: Collection[str], target: str) -> tuple[str, float]:
     """Choose the most probable language of a text from `languages`. Return it with its probability among all languages.
 
+    The target language needs a probability of at least 10 %: otherwise, words such as "Hi" could stay untranslated.
+
     Args:
         text: The text.
         languages: Base codes of the languages to choose from, at least one.
-        target: The target language, for the error message.
+        target: The target language.
 
     Raises:
         ServingError: The text is probably in another language.
@@ -126,4 +130,6 @@ def detect_source(text: str, languages: Collection[str], target: str) -> tuple[s
             f"{language_name(target)}; set the source language if this is wrong; `GET /languages` lists the pairs"
             f"{_describe_public_model(best, target)}",
         )
-    return next((pair for pair in found if pair[0] in languages), (min(languages), 0.0))
+    own = base_code(target)
+    known = (pair for pair in found if pair[0] in languages and (pair[0] != own or pair[1] >= _DOUBTFUL))
+    return next(known, (min({*languages} - {own} or languages), 0.0))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Self
 
@@ -18,16 +19,17 @@ UNKNOWN = "und"
 """ISO 639 code of an undetermined language."""
 DETECTED_CHARACTERS = 1_000
 """Number of characters at the beginning of a text that are used to detect its language. More text does not help."""
-_PAIRS = (
-    "afr:af als:sq amh:am arb:ar asm:as azj:az bel:be ben:bn bod:bo bos:bs bul:bg cat:ca ces:cs cym:cy dan:da deu:de "
-    "ell:el eng:en epo:eo est:et eus:eu fin:fi fra:fr gle:ga glg:gl guj:gu heb:he hin:hi hrv:hr hun:hu hye:hy ind:id "
-    "isl:is ita:it jpn:ja kan:kn kat:ka kaz:kk khk:mn khm:km kir:ky kor:ko lao:lo lit:lt ltz:lb lvs:lv mal:ml mar:mr "
-    "mkd:mk mlt:mt mya:my nld:nl nno:nn nob:no npi:ne ory:or pan:pa pbt:ps pes:fa pol:pl por:pt ron:ro rus:ru san:sa "
-    "sin:si slk:sk slv:sl snd:sd som:so spa:es srp:sr swe:sv swh:sw tam:ta tat:tt tel:te tgk:tg tgl:tl tha:th tur:tr "
-    "uig:ug ukr:uk urd:ur uzn:uz vie:vi xho:xh yor:yo zho:zh zsm:ms zul:zu"
-)
-_THREE_LETTERS = dict(pair.split(":") for pair in _PAIRS.split())
-"""Two-letter codes of languages, keyed by their three-letter codes (ISO 639)."""
+_TABLE = [line.split() for line in Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()]
+"""Code, script, English name and three-letter codes (ISO 639-2 and 639-3) of each language.
+
+The script of a language that is written in several scripts is "any".
+"""
+_THREE_LETTERS = {each: code for code, _, _, *codes in _TABLE for each in codes}
+_SCRIPTS = {code: script for code, script, *_ in _TABLE}
+CODES_OF_NAMES = {name.lower(): code for code, _, name, *_ in _TABLE}
+"""Codes of languages, keyed by their English names in lower case."""
+_LONG_TEXT = 80
+"""Number of characters from which a text in a document has its own language, which may differ from the document's."""
 _VARIANTS = "zh-cn:zh-hans zh-sg:zh-hans zh-tw:zh-hant zh-hk:zh-hant zh-mo:zh-hant zt:zh-hant pb:pt-br iw:he no:nb"
 _ALIASES = dict(pair.split(":") for pair in _VARIANTS.split())
 """Usual codes, keyed by other common codes."""
@@ -77,13 +79,15 @@ def best_match(code: str, codes: Iterable[str]) -> str | None:
     """Return the code in `codes` for the same language as `code`, or None if there is no such code.
 
     For example, return `de` for `DE`, `deu` and `de-AT`, and `zho_Hans` for `zh-CN` and `zh`. A code with a different
-    region matches if there is no better match. A code with a different script does not match. Without a script, `zh`
-    selects simplified rather than traditional Chinese.
+    region matches if there is no better match. A code with a different script does not match: `de-Cyrl` does not match
+    `de`. Without a script, `zh` selects simplified rather than traditional Chinese.
     """
-    wanted = LanguageCode.parse(code)
+    wanted = LanguageCode.parse(code.strip())
+    # A code without a script has the usual script of its language.
+    scripts = {wanted.script, ""} if _SCRIPTS.get(wanted.base, "any") in ("any", wanted.script) else {wanted.script}
     parsed = {each: LanguageCode.parse(each) for each in codes}
     same = [(each, own.script) for each, own in parsed.items() if own.base == wanted.base]
-    similar = [each for each, script in same if script == wanted.script or "" in (script, wanted.script)]
+    similar = [each for each, script in same if not wanted.script or script in scripts]
 
     def rank(each: str) -> tuple[bool, bool, bool, int]:
         own = parsed[each]
@@ -94,7 +98,7 @@ def best_match(code: str, codes: Iterable[str]) -> str | None:
 
 def are_languages(source: str, target: str) -> bool:
     """Return whether two codes belong to two different natural languages. The code `und` (undetermined) is allowed."""
-    known = {UNKNOWN, *_THREE_LETTERS.values()}
+    known = {UNKNOWN, *_SCRIPTS}
     return base_language(source) != base_language(target) and {base_language(source), base_language(target)} <= known
 
 
@@ -126,3 +130,18 @@ def guess_language(text: str, codes: Collection[str], default: str) -> str:
     by_base = {base_language(code): code for code in codes}
     ranked = (str(label) for label, _ in detector().rank(text[:DETECTED_CHARACTERS]))
     return next((by_base[label] for label in ranked if label in by_base), default)
+
+
+def guess_languages(texts: Sequence[str], codes: Collection[str], given: str) -> list[str]:
+    """Choose the most probable language of each text in a document from `codes`. Short texts share a language.
+
+    This is the document's own language code or, if `codes` has no such language, the language of most of the text.
+
+    Args:
+        texts: The texts of the document.
+        codes: Codes of the languages to choose from.
+        given: The language code in the document, or "".
+    """
+    pairs = [(text, guess_language(text, codes, UNKNOWN)) for text in texts]
+    main = best_match(given, codes) or max(codes, key=lambda code: sum(len(text) for text, own in pairs if own == code))
+    return [own if len(text) >= _LONG_TEXT else main for text, own in pairs]

@@ -10,7 +10,7 @@ from specs import Languages, Spec, ZooError
 from specs.corpus import Direction
 from specs.sections import suggest_language
 from zoo.report import Report
-from zoo.text.language_codes import UNKNOWN, best_match
+from zoo.text.language_codes import CODES_OF_NAMES, UNKNOWN, best_match
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
@@ -61,14 +61,12 @@ class LanguagePair:
         assert isinstance(vocabulary.target, Tokenizer)
         of_source = {"source": source, "target": target, None: None}[languages.source_token]
         of_target = target if languages.target_token else None
-        source_tokens = _ids(vocabulary.source, languages, of_source)
-        target_tokens = _ids(vocabulary.target, languages, of_target)
-        return cls(source, target, (*tags, *source_tokens), target_tokens)
+        source_tokens = (*tags, *_ids(vocabulary.source, languages, of_source))
+        return cls(source, target, source_tokens, _ids(vocabulary.target, languages, of_target))
 
 
 def _tag_id(tokenizer: Tokenizer, tag: str) -> int:
-    id = tokenizer.id_of(tag)
-    if id is None:
+    if (id := tokenizer.id_of(tag)) is None:
         hint = "train without `training.start_from`, or without tags in `corpus.train`"
         raise ZooError(f"the vocabulary has no token for the tag `{tag}` in `corpus.train`", hint=hint)
     return id
@@ -78,8 +76,7 @@ def _ids(tokenizer: Tokenizer, languages: Languages, code: str | None) -> tuple[
     if code is None:
         return ()
     token = languages.token_of(code)
-    id = tokenizer.id_of(token)
-    if id is None:
+    if (id := tokenizer.id_of(token)) is None:
         hint = "correct `languages` in the model's spec, or learn a new vocabulary with this spec"
         raise ZooError(f"the vocabulary has no token `{token}` for the language `{code}`", hint=hint)
     if tokenizer.model.is_control(id):
@@ -129,9 +126,8 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     target = target and (best_match(target, languages.codes) or target)
     for given in (source, target):
         if given is not None and given not in languages.codes:
-            raise ZooError(
-                f"`{spec.name}` does not support the language `{given}`", hint=suggest_language(given, languages)
-            )
+            hint = suggest_language(CODES_OF_NAMES.get(given.lower(), given), languages)
+            raise ZooError(f"`{spec.name}` does not support the language `{given}`", hint=hint)
     learned = list(map(spec.corpus.direction, spec.corpus.train))
     if not spec.reads_text:
         source, target = _direction_of_files(spec, source, target, learned)
@@ -175,5 +171,4 @@ def _other(languages: Languages, code: str | None) -> str | None:
     """Return the other language of a model with two languages. For other models, or if `code` is None, return None."""
     if code is None or len(languages.codes) != 2:
         return None
-    first, second = languages.codes
-    return second if code == first else first
+    return next(each for each in languages.codes if each != code)

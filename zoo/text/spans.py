@@ -262,8 +262,10 @@ class _SpanReader:
         if self._target.group == "\u202f":
             spellings += [each.replace("\u202f", " ") for each in spellings if "\u202f" in each]
         single = re.fullmatch(r"\d+([.,])\d+", number)
-        is_grouped = re.fullmatch(r"[1-9]\d{0,2}.\d{3}", number)
-        if self._is_named(match) or (single and single[1] not in self._source.decimal_marks and not is_grouped):
+        # "2.80" may be a section or a time, but "€2.80" is the same amount in all languages, unlike "2.80 billion".
+        is_amount = unit and not match["scale"] and not self._is_word(match, unit)
+        is_clear = re.fullmatch(r"[1-9]\d{0,2}.\d{3}", number) or (is_amount and re.fullmatch(r"\d+.\d\d?", number))
+        if self._is_named(match) or (single and single[1] not in self._source.decimal_marks and not is_clear):
             spellings = [match[0]]
         sign, is_short = _sign(match), number.isdecimal() and len(number) <= 2
         is_small = is_short and int(number) <= LARGEST_WORD and not (sign or match["numero"])
@@ -312,7 +314,7 @@ class _SpanReader:
 
     def _unit(self, match: re.Match[str], unit: str, value: str) -> str:
         """Write the unit after a number, with the space before the unit."""
-        source, target, symbol = self._source, self._target, _symbol(match)
+        target, symbol = self._target, _symbol(match)
         if match["scale"] and unit in target.scaled_units:
             return target.scaled_units[unit]
         if match["before"] or (_is_currency(match, unit) and target.code):
@@ -320,12 +322,16 @@ class _SpanReader:
         if symbol == "%" and target.code:
             return target.percent
         written = match["unit"] or ""
-        if unit not in target.units or symbol.casefold() not in map(str.casefold, source.units.get(unit, ())):
+        if unit not in target.units or not self._is_word(match, unit):
             return written
         forms = target.units[unit]
         if written.startswith("-"):
             return target.unit_after_hyphen.format(singular=forms[0], plural=forms[-1])
         return f" {target.in_number(forms, value)}"
+
+    def _is_word(self, match: re.Match[str], unit: str) -> bool:
+        """Return whether the unit of a number is a word of the source language, such as "metres", not a symbol."""
+        return _symbol(match).casefold() in map(str.casefold, self._source.units.get(unit, ()))
 
     def _is_named(self, match: re.Match[str]) -> bool:
         """Return whether a word such as "version" or "chapter" precedes a number."""

@@ -59,8 +59,7 @@ def test_all_languages_are_detected(code):
 
 
 def test_a_text_in_a_language_without_a_model_is_refused():
-    code, probability = detect_source(TEXTS["de"], {"de", "en"}, "en")
-    assert (code, probability > 0.9) == ("de", True)
+    assert detect_source(TEXTS["de"], {"de", "en"}, "de-AT") == ("de", pytest.approx(1, abs=0.1))
     for code in ("fr", "ru"):
         with pytest.raises(ServingError, match=r"seems to be (French|Russian) .* into German"):
             detect_source(TEXTS[code], {"de", "en"}, "de")
@@ -68,11 +67,10 @@ def test_a_text_in_a_language_without_a_model_is_refused():
         detect_source(TEXTS["de"], {"en"}, "en")
 
 
-@pytest.mark.parametrize("text", ["", "12", "hello", "OK", "Ja"])
+@pytest.mark.parametrize("text", ["", "12", "hello", "Hi", "No", "Merci"])
 def test_the_language_of_a_short_text_is_uncertain(text):
-    code, probability = detect_source(text, {"de", "en"}, "de")
-    assert code in ("de", "en")
-    assert probability < 0.1
+    code, probability = detect_source(text, {"de", "en"}, "DE-at")
+    assert (code, probability < 0.1) == ("en", True), "only texts that are clearly German stay unchanged"
     assert detect_source(text, {"tlh"}, "de") == ("tlh", 0.0), "the detector does not know this language"
 
 

@@ -234,12 +234,12 @@ def test_what_may_not_be_a_date_stays(source, target, text):
 
 @pytest.mark.parametrize(("source", "target", "text", "spellings"), [
     ("en", "de", "31/12/2024-15/01/2025", ["31.12.2024", "15.01.2025"]),
-    ("de", "fr", "vom 24.12. bis 31.12.2024", ["24/12", "31/12/2024"]),
-    ("de", "es", "am 01.05.–03.05.", ["01/05", "03/05."]),
+    ("de", "fr", "vom 24.12. bis 31.12.2024", ["24/12", "31/12/2024"]), ("de", "fr", "$2.5 billion", ["$2.5 billion"]),
+    ("de", "es", "am 01.05.–03.05.", ["01/05", "03/05."]), ("fr", "de", "€2.80, 2.80", ["2,80 €", "2.80"]),
     ("en", "de", "It is USD 500 or CHF 20.50", ["500 $", "CHF", "20,50"]),
     ("en", "fr", "from 05/06/2024 to 12/31/2024", ["06/05/2024", "31/12/2024"]),
     ("en", "de", "from 12/31/2024 to 31/12/2024", ["12/31/2024", "31/12/2024"]),
-    ("en", "de", "We meet at 9 AM. Bye", ["9 Uhr"]),
+    ("en", "de", "We meet at 9 AM. Bye", ["9 Uhr"]), ("fr", "de", "5.0 to 6.4 km", ["5.0 to", "6,4 km"]),
     ("en", "de", "9-5 pm, 2:30 and 4 p.m. day 1 - 9 am", ["9 Uhr", "17 Uhr", "14:30 Uhr", "16 Uhr", "1", "9 Uhr"]),
     ("en", "de", "Parts 1 and 2 p.m. between 3 and 4 p.m.", ["1", "14 Uhr", "15 Uhr", "16 Uhr"]),
     ("en", "de", "room 3.14, room $8.50", ["3.14", "8,50 $"]), ("es", "en", "en los años 80", ["80s"]),

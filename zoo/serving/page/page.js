@@ -28,9 +28,12 @@ function showError(error, id = "error") {
 
 function describeError(error) {
   const lost = error instanceof TypeError;
-  const message = lost ? "The server does not answer. Try again when it is running." : error.message;
+  const message = lost ? "The server does not answer. Try again when it is running." : inPlainWords(error.message);
   return message[0].toUpperCase() + message.slice(1);
 }
+
+// Omits what only programmers need from a message of the server: endpoints, commands, and codes after names.
+const inPlainWords = (message) => message.split("; `")[0].replace(/ \(`[^`]*`\)/g, "").replaceAll("`", "");
 
 const apiKey = () => byId("key").value.replace(/[^!-~]/g, ""); // a pasted key may contain spaces or invisible characters
 
