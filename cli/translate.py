@@ -277,7 +277,7 @@ def _translate(
 
     languages: LanguageOptions = {"source": direction[0], "target": direction[1]}
     uncertain, sentences, warnings = list[str](), list[str](), _DocumentReport(document, messages)
-    content = read_bytes(document, MAX_DOCUMENT_BYTES)
+    content = Document(read_bytes(document, MAX_DOCUMENT_BYTES), str(document))
 
     def translate(texts: list[str]) -> list[str]:
         if not texts:
@@ -285,7 +285,7 @@ def _translate(
         sources = [direction[0]] * len(texts)
         if direction[0] == UNKNOWN and (known := translator.spec.languages):
             codes = [code for code in known.codes if code != direction[1]]
-            sources = guess_languages(texts, codes, Document(content, str(document)).language)
+            sources = guess_languages(texts, codes, content.language)
         results: dict[int, Translation] = {}
         for source in dict.fromkeys(sources):
             own = [index for index, each in enumerate(sources) if each == source]
@@ -299,7 +299,6 @@ def _translate(
 
     result = translate_document(
         content,
-        str(document),
         translate,
         lambda texts, translations: translator.align(texts, translations, report=warnings, **languages),
         str(LanguageCode.parse(direction[1])),

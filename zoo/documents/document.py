@@ -295,11 +295,8 @@ def write_documents(
     return contents
 
 
-def translate_document(
-    content: bytes, name: str, translate: Translate, align: Align, language: str | None = None
-) -> bytes:
-    """Translate a document (see `Document`). `language` is the code of the target language."""
-    document = Document(content, name)
+def translate_document(document: Document, translate: Translate, align: Align, language: str | None = None) -> bytes:
+    """Return a translated document. `language` is the code of the target language."""
     translations = [text.strip() for text in translate([segment.text for segment in document.segments])]
     alignments = align_segments(document.segments, translations, align)
     return document.render(zip(translations, alignments, strict=True), language)

@@ -262,8 +262,9 @@ class _SpanReader:
         if self._target.group == "\u202f":
             spellings += [each.replace("\u202f", " ") for each in spellings if "\u202f" in each]
         single = re.fullmatch(r"\d+([.,])\d+", number)
-        # "2.80" may be a section or a time, but "€2.80" is the same amount in all languages, unlike "2.80 billion".
-        is_amount = unit and not match["scale"] and not self._is_word(match, unit)
+        # "2.80" may be a section or a time, but "€2.80" is the same amount in all languages, unlike "€2.80bn".
+        is_scaled = match["scale"] or (match["before"] and self._text[match.end("value") :][:1].isalpha())
+        is_amount = unit and not is_scaled and not self._is_word(match, unit)
         is_clear = re.fullmatch(r"[1-9]\d{0,2}.\d{3}", number) or (is_amount and re.fullmatch(r"\d+.\d\d?", number))
         if self._is_named(match) or (single and single[1] not in self._source.decimal_marks and not is_clear):
             spellings = [match[0]]

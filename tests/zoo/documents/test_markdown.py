@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from tests.zoo.documents.translators import WORD, Shuffle, render, texts
-from zoo.documents.document import TextFile, translate_document
+from zoo.documents.document import Document, TextFile, translate_document
 from zoo.documents.markdown import FORMAT
 from zoo.generation.alignment import AlignedToken
 
@@ -274,8 +274,7 @@ def test_any_characters_are_kept(seed: int) -> None:
 
 def test_spaces_around_a_translation_do_not_change_blocks() -> None:
     spaced = translate_document(
-        b"- one\n\n  two",
-        "a.md",
+        Document(b"- one\n\n  two", "a.md"),
         lambda texts: [f"    {text.upper()} " for text in texts],
         lambda texts, _: [[] for _ in texts],
     )

@@ -9,7 +9,7 @@ import warnings
 import zipfile
 from collections.abc import Iterable, Mapping
 
-from zoo.documents.document import TextFile, align_segments, translate_document
+from zoo.documents.document import Document, TextFile, align_segments, translate_document
 from zoo.documents.fragments import Format
 from zoo.generation.alignment import AlignedToken
 
@@ -100,9 +100,10 @@ def with_ranges(text: str, draw: random.Random, gaps: list[int], marks: Iterable
 
 def translate(content: bytes, name: str, model: Shuffle | None = None, language: str | None = None) -> bytes:
     """Return the translation of a document. Without a model, every text is copied, and nothing is aligned."""
+    document = Document(content, name)
     if model is None:
-        return translate_document(content, name, list, lambda texts, _: [[] for _ in texts], language)
-    return translate_document(content, name, model.translate_all, model.align, language)
+        return translate_document(document, list, lambda texts, _: [[] for _ in texts], language)
+    return translate_document(document, model.translate_all, model.align, language)
 
 
 def archive(*parts: tuple[str | zipfile.ZipInfo, str | bytes]) -> bytes:
