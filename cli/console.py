@@ -140,7 +140,9 @@ def open_output(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[Ca
 
 
 def _keep_partial(path: Path, file: TextIO, lines: int, size: int) -> None:
-    """Move the complete lines of an output file to `PATH.partial`. Do nothing if `path` is a pipe or device.
+    """Move the complete lines of an output file to `PATH.partial`.
+
+    Do nothing if `path` is a pipe or device, or if `PATH.partial` is a folder.
 
     Args:
         path: The file that the user named.
@@ -148,9 +150,9 @@ def _keep_partial(path: Path, file: TextIO, lines: int, size: int) -> None:
         lines: The number of complete lines.
         size: The size of these lines in bytes.
     """
-    if not isinstance(file.name, str) or not Path(file.name).is_file():
-        return
     partial = path.with_name(f"{path.name}.partial")
+    if not isinstance(file.name, str) or not Path(file.name).is_file() or partial.is_dir():
+        return
     with suppress(OSError):  # the disk has no space for the rest of the last line
         file.close()
     with suppress(OSError):  # the first error matters more

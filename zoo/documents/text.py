@@ -22,8 +22,9 @@ _HEAD = re.compile(
     rf"((?:^|(?<=[\r\n]))(?:[ \t]*\d+[ \t]*{_LINE})?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\r\n]*(?:{_LINE}|$))"
 )
 """The number of a subtitle, which is optional, and its times."""
-_DAMAGED = re.compile(rf"(?:(?<![^\r\n])[ \t]*+{_TIME}[ \t]*+(?:-->|-+>[ \t]*+{_TIME})|-->[ \t]*+\d+:\d\d[:,.]\d)")
-"""A line with only one time of a subtitle, or with a different arrow. Arrows between words may be part of the text."""
+_EXACT = r"-?\d+:\d\d[:,.]\d[\d:,.]*+"
+_DAMAGED = re.compile(rf"(?:(?<![^\r\n])[ \t]*+{_EXACT}[ \t]*+(?:-->|-+>[ \t]*+{_EXACT})|-->[ \t]*+{_EXACT})")
+"""A line with only one time of a subtitle, or with a different arrow. Other arrows may be part of the text."""
 _MARKUP = re.compile(
     r"<(?P<close>/?)(?P<name>[a-zA-Z]++)[^<>\r\n]*>|(?P<code>\{[^{}\r\n]*\})"
     rf"|(?P<blank>{_LINE}(?:[ \t]*+{_LINE})+)|(?P<line>{_LINE}|\\[Nn])"
@@ -36,8 +37,7 @@ _LINE_END_MARKS = re.compile(rf"(?:\s*+(?:[♪♫#]++|{_SOUND}))++$")
 
 def _parse_text(text: str) -> list[Fragment]:
     """Return the fragments of plain text. Line breaks, tabs and multiple spaces separate segments."""
-    parts = enumerate(_GAP.split(text))
-    return [Fragment(Kind.BREAK, part) if index % 2 else _text(part) for index, part in parts]
+    return [Fragment(Kind.BREAK, part) if index % 2 else _text(part) for index, part in enumerate(_GAP.split(text))]
 
 
 def _parse_subtitles(text: str) -> list[Fragment]:

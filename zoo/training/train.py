@@ -355,7 +355,7 @@ def save(model: nn.Module, run: str | os.PathLike[str], *, steps: int) -> Run:
     this function.
 
     Args:
-        model: The trained module, or a wrapper around it, such as `DistributedDataParallel`.
+        model: The trained module, or a wrapper around one module, such as `DistributedDataParallel`.
         run: Folder of the run. It is created if it does not exist.
         steps: Number of steps that the module was trained for. The model card shows this number.
 
@@ -367,11 +367,11 @@ def save(model: nn.Module, run: str | os.PathLike[str], *, steps: int) -> Run:
     if not isinstance(steps, Integral) or isinstance(steps, bool) or steps < 0:
         hint = "pass the number of training steps"
         raise ZooError(f"`steps` must be an integer of at least 0, not `{steps!r}`", hint=hint)
-    program = next((each for each in model.modules() if isinstance(each, EmittedProgram)), None)
-    if program is None:
+    programs = [each for each in model.modules() if isinstance(each, EmittedProgram)]
+    if len(programs) != 1:
         hint = "pass the module that `zoo.model` has returned, or a wrapper around it"
-        raise ZooError(f"the module `{type(model).__name__}` was not created by `zoo.model`", hint=hint)
-    spec, chosen = program.spec, Run(Path(run))
+        raise ZooError(f"`model` contains {len(programs)} modules of `zoo.model`, not one", hint=hint)
+    program, spec, chosen = programs[0], programs[0].spec, Run(Path(run))
     tensors = program.in_file_layout({n: full_tensor(tensor.detach()) for n, tensor in program.named_parameters()})
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         hint = "save the model before its training diverges, or lower the learning rate"
