@@ -106,4 +106,4 @@ def test_a_head_is_the_same_after_writing_and_reading():
 
 def test_models_without_alignments_are_refused(translator):
     refused("a single model", Translator.ensemble([translator, translator]).align, ["he"], ["er"])
-    refused("2 sources", translator.align, ["he", "she"], ["er"])
+    refused("differ: 2 and 1", translator.align, ["he", "she"], ["er"])
