@@ -126,7 +126,7 @@ def _launch(
     c: Tensor | None = None, gain: Tensor | None = None, norm_bias: Tensor | None = None, normed: Tensor | None = None,
     epsilon: float = 0.0,
 ) -> Tensor:  # fmt: skip
-    """Run the kernel for few rows, which computes `step_linear` or, if `normed` is given, `norm_linear`.
+    """Run the kernel for small numbers of rows, which computes `step_linear` or, if `normed` is given, `norm_linear`.
 
     Each Triton program computes `block` columns of the result.
     """

@@ -44,7 +44,7 @@ class Add(BinaryOperation):
 
 
 class ActivationOperation(Operation):
-    """Base class of elementwise activation functions (3.3)."""
+    """Base class of elementwise activation functions (section 3.3)."""
 
     joins_boxes = ("linear", "int8")
 

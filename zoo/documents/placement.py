@@ -52,7 +52,10 @@ class _SourceOrder:
         self.pairs = [(-1, 0), *sorted(aligned)]
 
     def preceding(self, position: int) -> int:
-        """Return the last word whose source is before a position, or 0, the start of the translation."""
+        """Return the index of the last translated word that is aligned to a source word before `position`.
+
+        If there is none, return 0, the index of the start of the translation.
+        """
         return self.pairs[bisect_left(self.pairs, (position, 0)) - 1][1]
 
     def between(self, start: int, end: int) -> list[tuple[int, int]]:

@@ -34,9 +34,10 @@ Parameters = dict[str, Any]
 
 
 class Endpoint(APIRoute):
-    """Endpoint with the conventions of its API, which apply before a request is read. Each API has its own subclass.
+    """Endpoint with the rules of its API, such as where the API key is sent. Each API has its own subclass.
 
-    By default, no key is read from the headers, and the API's functions read it from the body if they need a key.
+    The rules are applied before the body of a request is read. By default, the key is not read from the headers;
+    functions that need a key read it from the body.
     """
 
     scheme: ClassVar[str] = ""

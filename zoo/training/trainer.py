@@ -41,7 +41,8 @@ MAX_SKIPPED = 10
 class Trainer:
     """Trainer that starts a run, or resumes it from its last checkpoint, and trains to the end.
 
-    Training ends after `training.steps`, at another limit of the spec, or when `training.patience` is exhausted.
+    Training ends after `training.steps` steps, when another limit in the spec is reached, or when `training.patience`
+    is exhausted.
     """
 
     def __init__(

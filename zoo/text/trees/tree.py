@@ -121,7 +121,7 @@ def detokenise(words: Iterable[str]) -> str:
 
 
 def tokenize_words(text: str, language: str) -> str:
-    """Separate the words of a sentence by spaces, as in the Penn Treebank: `can't` becomes `ca n't`.
+    """Separate the words of a sentence with spaces, as in the Penn Treebank: `can't` becomes `ca n't`.
 
     Args:
         text: The sentence.
