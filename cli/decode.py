@@ -287,13 +287,13 @@ def _open_input(translator: Translator, path: Path | None) -> Iterator[tuple[Ite
     If the model reads audio or images, each line is a file name.
     """
     from cli.console import open_lines
-    from zoo.features.modality import input_files, listed_files
+    from zoo.features.modality import input_files
     from zoo.generation.recognizer import Recognizer
     from zoo.text.lines import never_paused
 
     if path is not None and isinstance(translator, Recognizer):
         found = input_files(path, translator.modality.suffixes)
-        yield listed_files(path) if found is None else found, never_paused
+        yield translator.modality.read(path) if found is None else found, never_paused
         return
     with open_lines(path) as lines:
         yield lines, lines.paused

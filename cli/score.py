@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar, Unpack
 
 from cli import options
-from specs import ZooError
+from specs import Task, ZooError
 
 _MAX_SCORED_LINES, _MAX_ALIGNED_LINES = 4096, 1024
 """Maximum number of pairs that are sorted by length and scored together."""
@@ -62,9 +62,7 @@ def score(
     choose_direction(translator.spec, from_, to, Report())  # an error that does not depend on the texts has no line
     score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)
     inputs = [source, target] if source else [None]
-    task = translator.spec.task
-    pairs = _open_pairs(source, target, reads=task.reads, lists_files="source" not in task.token_streams)
-    with pairs as (read, paused), open_output(output, inputs) as write:
+    with _open_pairs(source, target, translator.spec.task) as (read, paused), open_output(output, inputs) as write:
         for _, each in _compute_pairs(score_tokens, available_chunks(read, _MAX_SCORED_LINES, paused), inputs):
             write(dumps({key: getattr(each, key) for key in _JSON_FIELDS}) if json else f"{each.log_probability:.6f}")
 
@@ -109,7 +107,7 @@ def align(
     align_pairs = partial(translator.align, source=from_, target=to)
     align_pairs([], [])  # an error that does not depend on the texts has no line number
     inputs = [source, target] if source else [None]
-    with _open_pairs(source, target) as (read, paused), open_output(output, inputs) as write:
+    with _open_pairs(source, target, translator.spec.task) as (read, paused), open_output(output, inputs) as write:
         chunks = available_chunks(read, _MAX_ALIGNED_LINES, paused)
         for (text, translation), tokens in _compute_pairs(align_pairs, chunks, inputs):
             fields = [token._asdict() for token in tokens]
@@ -155,26 +153,26 @@ def _check_options(source: Path | None, target: Path | None, name: str | None, m
 
 @contextmanager
 def _open_pairs(
-    source: Path | None, target: Path | None, *, reads: bool = True, lists_files: bool = False
+    source: Path | None, target: Path | None, task: Task
 ) -> Iterator[tuple[Iterator[Pair], Callable[[], bool]]]:
     """Yield an iterator over (source, target) pairs, and a function that returns whether the input has paused.
 
-    The input has paused if no further line is available at the moment. If `reads` is false, the model takes no
-    source, and each line is a text to score. If `lists_files` is true, the lines of `source` are names of files,
-    relative to the folder that contains `source`.
+    The input has paused if no further line is available at the moment. If the task reads no source, each line is a text
+    to score. If the task reads features, such as audio, their modality reads the source file.
     """
     from cli.console import open_lines
-    from zoo.features.modality import listed_files
+    from zoo.features.modality import modality_of
 
     if source is None or target is None:
         with open_lines(None) as lines:
-            yield (_split_pairs(lines) if reads else ((line,) for line in lines)), lines.paused
+            yield (_split_pairs(lines) if task.reads else ((line,) for line in lines)), lines.paused
         return
-    if not reads:
+    if not task.reads:
         problem = "a language model scores texts without a source"
         raise ZooError(problem, hint="omit `--source` and `--target`, and write the texts to stdin, one per line")
+    modality = modality_of(task)
     with open_lines(source) as sources, open_lines(target) as targets:
-        yield _zip_pairs(listed_files(source) if lists_files else sources, targets, source, target), sources.paused
+        yield _zip_pairs(modality.read(source) if modality else sources, targets, source, target), sources.paused
 
 
 def _split_pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:

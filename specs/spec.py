@@ -252,13 +252,13 @@ class Spec(Section):
             problem = "`vocabulary.copy_symbols` is for models that translate text"
             reject(("vocabulary.copy_symbols", "task.kind"), problem, "write `vocabulary: {copy_symbols: 0}`")
         task, source, positions = self.task, self.architecture.source, self.architecture.positions
-        if isinstance(task, Recognition) is self.reads_text:
-            kind = f"features, width: {task.source.width}" if isinstance(task, Recognition) else "tokens"
+        frames = task.source if isinstance(task, Recognition) else None
+        if (frames is None) is not self.reads_text:
+            kind = f"features, width: {frames.width}" if frames else "tokens"
             problem = f"the `{task.kind}` task reads {modalities.get('source', 'nothing')}, not `{source.kind}`"
             hint = f"write `architecture: {{source: {{kind: {kind}}}}}`, or set another `task`"
             reject(("architecture.source.kind", "task.kind"), problem, hint)
         sizes = {"source": "width"} | ({"positions": "rows"} if isinstance(positions, Sinusoidal2d) else {})
-        frames = task.source if isinstance(task, Recognition) else None
         for section, field in sizes.items() if frames else ():
             own, needed = getattr(getattr(self.architecture, section), field), getattr(frames, field)
             if own != needed:

@@ -24,7 +24,6 @@ from specs import Spec
 from specs.sections import PAD
 from tests.benchmarks.sentences import parser_for
 from tests.examples import changed
-from zoo.features.modality import listed_files
 from zoo.generation.recognizer import Recognizer
 from zoo.models import weights
 from zoo.text.lines import read_sentences
@@ -44,8 +43,8 @@ def best_path(tokens: Sequence[int]) -> list[int]:
     return [token for token, _ in groupby(tokens) if token != PAD]
 
 
-def read(run: str, files: Iterator[str], radius: int | None) -> Iterator[str]:
-    """Yield the text that CTC reads in each file."""
+def read(run: str, sounds: Path, count: int | None, radius: int | None) -> Iterator[str]:
+    """Yield the text that CTC reads in each of the first `count` files of a list."""
     model = zoo.load(run)
     assert isinstance(model, Recognizer)
     tensors = weights.read(Path(run) / "weights.safetensors").tensors
@@ -55,7 +54,7 @@ def read(run: str, files: Iterator[str], radius: int | None) -> Iterator[str]:
     program.share({name: tensors[name] for name in stored_tensors(graphs.values())})
     program.eval()
     table = tensors["target_embedding"].float()
-    for file in files:
+    for file in islice(model.modality.read(sounds), count):
         batch = PaddedBatch.pad([torch.from_numpy(model.modality.encode(file))])
         with torch.inference_mode():
             memory = program.run(Purpose.ENCODE, **batch.inputs)["memory"]
@@ -68,7 +67,7 @@ def main() -> None:
     parser.add_argument("--radius", type=int, help="radius to read with (default: the radius in training)")
     parser.add_argument("--count", type=int, help="read only the first recordings (default: read all)")
     given = parser.parse_args()
-    found = list(read(given.run, islice(listed_files(given.sounds), given.count), given.radius))
+    found = list(read(given.run, given.sounds, given.count, given.radius))
     texts = list(islice(read_sentences(given.texts), given.count))
     print(f"{len(found)} recordings: WER {100 * jiwer.wer(texts, found):.1f}")
 

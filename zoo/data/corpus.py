@@ -8,14 +8,14 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from specs import Archive, Corpus, Digits, Files, Grammar, HeldOut, Spec, Synthetic, Table, Treebank, ZooError
 from specs.corpus import CorpusPart, Direction
 from specs.corpus_paths import language_suffix
 from zoo.data import builtin
 from zoo.features import spoken_digits, written_digits
-from zoo.features.modality import absolute_path, identify, listed_files
+from zoo.features.modality import FeatureModality, identify, modality_of
 from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
 from zoo.files.manifest import sha256
@@ -127,8 +127,9 @@ class PartReader(Generic[_Part]):
     def __init__(self, part: _Part, name: str, spec: Spec, report: Report) -> None:
         """Prepare to read a part with a name such as `train[0]`."""
         self.part, self.name, self.split = part, f"corpus.{name}", name.partition("[")[0]
-        self.corpus, self.streams, self._token_streams = spec.corpus, spec.task.streams, spec.task.token_streams
-        self.report = report
+        self.corpus, self.streams, self.report = spec.corpus, spec.task.streams, report
+        features = cast(FeatureModality, modality_of(spec.task))
+        self.modalities = {name: MODALITIES.get(kind, features) for name, kind in self.streams.items()}
         self.direction: Direction = spec.corpus.direction(part)
         self.languages = dict(zip(("source", "target"), self.direction, strict=True))
         self.tag: str | None = getattr(part, "tag", None)  # only parts with languages of their own have this field
@@ -157,12 +158,12 @@ class PartReader(Generic[_Part]):
 
     def listed_paths(self) -> Iterator[str]:
         """Yield the paths of the audio or image files that the part lists. A text part lists no files."""
-        names = [name for name in self.streams if name not in self._token_streams]
+        names = [name for name, modality in self.modalities.items() if modality.names_files]
         return (example[name] for example in self.examples() for name in names) if names else iter(())
 
     def identity_of_listed(self) -> list[str]:
         """Return a list with one hash for all files that the part lists, or an empty list for text."""
-        return [identify(self.listed_paths())] if len(self._token_streams) < len(self.streams) else []
+        return [identify(self.listed_paths())] if any(each.names_files for each in self.modalities.values()) else []
 
     def bytes(self) -> int:
         """Estimate the size of the uncompressed text in bytes."""
@@ -281,10 +282,7 @@ class _FilesReader(_ParallelReader[_Part]):
 
     def examples(self) -> Iterator[Example]:
         paths = self.paths()
-        streams = [
-            MODALITIES[modality].read(path) if name in self._token_streams else listed_files(path)
-            for (name, modality), path in zip(self.streams.items(), paths, strict=True)
-        ]
+        streams = [modality.read(path) for modality, path in zip(self.modalities.values(), paths, strict=True)]
         for values in parallel_lines(paths, streams):
             yield dict(zip(self.streams, values, strict=True))
 
@@ -344,10 +342,8 @@ class _TableReader(_ParallelReader[Table]):
                 hint = "separate the columns with tabs, or correct `source_column` and `target_column`"
                 raise ZooError(f"the line has no column {last}", where=f"{path}:{number}", hint=hint)
             cells += [""] * (last - len(cells))
-            yield {
-                name: cell if name in self._token_streams else absolute_path(path, number, cell)
-                for name, cell in ((name, cells[column - 1]) for name, column in columns.items())
-            }
+            values = ((name, cells[column - 1]) for name, column in columns.items())
+            yield {name: self.modalities[name].raw_data(path, number, cell) for name, cell in values}
 
     def identity(self) -> list[Any]:
         return ["table", *self.sides().values(), *map(sha256, self.paths()), *self.identity_of_listed()]

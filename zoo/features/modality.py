@@ -1,4 +1,4 @@
-"""Base class for feature modalities, such as audio, and functions that read lists of files.
+"""Base class for feature modalities, such as audio, and functions that find input files.
 
 Each modality has its own file, such as `audio.py`, and an entry in `FEATURES`. The class of its options is in
 `specs/parts.py`.
@@ -36,6 +36,7 @@ _DEVIATIONS = 2.5  # absolute value of white and of black pixels
 class FeatureModality(ABC):
     """Modality that reads recordings or images as sequences of float32 vectors, called frames.
 
+    The raw data of an example is the path of a file, unless a subclass overrides `names_files` and `raw_data`.
     Prepared corpora store frames as float16. Each frame takes one position in a batch. Padding frames are zero.
 
     Attributes:
@@ -44,11 +45,40 @@ class FeatureModality(ABC):
 
     suffixes: ClassVar[tuple[str, ...]]
     """Suffixes of the files that can be read, such as `.wav`."""
+    names_files: ClassVar[bool] = True
+    """Whether the raw data of an example is the path of a file."""
     version: ClassVar[int] = 1
     """Version of the code that computes frames. Increase it whenever the same file gives different frames."""
 
     def __init__(self, options: FeatureSource) -> None:
         self.options = options
+
+    def read(self, path: Path) -> Iterator[str]:
+        """Yield the raw data of each example in a file with one example per line. See `raw_data` for errors."""
+        for number, line in enumerate(read_sentences(path), start=1):
+            yield self.raw_data(path, number, line)
+
+    @staticmethod
+    def raw_data(file: Path, line: int, text: str) -> str:
+        """Convert a line of a file, or a cell of a table, to the raw data of an example: by default, an absolute path.
+
+        Args:
+            file: The text file.
+            line: Number of the line, for the error message.
+            text: Name of a file, relative to the folder of the text file.
+
+        Raises:
+            ZooError: The name is empty, or has control characters or leading or trailing white space, or the file is
+                missing.
+        """
+        path = os.path.abspath(os.path.join(os.path.dirname(file), text))
+        if not text or clean(text) != text or clean(path) != path:
+            hint = "write one file name per line, relative to the folder of the list"
+            raise ZooError(f"{text!r} is not a file name", where=f"{file}:{line}", hint=hint)
+        if not file_exists(Path(path)):
+            hint = "check the path, or remove this line"
+            raise ZooError(f"`{path}` is missing", where=f"{file}:{line}", hint=hint, exit_code=1)
+        return path
 
     @abstractmethod
     def encode(self, file: str | Path | BinaryIO) -> Frames:
@@ -104,8 +134,8 @@ def input_name(file: str | Path | BinaryIO) -> str:
     return str(file) if isinstance(file, str | Path) else "the file"
 
 
-def read_frames(content: bytes, task: Recognition) -> Frames:
-    """Convert the content of an audio or image file to frames (feature vectors)."""
+def read_frames(content: bytes, task: Task) -> Frames:
+    """Convert the content of an audio or image file to frames (feature vectors), for a task that reads such files."""
     return cast(FeatureModality, modality_of(task)).encode(BytesIO(content))
 
 
@@ -121,37 +151,6 @@ def modality_of(task: Task) -> FeatureModality | None:
         return None
     modality: FeatureModality = resolve_name(FEATURES[task.source.kind])(task.source)
     return modality
-
-
-def listed_files(file: Path) -> Iterator[str]:
-    """Read a list of files with one file name per line. Yield the absolute path of each file.
-
-    See `absolute_path` for errors.
-    """
-    for number, name in enumerate(read_sentences(file), start=1):
-        yield absolute_path(file, number, name)
-
-
-def absolute_path(file: Path, line: int, name: str) -> str:
-    """Return the absolute path of a file in a list of files.
-
-    Args:
-        file: The list, a text file with one file name per line.
-        line: Number of the line that contains the file name, for the error message.
-        name: Name of the file, relative to the folder of the list.
-
-    Raises:
-        ZooError: The name is empty, or has control characters or leading or trailing white space, or the file is
-            missing.
-    """
-    path = os.path.abspath(os.path.join(os.path.dirname(file), name))
-    if not name or clean(name) != name or clean(path) != path:
-        hint = "write one file name per line, relative to the folder of the list"
-        raise ZooError(f"{name!r} is not a file name", where=f"{file}:{line}", hint=hint)
-    if not file_exists(Path(path)):
-        hint = "check the path, or remove this line"
-        raise ZooError(f"`{path}` is missing", where=f"{file}:{line}", hint=hint, exit_code=1)
-    return path
 
 
 def identify(paths: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ from torch import Tensor
 from compiler import Purpose, lower
 from specs import Spec, ZooError
 from specs.notation import quote_in_full
+from specs.reader import read_value
 from zoo.interop.formats import USE_ONNX
 from zoo.interop.tensors import STACKS, ForeignTensors, copied
 
@@ -134,6 +135,15 @@ class Settings:
             hint = "restore the file from the model's original source"
             raise ZooError(f"the `{key}` setting is missing", where=self.where, hint=hint)
         return default
+
+
+def yaml_settings(content: bytes, where: str, problem: str) -> Settings:
+    """Parse YAML settings. Raise ZooError with the message `problem` if the content is not a mapping."""
+    values = read_value(content.decode("utf-8", "replace"), where).plain()
+    if not isinstance(values, dict):
+        hint = "restore the file from the model's original source"
+        raise ZooError(problem, where=where, hint=hint)
+    return Settings(values, where)
 
 
 def _equal(first: Any, second: Any) -> bool:

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+import safetensors.torch
 import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
@@ -21,6 +22,7 @@ from compiler.runtime import sinusoids
 from specs import ZooError
 from specs.notation import quote
 from zoo.files.reading import damaged, open_file
+from zoo.models.weights import check_header
 from zoo.system import memory
 
 NEVER = -1e9
@@ -306,6 +308,23 @@ class BinaryReader:
     def text(self, length: int) -> str:
         """Read a string of `length` bytes, including the zero byte at its end."""
         return self.bytes(length).rstrip(b"\0").decode("utf-8")
+
+
+def load_tensors(file: Path, toolkit: str) -> dict[str, Tensor]:
+    """Load the named tensors in a .safetensors file, or in a file that `torch.save` wrote (see `load_torch_file`).
+
+    Raises:
+        ZooError: The file cannot be opened, or is not safe to load.
+        Exception: The file is damaged.
+    """
+    if file.suffix == ".safetensors":
+        with open_file(file) as stream:
+            check_header(stream, file)
+        return safetensors.torch.load_file(file)
+    tensors = load_torch_file(file, toolkit)
+    if not isinstance(tensors, Mapping) or not all(isinstance(name, str) for name in tensors):
+        raise ValueError(f"`{file}` does not contain named tensors")
+    return dict(tensors)
 
 
 def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda name: None) -> Any:

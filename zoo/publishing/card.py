@@ -130,7 +130,7 @@ def _scores(scores: Mapping[str, Any], spec: Spec) -> str:
     if not scores:
         return "This model was not evaluated before it was published."
     metrics = [m for m in metrics_for(spec) if m.in_summary or all(m.name in result for result in scores.values())]
-    columns, keys = ["set"], []
+    columns, keys, is_signed = ["set"], [], any(metric.signature == "signature" for metric in metrics)
     for metric in metrics:
         columns += [f"{metric.title}{metric.unit and f' per {metric.unit}'}", *metric.details.values()]
         keys += [(metric, name) for name in (metric.name, *metric.details)]
@@ -139,7 +139,7 @@ def _scores(scores: Mapping[str, Any], spec: Spec) -> str:
             split,
             *(metric.format_score(result[name]) for metric, name in keys),
             f"{result['sentences']:,}",
-            "`" + str(result["signature"]).replace("|", r"\|") + "`" if spec.task.reads else "",
+            "`" + str(result["signature"]).replace("|", r"\|") + "`" if is_signed else "",
         ]
         for split, result in scores.items()
     ]

@@ -179,8 +179,7 @@ class Documents:
 
     async def recognize(self, key: str, route: Route, content: bytes) -> Translation:
         """Recognise the text in an image with a route's model. The errors are the same as those of `transcribe`."""
-        task = cast(Recognition, route.model.spec.task)
-        frames = await self._call(self._document_processes, read_frames, content, task)
+        frames = await self._call(self._document_processes, read_frames, content, route.model.spec.task)
         with self._service.admission.admit(key, [" " * _CHARACTERS_PER_PICTURE], [route]):
             (found,) = await self._service.recognize(route, [frames])
         return found

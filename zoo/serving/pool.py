@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from specs import Parsing, Recognition, Spec, Translation, ZooError
+from specs import Parsing, Spec, Translation, ZooError
 from specs.corpus import Direction
 from specs.notation import quote
 from zoo.evaluation.metrics import direction_score
@@ -299,7 +299,7 @@ class ModelPool:
         found = [
             Route(model, own_source, own_target)
             for model in self.candidates(name)
-            if isinstance(task := model.spec.task, Recognition) and task.source.kind == kind
+            if model.spec.task.streams.get("source") == kind
             for own_source, own_target in model.directions()
             if translates in (None, own_source != own_target)
             and (source is None or match_code(source, [own_source]))

@@ -26,6 +26,8 @@ class Modality(ABC):
         size: Number of different token IDs, including the special tokens.
     """
 
+    names_files: ClassVar[bool] = False
+    """Whether the raw data of an example is the path of a file."""
     suffix: ClassVar[str]
     """Suffix of the file that stores the content."""
     sampled: ClassVar[bool] = True
@@ -37,6 +39,17 @@ class Modality(ABC):
     @abstractmethod
     def read(path: Path) -> Iterator[str]:
         """Yield the raw data of each example in a file."""
+
+    @staticmethod
+    def raw_data(file: Path, line: int, text: str) -> str:
+        """Convert a cell of a table to the raw data of an example. By default, return the text unchanged.
+
+        Args:
+            file: The table, for error messages.
+            line: Number of the line, for error messages.
+            text: Content of the cell.
+        """
+        return text
 
     @classmethod
     @abstractmethod

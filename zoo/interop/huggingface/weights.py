@@ -7,22 +7,20 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from torch import Tensor
 
 from specs import Architecture, ZooError
-from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, open_file, read_json
+from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, read_json
 from zoo.interop.tables import TOOLKITS, NamedTensors
 from zoo.interop.tensors import (
     STACKS,
     EmbeddingTables,
     ForeignTensors,
     convert_positions,
-    load_torch_file,
+    load_tensors,
     matching_sinusoids,
 )
-from zoo.models.weights import check_header
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 _SHARD = re.compile(r"(model|pytorch_model)-\d{5}-of-\d{5}\.(safetensors|bin)")
@@ -45,7 +43,7 @@ def open_weights(folder: Path) -> ForeignTensors:
         files = ", ".join(sorted(path.name for path in folder.iterdir())) or "no files"
         problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}`; it contains {files}"
         raise ZooError(problem, hint="add the weights of the model to this folder")
-    return ForeignTensors(_read_shards(file) if file.suffix == ".json" else _read_file(file), file)
+    return ForeignTensors(_read_shards(file) if file.suffix == ".json" else load_tensors(file, "transformers"), file)
 
 
 def _read_shards(index: Path) -> dict[str, Tensor]:
@@ -55,23 +53,11 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
     for name in sorted(set(listed.values())):
         if not _SHARD.fullmatch(name):
             raise ValueError(f"`{index}` lists `{name}`, which is not a valid name of a weight file")
-        shard = _read_file(index.with_name(name))
+        shard = load_tensors(index.with_name(name), "transformers")
         if shard.keys() != {key for key, file in listed.items() if file == name}:
             raise ValueError(f"`{index.with_name(name)}` does not have the tensors that `{index}` lists for it")
         tensors |= shard
     return tensors
-
-
-def _read_file(file: Path) -> dict[str, Tensor]:
-    """Read the tensors in a .safetensors or .bin file. Raise an exception if the file is damaged."""
-    if file.suffix == ".safetensors":
-        with open_file(file) as stream:
-            check_header(stream, file)
-        return safetensors.torch.load_file(file)
-    tensors = load_torch_file(file, "transformers")
-    if not isinstance(tensors, Mapping) or not all(isinstance(name, str) for name in tensors):
-        raise ValueError(f"`{file}` does not contain named tensors")
-    return dict(tensors)
 
 
 def take_tables(

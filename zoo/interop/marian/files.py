@@ -23,9 +23,8 @@ import numpy as np
 import torch
 
 from specs import UNK, ZooError
-from specs.reader import read_value
 from zoo.files.reading import file_exists, is_present, open_file, read_bytes
-from zoo.interop.tables import Settings
+from zoo.interop.tables import Settings, yaml_settings
 from zoo.interop.tensors import BinaryReader, ForeignTensors
 
 SUFFIX = "decoder.yml"
@@ -134,15 +133,6 @@ def network_options(arrays: dict[str, np.ndarray], file: Path) -> Settings:
     if array.dtype.itemsize != 1:
         raise ValueError(f"`{OPTIONS}` is not text")
     return yaml_settings(array.tobytes().rstrip(b"\0"), where, "the options are not a mapping of keys to values")
-
-
-def yaml_settings(content: bytes, where: str, problem: str) -> Settings:
-    """Parse YAML settings. Raise ZooError with the message `problem` if the content is not a mapping."""
-    values = read_value(content.decode("utf-8", "replace"), where).plain()
-    if not isinstance(values, dict):
-        hint = "restore the file from the model's original source"
-        raise ZooError(problem, where=where, hint=hint)
-    return Settings(values, where)
 
 
 def tensors_of(arrays: Mapping[str, np.ndarray], file: Path) -> ForeignTensors:
