@@ -21,10 +21,8 @@ from zoo.generation.translator import Translator
 from zoo.interop.huggingface.hub import HubModel
 from zoo.interop.importer import ImportOptions, stage_import
 from zoo.interop.vocabulary import TextOptions
-from zoo.models import local_store
 from zoo.models.catalogue import ModelCard
 from zoo.models.local_store import StoredModel
-from zoo.models.registries.revision import Reference
 from zoo.publishing.publish import EXACT
 from zoo.report import Report, size
 
@@ -64,7 +62,7 @@ def fetch(card: ModelCard, report: Report) -> None:
 
 def _missing(card: ModelCard) -> list[str]:
     """Return the names in `card.members` that have not been stored yet."""
-    return [name for name in card.members if local_store.find(Reference(name)) is None]
+    return [name for name in card.members if not StoredModel.current(name).published]
 
 
 def _ask(card: ModelCard, report: Report) -> None:

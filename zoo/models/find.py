@@ -25,7 +25,6 @@ from zoo.models.folder import (
     RUN_IDENTITY,
     RUNS,
     SPEC,
-    Differences,
     ModelFolder,
     differing_fields,
     format_differences,
@@ -101,8 +100,8 @@ def of_spec(reference: str, report: Report = WARNINGS) -> Path:
         if _has_spec(bundle, spec):
             return bundle.folder
     for candidate in (default, bundle):
-        if candidate.exists and not _has_spec(candidate, spec):
-            raise _other_spec_error(candidate, reference, differing_fields(candidate.spec, spec))
+        if candidate.exists:
+            _require_spec(candidate, spec, reference)
     raise ZooError(
         f"there is no trained model for `{reference}`: the run `{default.folder}` does not exist, no other run in "
         f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist",
@@ -119,13 +118,15 @@ def _has_spec(model: ModelFolder, spec: Spec) -> bool:
     return False
 
 
-def _other_spec_error(model: ModelFolder, reference: str, differences: Differences) -> ZooError:
-    return ZooError(
-        f"the spec in `{model.folder}` differs from `{reference}`:"
-        f"{format_differences(differences, f'in `{reference}`', 'in the folder')}",
-        hint=f"to use the folder anyway, pass `{model.folder}` instead of `{reference}` (as `--model` if the command "
-        f"has this option); to train this spec, run `zoo train {reference} --run DIR`",
-    )
+def _require_spec(model: ModelFolder, spec: Spec, reference: str) -> None:
+    """Raise ZooError if a model was trained with a different spec than the given one, which `reference` selects."""
+    if differences := differing_fields(model.spec, spec):
+        described = format_differences(differences, f"in `{reference}`", "in the folder")
+        raise ZooError(
+            f"the spec in `{model.folder}` differs from `{reference}`:{described}",
+            hint=f"to use the folder anyway, pass `{model.folder}` instead of `{reference}` (as `--model` if the "
+            f"command has this option); to train this spec, run `zoo train {reference} --run DIR`",
+        )
 
 
 def _describe_alternative(spec: Spec) -> str:
@@ -168,7 +169,7 @@ def models(reference: str | os.PathLike[str], report: Report = WARNINGS) -> list
         return [_require_trained(ModelFolder(searched[0]), report)]
     parsed = Reference.parse(name)
     if parsed is not None:
-        searched.append(_store_path(parsed))
+        searched.append(storage.models() / str(parsed))
         if (stored := local_store.find(parsed)) is not None:
             return [stored.folder]
     if (named_run := _run_of_name(name)) is not None:
@@ -192,8 +193,8 @@ def _run_of_name(name: str) -> ModelFolder | None:
     if path.is_absolute() or ".." in path.parts or path == Path():
         return None
     run = ModelFolder(RUNS / path)
-    if spec and run.exists and (differences := differing_fields(run.spec, spec)):
-        raise _other_spec_error(run, name, differences)
+    if spec and run.exists:
+        _require_spec(run, spec, name)
     return run
 
 
@@ -234,8 +235,8 @@ def stored_members(card: ModelCard, name: str) -> list[StoredModel]:
         name: The name of the model, or the name of one member of an ensemble.
     """
     wanted = [name] if name in card.members else card.members
-    members = [local_store.find(Reference(member)) for member in wanted]
-    return [member for member in members if member is not None] if None not in members else []
+    members = [StoredModel.current(member) for member in wanted]
+    return members if all(member.published for member in members) else []
 
 
 def _single(name: str, folders: Sequence[Path]) -> Path:
@@ -328,7 +329,7 @@ def not_published_error(reference: str | os.PathLike[str], *, in_registries: boo
     if catalogue.find(name) is not None:
         return ZooError(f"the public model `{name}` is not on this machine", hint=f"`zoo pull {name}` downloads it")
     parsed = Reference.parse(name)
-    searched = [Path(name), *([] if parsed is None else [_store_path(parsed)])]
+    searched = [Path(name), *([] if parsed is None else [storage.models() / str(parsed)])]
     known = [*local_store.names(), *(catalogue.names() if in_registries else ())]
     return _not_found_error("published model", name, searched, known, parsed if in_registries else None)
 
@@ -372,10 +373,6 @@ def all_runs(root: Path = RUNS) -> list[Path]:
 def run_names() -> list[str]:
     """Return the names of all runs in `runs/`. A name is the path of the folder, relative to `runs/`."""
     return [folder.relative_to(RUNS).as_posix() for folder in all_runs()]
-
-
-def _store_path(reference: Reference) -> Path:
-    return StoredModel.current(reference.name).folder.with_name(str(reference))
 
 
 def _not_found_error(

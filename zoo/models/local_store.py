@@ -91,13 +91,6 @@ class StoredModel(ModelFolder):
             return None
         return origin if origin.digest == self.digest else None
 
-    def is_selected_by(self, reference: Reference) -> bool:
-        """Return whether a reference to a model with this name selects this version."""
-        if not reference.pinned:
-            return self.pin is None
-        origin = self.origin
-        return origin is not None and Reference(origin.name, origin.revision) == reference
-
 
 def models() -> list[StoredModel]:
     """Return all models in the local model store, sorted by name. The current version of a model comes first."""
@@ -125,7 +118,14 @@ def find(reference: Reference) -> StoredModel | None:
     Raises:
         ZooError: Two registries have different revisions with this number, and both are in the store.
     """
-    matches = [model for model in versions(reference.name) if model.is_selected_by(reference)]
+    if not reference.pinned:
+        current = StoredModel.current(reference.name)
+        return current if current.published else None
+    matches = [
+        model
+        for model in versions(reference.name)
+        if (origin := model.origin) is not None and Reference(origin.name, origin.revision) == reference
+    ]
     digests = {model.digest: model.folder for model in matches}
     if len(digests) > 1:
         choices = " or ".join(f"`{folder}`" for folder in digests.values())

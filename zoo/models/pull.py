@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,29 +119,18 @@ class _Pull:
     def _reuse(self, path: Path, file: ManifestEntry) -> bool:
         """Return whether a file is already on this machine and need not be downloaded.
 
-        If `path` does not have the right content, look for the file in other revisions in the local model store, and
-        link `path` to it.
+        If `path` does not have the right content, look for the file in other versions of the model in the local model
+        store, and link `path` to it.
         """
         if _has_content(path, file):
             return True
         path.unlink(missing_ok=True)
-        for source in self._same_files(path.name, file):
-            link_or_copy(source, path)
-            if _has_content(path, file):
-                return True
-            path.unlink()
-        return False
-
-    def _same_files(self, file_name: str, file: ManifestEntry) -> Iterator[Path]:
-        """Yield the files of other revisions that should have the same content, according to their manifests."""
         for model in local_store.versions(self.revision.name):
-            try:
-                entry = manifest.read(model.folder).entries.get(file_name)
-            except ZooError:
-                continue
-            path = model.folder / file_name
-            if entry == file and file_exists(path) and not path.is_symlink():
-                yield path
+            source = model.folder / path.name
+            if not source.is_symlink() and _has_content(source, file):
+                link_or_copy(source, path)
+                return True
+        return False
 
     def download(self, path: Path, file: ManifestEntry) -> None:
         """Download a file and check its hash. If a resumed download has the wrong hash, download it once more."""
