@@ -36,7 +36,7 @@ def test_pull_asks_first(archive: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert not missing(capsys.readouterr().err, question, "`zoo pull wmt99 --yes` downloads")
     assert local_store.names() == []
     assert run(["pull", "wmt99"]) == 0
-    assert capsys.readouterr().out == f"{local_store.model_path('wmt99')}\n"
+    assert capsys.readouterr().out == f"{local_store.StoredModel.current('wmt99').folder}\n"
 
 
 def test_without_a_terminal_the_error_has_the_command(zoo: Zoo, archive: Path) -> None:

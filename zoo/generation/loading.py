@@ -142,22 +142,21 @@ def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int |
         how: BackendOptions = {**options, "backend": ATTENTION_BACKEND}
         return cast("EmittedProgram", compiler.build(light.spec, purposes, weights=weights, **how))
 
-    stored = packed_artefact(light, **options)
-    program = read_or_build(stored, build_complete)
+    packed = packed_artefact(light, **options)
     translator: Translator = resolve_name(light.spec.task.translator)(
-        program,
+        read_or_build(packed, build_complete),
         light.vocabulary,
         light.spec,
         longest_source=light.weights.longest_source,
+        shortlist=light.shortlist,
+        calibration=Calibration.read(ModelFolder(folder)),
+        alignment_head=AlignmentHead.parse(light.weights.metadata.get("alignment_head")),
+        attention_program=cache(build_attention),
+        reopen=partial(open_model, folder.absolute(), max_batch_tokens=max_batch_tokens, **options),
         report=report,
-        device="cpu" if stored is not None else compiler.find_device(options["device"]),
+        device="cpu" if packed is not None else compiler.find_device(options["device"]),
         max_batch_tokens=max_batch_tokens,
     )
-    translator.shortlist = light.shortlist
-    translator.calibration = Calibration.read(ModelFolder(folder))
-    translator.alignment_head = AlignmentHead.parse(light.weights.metadata.get("alignment_head"))
-    translator.attention_program = cache(build_attention)
-    translator.reopen = partial(open_model, folder.absolute(), max_batch_tokens=max_batch_tokens, **options)
     return translator
 
 

@@ -150,9 +150,19 @@ class Parser(Translator):
         Raises:
             ZooError: A target is not a tree with the words of its sentence.
         """
-        pairs = zip(*super().check_examples(*texts, first=first), strict=True)
-        checked = [(text if _words(tree) == split_words(text) else self.tokenize(text), tree) for text, tree in pairs]
-        return [text for text, _ in checked], [str(_tree_over(text, tree)) for text, tree in checked]
+        sentences, trees = super().check_examples(*texts, first=first)
+        for index, bracketed in enumerate(trees):
+            tree, text = simplify(read_tree(bracketed)), sentences[index]
+            words = split_words(" ".join(tree.leaves()))
+            if words != split_words(text):
+                sentences[index] = text = self.tokenize(text)
+            if words != split_words(text):
+                raise ZooError(
+                    f"the words of the tree {excerpt(bracketed)} differ from the words of the sentence {excerpt(text)}",
+                    hint="give the trees in the same order as the sentences, one tree per sentence",
+                )
+            trees[index] = str(tree)
+        return sentences, trees
 
     def to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
@@ -172,18 +182,3 @@ def split_words(text: str) -> tuple[str, ...]:
 
 def _unescape_words(text: str) -> str:
     return " ".join(split_words(text))
-
-
-def _words(bracketed: str) -> tuple[str, ...]:
-    return split_words(" ".join(simplify(read_tree(bracketed)).leaves()))
-
-
-def _tree_over(text: str, bracketed: str) -> Tree:
-    """Read and simplify a bracketed tree. Raise ZooError if its words differ from the words of the sentence."""
-    tree = simplify(read_tree(bracketed))
-    if split_words(" ".join(tree.leaves())) != split_words(text):
-        raise ZooError(
-            f"the words of the tree {excerpt(bracketed)} differ from the words of the sentence {excerpt(text)}",
-            hint="give the trees in the same order as the sentences, one tree per sentence",
-        )
-    return tree

@@ -13,7 +13,6 @@ from compiler.program import MAX_PREFIX_TOKENS, ShortlistDecoder, TranslationMod
 from specs import Spec, ZooError, suggest
 from zoo.generation.confidence import Calibration
 from zoo.generation.config import (
-    DEFAULT_MAX_BATCH_TOKENS,
     LARGE_BEAM,
     GenerationConfig,
     GenerationOptions,
@@ -39,6 +38,9 @@ from zoo.text.vocabulary import Vocabulary
 if TYPE_CHECKING:
     import torch
 
+    from compiler import EmittedProgram
+    from zoo.generation.alignment import AlignmentHead
+    from zoo.generation.translator import Translator
 
 Prefixes = Iterable[str] | None
 MAX_SENTENCE_TOKENS = 512
@@ -53,11 +55,8 @@ class TextSearch:
     Attributes:
         longest_source: Number of tokens in the longest source in training. Longer sentences cause a warning.
         max_batch_tokens: Maximum number of source tokens in a batch, unless a call specifies another maximum.
-        positions: Number of learned position embeddings, which limits the length of texts. None: no limit.
         backend: Name of the backend that compiled the model. Empty for an ensemble.
         constraint: Constraint on all outputs, if any.
-        shortlist: Shortlist of the tokens that a translation may contain, if the model has one.
-        calibration: Calibration of the confidence in translations, if the model has one.
     """
 
     translates = True
@@ -73,6 +72,12 @@ class TextSearch:
         spec: Spec,
         *,
         longest_source: int | None = None,
+        positions: int | None = None,
+        shortlist: Shortlist | None = None,
+        calibration: Calibration | None = None,
+        alignment_head: AlignmentHead | None = None,
+        attention_program: Callable[[], EmittedProgram] | None = None,
+        reopen: Callable[[], Translator] | None = None,
         report: Report | None = None,
         device: torch.device | str = "cpu",
         max_batch_tokens: int | None = None,
@@ -84,23 +89,31 @@ class TextSearch:
             vocabulary: The vocabularies of source and target.
             spec: The model's spec.
             longest_source: Number of tokens in the longest source in training, if known.
+            positions: Number of learned position embeddings, which limits the length of texts. The default is the limit
+                in the spec, if there is one.
+            shortlist: Shortlist of the tokens that a translation may contain, if the model has one.
+            calibration: Calibration of the confidence in translations, if the model has one.
+            alignment_head: Attention head that aligns words best, if it is known.
+            attention_program: Function that returns a compiled model that outputs attention weights. The first call
+                compiles it. None for an ensemble, or if there are no weights to compile.
+            reopen: Function that opens the same translator again, for pickling.
             report: Receives warnings.
             device: Device of the compiled model.
             max_batch_tokens: Maximum number of source tokens in a batch, with EOS and padding. None for the default.
         """
         self.program, self.vocabulary, self.spec = program, vocabulary, spec
         self.longest_source = longest_source
+        self.positions = positions or spec.architecture.max_positions
+        self.shortlist, self.calibration, self.alignment_head = shortlist, calibration, alignment_head
+        self.attention_program, self.reopen = attention_program, reopen
         self.report = report or Report()
         self.device = str(device)
-        self.max_batch_tokens = DEFAULT_MAX_BATCH_TOKENS
-        self.max_batch_tokens = self.batch_tokens(max_batch_tokens)
-        self.positions = spec.architecture.max_positions
+        defaults = GenerationConfig.from_spec(spec, {"max_batch_tokens": max_batch_tokens})
+        self.max_batch_tokens = defaults.max_batch_tokens
         self.backend: str = getattr(program, "backend", "")
         self.constraint: Constraint | None = None
         self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
         """Constraints for repairing translations, keyed by target language tokens."""
-        self.shortlist: Shortlist | None = None
-        self.calibration: Calibration | None = None
 
     def hypotheses(
         self,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self, Unpack, overload
 from compiler.lazy import no_grad
 from specs import ZooError
 from specs.sections import OUTPUT
-from zoo.generation.alignment import AlignedToken, AlignmentHead, align
+from zoo.generation.alignment import AlignedToken, align
 from zoo.generation.attention import END, Attention, compute_attention
 from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.ensemble import Ensemble, check_compatible
@@ -34,17 +34,7 @@ class Translator(TextSearch):
     Several threads can use a translator at the same time. The sentences of their calls share batches. A translator that
     was opened from a folder can be pickled, and unpickling opens the folder again. A forked child process can use its
     parent's translator, but torch then computes on one thread.
-
-    Attributes:
-        reopen: Function that opens the same translator again. None if it was created from a compiled model.
-        attention_program: Function that returns a compiled model that outputs attention weights. The first call
-            compiles it. None for an ensemble, or if the translator was created from a compiled model.
-        alignment_head: Attention head that aligns words best. None if it is not known.
     """
-
-    reopen: Callable[[], Translator] | None = None
-    attention_program: Callable[[], EmittedProgram] | None = None
-    alignment_head: AlignmentHead | None = None
 
     def __reduce__(self) -> tuple[Callable[[], Translator], tuple[()]]:
         if self.reopen is None:
@@ -79,20 +69,18 @@ class Translator(TextSearch):
         first = translators[0]
         if len(translators) == 1:
             return first
-        ensemble = type(first)(
+        can_reopen = all(translator.reopen for translator in translators)
+        return type(first)(
             Ensemble([translator.program for translator in translators]),
             first.vocabulary,
             first.spec,
+            longest_source=_min_known(each.longest_source for each in translators),
+            positions=_min_known(each.positions for each in translators),
+            reopen=partial(cls.ensemble, list(translators)) if can_reopen else None,
             report=first.report,
             device=first.device,
             max_batch_tokens=first.max_batch_tokens,
         )
-        lengths = [each.longest_source for each in translators if each.longest_source is not None]
-        ensemble.longest_source, ensemble.constraint = min(lengths, default=None), first.constraint
-        if all(translator.reopen for translator in translators):
-            ensemble.reopen = partial(cls.ensemble, list(translators))
-        ensemble.positions = min((each.positions for each in translators if each.positions is not None), default=None)
-        return ensemble
 
     # mypy checks overloads in order, and str is also an Iterable[str]: str has to come first.
     @overload
@@ -326,3 +314,7 @@ class Translator(TextSearch):
             forced=translation is not None,
             language_tokens=(len(languages.source_tokens), len(languages.target_tokens)),
         )
+
+
+def _min_known(values: Iterable[int | None]) -> int | None:
+    return min((value for value in values if value is not None), default=None)

@@ -21,9 +21,8 @@ from zoo.generation.translator import Translator
 from zoo.interop.huggingface.hub import HubModel
 from zoo.interop.importer import ImportOptions, stage_import
 from zoo.interop.vocabulary import TextOptions
-from zoo.models import local_store
 from zoo.models.catalogue import ModelCard
-from zoo.models.registries.revision import Reference
+from zoo.models.local_store import StoredModel
 from zoo.publishing.publish import EXACT
 from zoo.report import Report, size
 
@@ -63,7 +62,7 @@ def fetch(card: ModelCard, report: Report) -> None:
 
 def _missing(card: ModelCard) -> list[str]:
     """Return the names in `card.members` that have not been stored yet."""
-    return [name for name in card.members if local_store.find_revision(Reference(name)) is None]
+    return [name for name in card.members if not StoredModel.current(name).published]
 
 
 def _ask(card: ModelCard, report: Report) -> None:
@@ -142,7 +141,7 @@ def _import(card: ModelCard, missing: Collection[str], source: Path, report: Rep
                 path, options = str(_model_path(card, number, source)), _import_options(card, name)
                 folders.append(staged.enter_context(stage_import(path, options, report)).folder)
             else:
-                folders.append(local_store.model_path(name))
+                folders.append(StoredModel.current(name).folder)
         if card.check:
             _require_translations(card, folders, report)
 

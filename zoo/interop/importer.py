@@ -15,7 +15,7 @@ from zoo.interop.formats import UNKNOWN_LANGUAGES, ImportRequest, are_language_c
 from zoo.interop.huggingface.hub import HubModel, licence_of_card
 from zoo.interop.import_formats import find_format, read_foreign
 from zoo.models.folder import ModelFolder
-from zoo.models.local_store import model_path
+from zoo.models.local_store import StoredModel
 from zoo.models.registries.revision import is_name
 from zoo.publishing.provenance import Provenance
 from zoo.publishing.publish import complete, new_bundle
@@ -54,7 +54,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
     """
     with stage_import(source, options, report) as bundle:
         name = bundle.spec.name
-    return model_path(name)
+    return StoredModel.current(name).folder
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Annotated
@@ -188,7 +187,7 @@ class ModelCard(Section):
             reject("languages", f"`{self.name}` is a pattern, but the card lists no language pairs", hint)
         if self.is_folder and not self.files:
             reject("source", "the source is a folder, but the card lists no files", "add `files: [...]`")
-        if self.source.startswith("hf:") and self.files:
+        if self.is_repository and self.files:
             reject("files", "the import finds the files of a repository by itself", "omit `files`")
 
     @property
@@ -202,6 +201,11 @@ class ModelCard(Section):
         return re.split(r"[.,;] ", self.licence or "")[0]
 
     @property
+    def is_repository(self) -> bool:
+        """Whether the model's source is a repository on the Hugging Face Hub, and not a URL."""
+        return self.source.startswith("hf:")
+
+    @property
     def is_folder(self) -> bool:
         """Whether the model's source is a folder of individual files instead of an archive or a repository."""
         return self.source.endswith("/")
@@ -209,7 +213,7 @@ class ModelCard(Section):
     @property
     def addresses(self) -> tuple[str, ...]:
         """URLs of the files to download. Empty for a repository."""
-        if self.source.startswith("hf:"):
+        if self.is_repository:
             return ()
         return tuple(f"{self.source}{file}" for file in self.files) if self.is_folder else (self.source,)
 
@@ -289,10 +293,7 @@ def find(name: str) -> ModelCard | None:
     The name of a member, such as `NAME.1`, selects the card of its ensemble. A name that matches a pattern selects the
     card for one language pair.
     """
-    all_cards = cards()
-    named = (card for card in all_cards if not card.is_pattern and name in (card.name, *card.aliases, *card.members))
-    matched = (_match(card, name) for card in all_cards if card.is_pattern)
-    return next(chain(named, filter(None, matched)), None)
+    return next((card for card in models() if name in (card.name, *card.aliases, *card.members)), None)
 
 
 def for_pair(source: str, target: str) -> list[ModelCard]:
@@ -332,19 +333,6 @@ def better_for(sentences: Sequence[str], source: str, target: str) -> tuple[Mode
 def _rank(card: ModelCard) -> tuple[bool, int, str]:
     size = card.bytes or 4 * (card.parameters or 0) or _UNKNOWN_BYTES
     return card.is_multilingual, size, card.name
-
-
-def _match(card: ModelCard, name: str) -> ModelCard | None:
-    """Match a name against the card's name patterns.
-
-    Return the card for the language pair in the name, or None if no pattern matches.
-    """
-    for pattern in (card.name, *card.aliases):
-        expression = re.escape(pattern).replace(r"\{source\}", f"(?P<source>{CODE})")
-        match = re.fullmatch(expression.replace(r"\{target\}", f"(?P<target>{CODE})"), name)
-        if match and (match["source"], match["target"]) in card.languages.directions:
-            return card.for_pair(match["source"], match["target"])
-    return None
 
 
 @cache

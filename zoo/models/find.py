@@ -25,14 +25,14 @@ from zoo.models.folder import (
     RUN_IDENTITY,
     RUNS,
     SPEC,
-    Differences,
     ModelFolder,
     differing_fields,
     format_differences,
 )
-from zoo.models.pull import describe_search, pull, registry_names
-from zoo.models.registries.registry import configured_registries, included_registry, skipped_registries
-from zoo.models.registries.revision import Reference, parse_reference
+from zoo.models.local_store import StoredModel
+from zoo.models.pull import pull
+from zoo.models.registries.registry import Registries, included_registry
+from zoo.models.registries.revision import Reference
 from zoo.report import WARNINGS, Report
 
 _YAML = (".yaml", ".yml")
@@ -49,22 +49,24 @@ def from_options(spec: str | None, model_name: str | None, report: Report = WARN
     Raises:
         ZooError: Both options or neither are given, or there is no such model.
     """
-    if spec is not None and model_name is None:
-        return of_spec(spec, report)
-    if model_name is not None and spec is None:
-        return model(model_name, report)
-    problem = "no model is given" if spec is None else "`--spec` and `--model` are both given"
-    raise ZooError(problem, hint="give either `--spec SPEC` or `--model NAME|RUN`; `zoo list` lists what is available")
+    names = [] if model_name is None else [model_name]
+    return _single(model_name or "", all_from_options(spec, names, report))
 
 
 def all_from_options(spec: str | None, model_names: Sequence[str] | None, report: Report = WARNINGS) -> list[Path]:
     """Return the folders of the models that `--spec` or `--model` selects. `--model` may be given several times.
 
     An ensemble from the catalogue has several folders.
+
+    Raises:
+        ZooError: Both options or neither are given, or there is no such model.
     """
-    if spec is not None or not model_names:
-        return [from_options(spec, next(iter(model_names or ()), None), report)]
-    return [folder for name in model_names for folder in models(name, report)]
+    if spec is not None and not model_names:
+        return [of_spec(spec, report)]
+    if spec is None and model_names:
+        return [folder for name in model_names for folder in models(name, report)]
+    problem = "no model is given" if spec is None else "`--spec` and `--model` are both given"
+    raise ZooError(problem, hint="give either `--spec SPEC` or `--model NAME|RUN`; `zoo list` lists what is available")
 
 
 def of_spec(reference: str, report: Report = WARNINGS) -> Path:
@@ -80,7 +82,7 @@ def of_spec(reference: str, report: Report = WARNINGS) -> Path:
     try:
         spec = specs.load(reference)
     except ZooError:
-        if _is_model_here(reference):
+        if not reference.endswith(_YAML) and (local_model(reference) is not None or find_run(reference) is not None):
             hint = f"use `--model {reference}`, or give the spec that the model was trained with"
             raise ZooError(f"`{reference}` is a model, not a spec", hint=hint) from None
         raise
@@ -88,18 +90,18 @@ def of_spec(reference: str, report: Report = WARNINGS) -> Path:
     trained = [run for run in map(ModelFolder, all_runs()) if run.trained and _has_spec(run, spec)]
     if trained:
         return max(trained, key=lambda run: run.weights.stat().st_mtime_ns).folder
-    bundle, default = ModelFolder(local_store.model_path(spec.name)), ModelFolder.default(spec)
+    bundle, default = StoredModel.current(spec.name), ModelFolder.default(spec)
     if bundle.published and _has_spec(bundle, spec):
         return bundle.folder
     if default.exists and _has_spec(default, spec):
         return _require_trained(default, report)
     if not bundle.exists and (pulled := pull(Reference(spec.name), report)) is not None:
-        bundle = ModelFolder(pulled)
+        bundle = pulled
         if _has_spec(bundle, spec):
             return bundle.folder
     for candidate in (default, bundle):
-        if candidate.exists and not _has_spec(candidate, spec):
-            raise _other_spec_error(candidate, reference, differing_fields(candidate.spec, spec))
+        if candidate.exists:
+            _require_spec(candidate, spec, reference)
     raise ZooError(
         f"there is no trained model for `{reference}`: the run `{default.folder}` does not exist, no other run in "
         f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist",
@@ -109,14 +111,6 @@ def of_spec(reference: str, report: Report = WARNINGS) -> Path:
     )
 
 
-def _is_model_here(name: str) -> bool:
-    """Return whether there is a run or a published model with this name on this machine."""
-    if name.endswith(_YAML):
-        return False
-    run = _run_of_name(name)
-    return local_model(name) is not None or ModelFolder(Path(name)).exists or (run is not None and run.exists)
-
-
 def _has_spec(model: ModelFolder, spec: Spec) -> bool:
     """Return whether a model was trained with this spec. False if the model's spec cannot be read."""
     with suppress(ZooError):
@@ -124,13 +118,15 @@ def _has_spec(model: ModelFolder, spec: Spec) -> bool:
     return False
 
 
-def _other_spec_error(model: ModelFolder, reference: str, differences: Differences) -> ZooError:
-    return ZooError(
-        f"the spec in `{model.folder}` differs from `{reference}`:"
-        f"{format_differences(differences, f'in `{reference}`', 'in the folder')}",
-        hint=f"to use the folder anyway, pass `{model.folder}` instead of `{reference}` (as `--model` if the command "
-        f"has this option); to train this spec, run `zoo train {reference} --run DIR`",
-    )
+def _require_spec(model: ModelFolder, spec: Spec, reference: str) -> None:
+    """Raise ZooError if a model was trained with a different spec than the given one, which `reference` selects."""
+    if differences := differing_fields(model.spec, spec):
+        described = format_differences(differences, f"in `{reference}`", "in the folder")
+        raise ZooError(
+            f"the spec in `{model.folder}` differs from `{reference}`:{described}",
+            hint=f"to use the folder anyway, pass `{model.folder}` instead of `{reference}` (as `--model` if the "
+            f"command has this option); to train this spec, run `zoo train {reference} --run DIR`",
+        )
 
 
 def _describe_alternative(spec: Spec) -> str:
@@ -171,11 +167,11 @@ def models(reference: str | os.PathLike[str], report: Report = WARNINGS) -> list
     searched = [run_of_spec_file(name) or Path(name)]
     if ModelFolder(searched[0]).exists:
         return [_require_trained(ModelFolder(searched[0]), report)]
-    parsed = parse_reference(name)
+    parsed = Reference.parse(name)
     if parsed is not None:
-        searched.append(_store_path(parsed))
-        if (folder := local_store.find_revision(parsed)) is not None:
-            return [folder]
+        searched.append(storage.models() / str(parsed))
+        if (stored := local_store.find(parsed)) is not None:
+            return [stored.folder]
     if (named_run := _run_of_name(name)) is not None:
         searched.append(named_run.folder)
         if named_run.exists:
@@ -197,8 +193,8 @@ def _run_of_name(name: str) -> ModelFolder | None:
     if path.is_absolute() or ".." in path.parts or path == Path():
         return None
     run = ModelFolder(RUNS / path)
-    if spec and run.exists and (differences := differing_fields(run.spec, spec)):
-        raise _other_spec_error(run, name, differences)
+    if spec and run.exists:
+        _require_spec(run, spec, name)
     return run
 
 
@@ -215,32 +211,32 @@ def _require_trained(run: ModelFolder, report: Report) -> Path:
 def _obtain(reference: Reference, report: Report) -> list[Path]:
     """Get a model from a registry or the catalogue. Return its folders, or an empty list if neither has the model."""
     card = None if reference.pinned else catalogue.find(reference.name)
-    if card is not None and (folders := stored(card, reference.name)):
-        return folders  # stored under other names: the reference is an alias or an ensemble
-    if (folder := pull(reference, report)) is not None:
-        return [folder]
+    if card is not None and (members := stored_members(card, reference.name)):
+        return [member.folder for member in members]  # the reference is an alias or an ensemble
+    if (pulled := pull(reference, report)) is not None:
+        return [pulled.folder]
     return [] if card is None else _fetch(card, reference.name, report)
 
 
 def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
-    """Download and import a model from the catalogue. Return the folders that the name selects (see `stored`)."""
+    """Download and import a model from the catalogue. Return the folders that the name selects."""
     # The importers depend on this package, so this module cannot import them at its beginning.
     import_module("zoo.interop.fetch").fetch(card, report)
-    return stored(card, name)
+    return [member.folder for member in stored_members(card, name)]
 
 
-def stored(card: ModelCard, name: str) -> list[Path]:
-    """Return the folders in the local model store that contain a model from the catalogue.
+def stored_members(card: ModelCard, name: str) -> list[StoredModel]:
+    """Return the models in the local model store that form a model from the catalogue.
 
-    If one of the folders is missing, return an empty list.
+    If one of the members of an ensemble is missing, return an empty list.
 
     Args:
         card: The card of the model.
         name: The name of the model, or the name of one member of an ensemble.
     """
     wanted = [name] if name in card.members else card.members
-    folders = [local_store.find_revision(Reference(member)) for member in wanted]
-    return [folder for folder in folders if folder is not None] if None not in folders else []
+    members = [StoredModel.current(member) for member in wanted]
+    return members if all(member.published for member in members) else []
 
 
 def _single(name: str, folders: Sequence[Path]) -> Path:
@@ -269,7 +265,7 @@ def published_model(reference: str | os.PathLike[str], report: Report = WARNINGS
     Raises:
         ZooError: There is no such model, it cannot be pulled, or it is an ensemble.
     """
-    folder, parsed = local_model(reference), parse_reference(os.fspath(reference))
+    folder, parsed = local_model(reference), Reference.parse(os.fspath(reference))
     if folder is not None:
         return folder
     if parsed is not None and (folders := _obtain(parsed, report)):
@@ -280,10 +276,11 @@ def published_model(reference: str | os.PathLike[str], report: Report = WARNINGS
 def local_model(reference: str | os.PathLike[str]) -> Path | None:
     """Return the folder of a published model on this machine, given its path or name. None if it does not exist."""
     name = os.fspath(reference)
-    parsed = parse_reference(name)
+    parsed = Reference.parse(name)
     if ModelFolder(Path(name)).published:
         return Path(name)
-    return None if parsed is None else local_store.find_revision(parsed)
+    stored = None if parsed is None else local_store.find(parsed)
+    return None if stored is None else stored.folder
 
 
 def pull_model(reference: str, report: Report) -> list[Path]:
@@ -298,19 +295,19 @@ def pull_model(reference: str, report: Report) -> list[Path]:
     Raises:
         ZooError: Neither a registry nor the catalogue has the model, or it cannot be pulled.
     """
-    parsed = parse_reference(reference)
-    if parsed is not None and (folder := pull(parsed, report)) is not None:
-        return [folder]
+    parsed = Reference.parse(reference)
+    if parsed is not None and (pulled := pull(parsed, report)) is not None:
+        return [pulled.folder]
     if (card := catalogue.find(reference)) is not None:
-        folders = stored(card, reference)
-        for folder in folders:
-            if ModelFolder(folder).imported.get("catalogue") != card.name:
-                hint = f"to pull the public model, remove your own with `zoo remove {folder.name}` first"
-                raise ZooError(f"`{folder}` is your own model, not the public model `{card.name}`", hint=hint)
-        if folders:
+        members = stored_members(card, reference)
+        for member in members:
+            if member.imported.get("catalogue") != card.name:
+                hint = f"to pull the public model, remove your own with `zoo remove {member.name}` first"
+                raise ZooError(f"`{member.folder}` is your own model, not the public model `{card.name}`", hint=hint)
+        if members:
             report.info(f"`{reference}` was already pulled")
-        return folders or _fetch(card, reference, report)
-    if configured_registries() == [included_registry()] and not skipped_registries():
+        return [member.folder for member in members] or _fetch(card, reference, report)
+    if Registries.configured() == Registries([included_registry()], []):
         guess = suggest(reference, [*local_store.names(), *catalogue.names()])
         hint = (
             f"{guess}`zoo list --available` prints the catalogue; to pull from a registry, set ZOO_REGISTRIES to its "
@@ -331,8 +328,8 @@ def not_published_error(reference: str | os.PathLike[str], *, in_registries: boo
     name = os.fspath(reference)
     if catalogue.find(name) is not None:
         return ZooError(f"the public model `{name}` is not on this machine", hint=f"`zoo pull {name}` downloads it")
-    parsed = parse_reference(name)
-    searched = [Path(name), *([] if parsed is None else [_store_path(parsed)])]
+    parsed = Reference.parse(name)
+    searched = [Path(name), *([] if parsed is None else [storage.models() / str(parsed)])]
     known = [*local_store.names(), *(catalogue.names() if in_registries else ())]
     return _not_found_error("published model", name, searched, known, parsed if in_registries else None)
 
@@ -343,14 +340,21 @@ def run(reference: str | os.PathLike[str]) -> Path:
     Raises:
         ZooError: There is no such run.
     """
+    if (folder := find_run(reference)) is not None:
+        return folder
+    searched = [run.folder for run in _possible_runs(reference)]
+    raise _not_found_error("run", os.fspath(reference), searched, run_names())
+
+
+def find_run(reference: str | os.PathLike[str]) -> Path | None:
+    """Return the folder of a run, given its path or the name of its spec. None if there is no such run."""
+    return next((run.folder for run in _possible_runs(reference) if run.exists and not run.published), None)
+
+
+def _possible_runs(reference: str | os.PathLike[str]) -> list[ModelFolder]:
     name = os.fspath(reference)
-    candidates = [ModelFolder(run_of_spec_file(name) or Path(name))]
-    if (named_run := _run_of_name(name)) is not None:
-        candidates.append(named_run)
-    for candidate in candidates:
-        if candidate.exists and not candidate.published:
-            return candidate.folder
-    raise _not_found_error("run", name, [candidate.folder for candidate in candidates], run_names())
+    named_run = _run_of_name(name)
+    return [ModelFolder(run_of_spec_file(name) or Path(name)), *([] if named_run is None else [named_run])]
 
 
 def run_of_spec_file(reference: str | os.PathLike[str]) -> Path | None:
@@ -371,10 +375,6 @@ def run_names() -> list[str]:
     return [folder.relative_to(RUNS).as_posix() for folder in all_runs()]
 
 
-def _store_path(reference: Reference) -> Path:
-    return local_store.model_path(reference.name).with_name(str(reference))
-
-
 def _not_found_error(
     kind: str, name: str, searched: Sequence[Path], known: Sequence[str], in_registries: Reference | None = None
 ) -> ZooError:
@@ -389,7 +389,8 @@ def _not_found_error(
     """
     further = ""
     if in_registries is not None:
-        known, further = [*known, *registry_names()], describe_search(in_registries)
+        registries = Registries.configured()
+        known, further = [*known, *registries.names()], registries.describe_search(in_registries)
     similar = next((each for each in known if len(name) > 2 and name in each), None) or nearest(name, known)
     paths = ", ".join(f"`{path}`" for path in dict.fromkeys(searched))
     guess = f"did you mean `{similar}`? " if similar else ""

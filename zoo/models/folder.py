@@ -5,6 +5,7 @@ The folder of a published model is called a bundle.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -52,6 +53,11 @@ class ModelFolder:
     def published(self) -> bool:
         """Whether the folder is a bundle, that is, a published model."""
         return file_exists(self.folder / manifest.NAME)
+
+    @property
+    def digest(self) -> str | None:
+        """Identifier of a published model: the SHA-256 of its manifest. None if the folder is not a bundle."""
+        return hashlib.sha256(read_bytes(self.folder / manifest.NAME)).hexdigest() if self.published else None
 
     @property
     def trained(self) -> bool:

@@ -1,21 +1,19 @@
-"""The local model store: the published models on this machine. This module does not load torch.
-
-The folder NAME has the current version of a model. The folder `NAME@DIGEST` has a revision that was pulled by its
-number.
-"""
+"""The local model store: the published models on this machine. This module does not load torch."""
 
 from __future__ import annotations
 
-import hashlib
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Self
 
 from specs import ZooError
 from specs.spec import Name
-from zoo.files import manifest, storage
+from zoo.files import storage
 from zoo.files.atomic import restore_replaced, write_json
 from zoo.files.manifest import Digest
-from zoo.files.reading import file_exists, read_bytes
+from zoo.files.reading import read_bytes
+from zoo.models.folder import ModelFolder
 from zoo.models.registries.revision import Number, Record, Reference, Revision, is_name, parse_record
 
 ORIGIN_FILE = "revision.json"
@@ -31,87 +29,104 @@ class Origin(Record):
     revision: Number
     digest: Digest
 
+    @classmethod
+    def of(cls, revision: Revision, registry: str) -> Self:
+        """Return the origin of a revision in the registry at the given address."""
+        return cls(registry=registry, name=revision.name, revision=revision.revision, digest=revision.digest)
 
-def write_origin(folder: Path, revision: Revision, registry: str) -> None:
-    """Write a revision and its registry's address to `revision.json` in the model's folder."""
-    origin = Origin(registry=registry, name=revision.name, revision=revision.revision, digest=revision.digest)
-    write_json(folder / ORIGIN_FILE, origin.model_dump())
-
-
-def read_origin(folder: Path) -> Origin | None:
-    """Read the registry and revision of a published model. None if the folder does not record them."""
-    try:
-        origin = parse_record(Origin, read_bytes(folder / ORIGIN_FILE), str(folder / ORIGIN_FILE))
-    except ZooError:  # the model works without the file
-        return None
-    return origin if origin.digest == bundle_digest(folder) else None
+    def write(self, folder: Path) -> None:
+        """Write the origin to `revision.json` in the model's folder."""
+        write_json(folder / ORIGIN_FILE, self.model_dump())
 
 
-def bundle_digest(folder: Path) -> str | None:
-    """Return an identifier of a published model: the SHA-256 of its manifest. None if the folder has no manifest."""
-    file = folder / manifest.NAME
-    return hashlib.sha256(read_bytes(file)).hexdigest() if file_exists(file) else None
+@dataclass(frozen=True)
+class StoredModel(ModelFolder):
+    """Version of a model in the local model store. Its folder may not exist yet.
 
-
-def names(pattern: str = "*") -> list[str]:
-    """Return the sorted names of the published models that match a pattern, such as `*big*`."""
-    return [folder.name for folder in all_folders() if "@" not in folder.name and fnmatchcase(folder.name, pattern)]
-
-
-def all_folders() -> list[Path]:
-    """Return the folders of all revisions in the local model store, sorted by name.
-
-    For each model, the current version comes first.
+    Attributes:
+        name: Name of the model.
+        pin: The beginning of the digest, for a revision that was pulled by its number, in the folder `NAME@PIN`. None
+            for the current version, in the folder `NAME`.
     """
+
+    name: str
+    pin: str | None = None
+
+    @classmethod
+    def current(cls, name: str) -> Self:
+        """Return the current version of a model.
+
+        If a process was killed while replacing the folder, the folder is restored first.
+
+        Raises:
+            ZooError: The name is not valid (for example, "../x").
+        """
+        if not is_name(name):
+            hint = (
+                "use only letters, digits and `-_.,`, start with a letter or digit, and do not write two dots in a row"
+            )
+            raise ZooError(f"`{name}` is not a valid model name", hint=hint)
+        restore_replaced(storage.models())
+        return cls(storage.models() / name, name)
+
+    @classmethod
+    def at(cls, folder: Path) -> Self | None:
+        """Return the version in a folder. None if the folder is not in the store, or has no valid name."""
+        name, at, pin = folder.name.partition("@")
+        is_valid = folder.parent == storage.models() and is_name(name) and len(pin) == _PIN_LENGTH * len(at)
+        return cls(folder, name, pin or None) if is_valid else None
+
+    def pinned(self, digest: str) -> Self:
+        """Return the revision with this digest, in a separate folder."""
+        pin = digest[:_PIN_LENGTH]
+        return type(self)(self.folder.with_name(f"{self.name}@{pin}"), self.name, pin)
+
+    @property
+    def origin(self) -> Origin | None:
+        """The registry and revision of the model. None if the folder does not record them."""
+        file = self.folder / ORIGIN_FILE
+        try:
+            origin = parse_record(Origin, read_bytes(file), str(file))
+        except ZooError:  # the model works without the file
+            return None
+        return origin if origin.digest == self.digest else None
+
+
+def models() -> list[StoredModel]:
+    """Return all models in the local model store, sorted by name. The current version of a model comes first."""
     store = storage.models()
     if not store.is_dir():
         return []
     restore_replaced(store)
-    folders = (folder for folder in store.iterdir() if file_exists(folder / manifest.NAME) and _is_valid(folder.name))
-    return sorted(folders, key=lambda folder: folder.name.partition("@"))
+    found = filter(None, map(StoredModel.at, store.iterdir()))
+    return sorted((model for model in found if model.published), key=lambda model: (model.name, model.pin or ""))
 
 
-def _is_valid(folder_name: str) -> bool:
-    name, at, pin = folder_name.partition("@")
-    return is_name(name) and (not at or len(pin) == _PIN_LENGTH)
+def names(pattern: str = "*") -> list[str]:
+    """Return the sorted names of the published models that match a pattern, such as `*big*`."""
+    return [model.name for model in models() if model.pin is None and fnmatchcase(model.name, pattern)]
 
 
-def model_path(name: str) -> Path:
-    """Return the path of a published model's folder, even if there is no such folder yet.
-
-    If a process was killed while replacing the folder, the folder is restored first.
-
-    Raises:
-        ZooError: The name is not valid (for example, "../x").
-    """
-    if not is_name(name):
-        hint = "use only letters, digits and `-_.,`, start with a letter or digit, and do not write two dots in a row"
-        raise ZooError(f"`{name}` is not a valid model name", hint=hint)
-    restore_replaced(storage.models())
-    return storage.models() / name
+def versions(name: str) -> list[StoredModel]:
+    """Return all versions of a model in the store, with the current version first."""
+    return [model for model in models() if model.name == name]
 
 
-def pinned_path(name: str, digest: str) -> Path:
-    """Return the path of the separate folder for a revision that is pulled by number, such as `NAME@2`.
-
-    The folder does not have to exist yet.
-    """
-    return model_path(name).with_name(f"{name}@{digest[:_PIN_LENGTH]}")
-
-
-def revisions_of(name: str) -> list[Path]:
-    """Return the folders of all revisions of a model in the store, with the current version first."""
-    return [folder for folder in all_folders() if folder.name.partition("@")[0] == name]
-
-
-def find_revision(reference: Reference) -> Path | None:
-    """Return the folder of the model that a reference selects. None if it is not in the store.
+def find(reference: Reference) -> StoredModel | None:
+    """Return the version of a model that a reference selects. None if it is not in the store.
 
     Raises:
         ZooError: Two registries have different revisions with this number, and both are in the store.
     """
-    matches = [folder for folder in revisions_of(reference.name) if _matches(folder, reference)]
-    digests = {bundle_digest(folder): folder for folder in matches}
+    if not reference.pinned:
+        current = StoredModel.current(reference.name)
+        return current if current.published else None
+    matches = [
+        model
+        for model in versions(reference.name)
+        if (origin := model.origin) is not None and Reference(origin.name, origin.revision) == reference
+    ]
+    digests = {model.digest: model.folder for model in matches}
     if len(digests) > 1:
         choices = " or ".join(f"`{folder}`" for folder in digests.values())
         problem = (
@@ -120,10 +135,3 @@ def find_revision(reference: Reference) -> Path | None:
         )
         raise ZooError(problem, hint=f"give the path of one of the folders: {choices}")
     return matches[0] if matches else None
-
-
-def _matches(folder: Path, reference: Reference) -> bool:
-    if reference.revision is None:
-        return folder.name == reference.name
-    origin = read_origin(folder)
-    return origin is not None and (origin.name, origin.revision) == (reference.name, reference.revision)

@@ -6,7 +6,6 @@ import fnmatch
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,16 +14,11 @@ import compiler
 import specs
 from specs import Spec, ZooError
 from zoo.evaluation.metrics import metrics_for
-from zoo.models import catalogue, find
+from zoo.models import catalogue, find, local_store
 from zoo.models.catalogue import ModelCard
 from zoo.models.folder import ModelFolder
-from zoo.models.local_store import Origin, all_folders, bundle_digest, read_origin
-from zoo.models.registries.registry import (
-    Registry,
-    configured_registries,
-    included_registry,
-    skipped_registries,
-)
+from zoo.models.local_store import StoredModel
+from zoo.models.registries.registry import Registries, Registry, included_registry
 from zoo.models.registries.revision import Summary
 from zoo.report import Report
 from zoo.version import __version__
@@ -169,10 +163,10 @@ def published_models(pattern: str | None, report: Report) -> tuple[PublishedMode
         pattern: A pattern with `*`, `?` or `[`, or a part of a name. None matches everything.
         report: Receives the warnings.
     """
-    models = list(_local_models(report, with_pinned=True))
-    for registry in configured_registries():
+    models, registries = list(_local_models(report, with_pinned=True)), Registries.configured()
+    for registry in registries.searched:
         models += _models_in(registry, report)
-    for address in skipped_registries():
+    for address in registries.skipped:
         report.warn(f"`{address}` was not searched because of ZOO_OFFLINE")
     return tuple(model for model in models if _matches(pattern, model.name))
 
@@ -195,7 +189,7 @@ def public_models(pattern: str | None) -> tuple[PublicModel, ...]:
 
 
 def _public_model(card: ModelCard) -> PublicModel:
-    folders = [] if card.is_pattern else find.stored(card, card.name)
+    members = [] if card.is_pattern else find.stored_members(card, card.name)
     return PublicModel(
         name=card.name,
         languages=card.languages.summary(_LISTED_PAIRS),
@@ -203,7 +197,7 @@ def _public_model(card: ModelCard) -> PublicModel:
         parameters=card.parameters,
         licence=card.short_licence,
         texts=card.texts or "",
-        stored=_origin(folders[0], read_origin(folders[0])) if folders else "",
+        stored=_origin(members[0]) if members else "",
         description=card.description,
     )
 
@@ -244,25 +238,23 @@ def _summarize(run: ModelFolder) -> RunSummary:
 
 
 def _local_models(report: Report, with_pinned: bool = False) -> Iterator[PublishedModel]:
-    for folder in all_folders():
-        name, pin, _ = folder.name.partition("@")
-        if pin and not with_pinned:
+    for model in local_store.models():
+        if model.pin is not None and not with_pinned:
             continue
         try:
-            summary, origin, digest = summarize(folder), read_origin(folder), bundle_digest(folder)
+            summary, origin, digest = summarize(model), model.origin, model.digest
         except ZooError as error:
             report.warn(error.summary)
             continue
         revision = origin.revision if origin else None
-        yield PublishedModel(name, LOCAL, _origin(folder, origin), revision, digest or "", **_listed(summary))
+        yield PublishedModel(model.name, LOCAL, _origin(model), revision, digest or "", **_listed(summary))
 
 
-def _origin(folder: Path, origin: Origin | None) -> str:
+def _origin(model: StoredModel) -> str:
     """Return the origin of a model in the local model store (see `PublishedModel.origin`)."""
-    if origin is not None:
+    if (origin := model.origin) is not None:
         return origin.registry
-    imported = ModelFolder(folder).imported
-    return CATALOGUE if "catalogue" in imported else str(imported.get("source", RUN))
+    return CATALOGUE if "catalogue" in model.imported else str(model.imported.get("source", RUN))
 
 
 def _models_in(registry: Registry, report: Report) -> list[PublishedModel]:
@@ -285,13 +277,12 @@ def _listed(summary: Summary) -> dict[str, Any]:
     return summary.model_dump(include={"parameters", "metric", "dev", "test", "licence", "description"})
 
 
-def summarize(folder: Path) -> Summary:
-    """Summarize the published model in a folder. In the summary, the time of publication is the current time.
+def summarize(bundle: ModelFolder) -> Summary:
+    """Summarize a published model. In the summary, the time of publication is the current time.
 
     Raises:
         ZooError: The spec or the scores in the folder are damaged.
     """
-    bundle = ModelFolder(folder)
     spec = bundle.spec
     try:
         return Summary(
@@ -309,7 +300,7 @@ def summarize(folder: Path) -> Summary:
     except ValidationError as error:
         field = error.errors()[0]["loc"][0]
         hint = "restore the bundle from its source"
-        raise ZooError(f"`{field}` of the model in `{folder}` is not valid", hint=hint, exit_code=1) from None
+        raise ZooError(f"`{field}` of the model in `{bundle.folder}` is not valid", hint=hint, exit_code=1) from None
 
 
 def _first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from zoo.generation.loading import open_model
 from zoo.models import find
 from zoo.models.folder import CARD, SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.models.loading import read_model
-from zoo.models.local_store import bundle_digest, model_path, read_origin, write_origin
+from zoo.models.local_store import Origin, StoredModel
 from zoo.models.registries.registry import open_registry
 from zoo.models.registries.revision import Revision, is_file_name
 from zoo.models.weights import RESTORE_HINT
@@ -71,7 +71,7 @@ def publish(
         _require_own_name(source)
     else:
         spec = spec.model_copy(update={"name": name})
-    folder = quote(str(source.folder))
+    folder, stored = quote(str(source.folder)), StoredModel.current(spec.name)
     if not source.trained:
         hint = f"`zoo train {folder}/spec.yaml` continues training; `zoo average {folder}` averages checkpoints"
         raise ZooError(f"`{source.folder}` has no weights yet", hint=hint)
@@ -79,14 +79,14 @@ def publish(
     scores = source.known_scores
     with new_bundle(spec.name, replace=replace) as bundle:
         model = read_model(source.folder)
-        require_space(model_path(spec.name), 2 * source.weights.stat().st_size, "the bundle")
+        require_space(stored.folder, 2 * source.weights.stat().st_size, "the bundle")
         dataclasses.replace(model, spec=spec).write(bundle)
         if spec.corpus.test and "test" not in scores:
             report.info(f"the card has no test scores: `zoo evaluate --model {folder}` computes them")
         provenance = provenance_of_run(spec, source, model.weights)
         del model  # free its memory, because the next line loads the bundle
         complete(bundle, provenance, report, scores, notes)
-    return model_path(spec.name)
+    return stored.folder
 
 
 @contextmanager
@@ -102,19 +102,19 @@ def new_bundle(name: str, *, replace: bool) -> Iterator[ModelFolder]:
     Raises:
         ZooError: Another model has this name.
     """
-    folder = model_path(name)
+    model = StoredModel.current(name)
     if not replace:
-        _require_unused_name(name, folder)
-    with atomic_folder(folder) as partial:
+        _require_unused(model)
+    with atomic_folder(model.folder) as partial:
         yield ModelFolder(partial)
         if not replace:  # another process may have published in the meantime
-            _require_unused_name(name, folder)
+            _require_unused(model)
 
 
-def _require_unused_name(name: str, folder: Path) -> None:
-    if ModelFolder(folder).published:
-        hint = f"use `--replace` or `--name NAME`; `zoo publish {name} --to REGISTRY` uploads the published model"
-        raise ZooError(f"a published model `{name}` already exists: `{folder}`", hint=hint)
+def _require_unused(model: StoredModel) -> None:
+    if model.published:
+        hint = f"use `--replace` or `--name NAME`; `zoo publish {model.name} --to REGISTRY` uploads the published model"
+        raise ZooError(f"a published model `{model.name}` already exists: `{model.folder}`", hint=hint)
 
 
 def complete(
@@ -209,11 +209,7 @@ def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> 
 
 def is_published_model(reference: str | os.PathLike[str]) -> bool:
     """Return whether a reference refers to a published model on this machine, and not to a run."""
-    try:
-        find.run(reference)
-    except ZooError:
-        return find.local_model(reference) is not None
-    return False
+    return find.find_run(reference) is None and find.local_model(reference) is not None
 
 
 def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -> Revision:
@@ -237,25 +233,22 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -
     folder = find.local_model(model)
     if folder is None:
         raise find.not_published_error(model)
-    with _snapshot(folder) as bundle:
-        name = ModelFolder(bundle).spec.name
-        verify(bundle, report=report)
-        revision = registry.publish(name, bundle, summarize(bundle), report)
-    _record_origin(folder, revision, store.address, report)
+    with _snapshot(folder) as copy:
+        bundle = ModelFolder(copy)
+        verify(copy, report=report)
+        revision = registry.publish(bundle.spec.name, copy, summarize(bundle), report)
+    if (stored := StoredModel.at(folder)) is not None:
+        _record_origin(stored, revision, store.address, report)
     registry.write_index(report)
     return revision
 
 
-def _record_origin(folder: Path, revision: Revision, registry: str, report: Report) -> None:
-    """Record the registry revision of a bundle in the local model store.
-
-    Do nothing if the bundle was pulled from another registry, or is not in the local model store.
-    """
-    origin = read_origin(folder)
-    is_in_store = bundle_digest(folder) == revision.digest and folder.parent == storage.models()
-    if is_in_store and (origin is None or origin.registry == registry):
+def _record_origin(model: StoredModel, revision: Revision, registry: str, report: Report) -> None:
+    """Record the registry revision of a stored model, unless the model was pulled from another registry."""
+    origin = model.origin
+    if model.digest == revision.digest and (origin is None or origin.registry == registry):
         try:
-            write_origin(folder, revision, registry)
+            Origin.of(revision, registry).write(model.folder)
         except ZooError as error:  # the model is published, so the index must still be written
             report.warn(f"{error.summary}; the local model store has no record that the model is `{revision.pin}`")
 

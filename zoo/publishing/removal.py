@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from zoo.files import manifest, storage
+from zoo.files import storage
 from zoo.files.atomic import leftovers, partial_target, remove_folder, restore_replaced
 from zoo.files.download import records_file
 from zoo.files.locks import existing_lock_file, try_exclusive
-from zoo.files.reading import file_exists
 from zoo.files.storage import folder_bytes
 from zoo.models import catalogue, find, local_store
 from zoo.models.find import not_published_error
 from zoo.models.folder import RUNS
-from zoo.models.local_store import bundle_digest
-from zoo.models.registries.revision import Reference, parse_reference
+from zoo.models.local_store import StoredModel
+from zoo.models.registries.revision import Reference
 from zoo.training.run import Run
 
 
@@ -190,32 +189,22 @@ def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
     Raises:
         ZooError: A model is not in the local model store.
     """
-    folders = list(dict.fromkeys(folder for name in names for folder in _model_folders(name)))
+    folders = list(dict.fromkeys(model.folder for name in names for model in _stored_models(name)))
     removable = tuple(_Model("model", folder, folder.stat().st_ino) for folder in folders)
     return RemovalPlan(removable, (), folder_bytes(*folders))
 
 
-def _model_folders(name: str) -> list[Path]:
-    if (reference := parse_reference(name)) is not None:
-        folders = _pinned_folder(reference) if reference.pinned else local_store.revisions_of(reference.name)
-        if not folders and (card := catalogue.find(reference.name)) is not None and card.name == reference.name:
-            folders = [folder for member in card.members for folder in local_store.revisions_of(member)]
-        if folders:
-            return folders
+def _stored_models(name: str) -> list[StoredModel]:
+    if (reference := Reference.parse(name)) is not None:
+        models = local_store.versions(reference.name)
+        if reference.pinned:  # if it is the current version and also in a separate folder, remove the separate folder
+            found = local_store.find(reference)
+            models = [model for model in models if found and model.digest == found.digest][-1:]
+        if not models and (card := catalogue.find(reference.name)) is not None and card.name == reference.name:
+            models = [model for member in card.members for model in local_store.versions(member)]
+        if models:
+            return models
     raise not_published_error(name)
-
-
-def _pinned_folder(reference: Reference) -> list[Path]:
-    """Return the folder of one revision in the local model store, as a list of one path or an empty list.
-
-    A revision can be stored twice: as the current version of the model, and in a separate folder. In that case, return
-    the separate folder.
-    """
-    folder = local_store.find_revision(reference)
-    if folder is None:
-        return []
-    pinned = local_store.pinned_path(reference.name, bundle_digest(folder) or "")
-    return [pinned if file_exists(pinned / manifest.NAME) else folder]
 
 
 def _candidates(word: str) -> Iterator[RemovableItem]:

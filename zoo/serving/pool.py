@@ -20,7 +20,6 @@ from zoo.files.reading import file_exists
 from zoo.generation.translator import Translator
 from zoo.models import find
 from zoo.models.folder import ModelFolder
-from zoo.models.local_store import bundle_digest
 from zoo.planning.memory_estimate import weight_bytes
 from zoo.report import WARNINGS, Report
 from zoo.serving.answer import LOG, RELOAD_SECONDS, ServingError
@@ -174,7 +173,7 @@ class PooledModel:
 
         The identifier is empty if the model does not exist, for example because it was removed.
         """
-        if digest := bundle_digest(self.folder):
+        if digest := ModelFolder(self.folder).digest:
             return digest[:_REVISION_LENGTH]
         weights = ModelFolder(self.folder).weights
         return f"run-{weights.stat().st_mtime_ns:x}" if file_exists(weights) else ""

@@ -31,10 +31,7 @@ def test_an_ensemble_obeys_constraints(toy, search, translator_of):
     alone = search(toy(9, 1, 500), SOURCES, [6, 7, 4], **options)
     assert search(Ensemble([toy(9, 1, 500)]), SOURCES, [6, 7, 4], **options) == alone
     assert alone[0][0].tokens.count(8) == 1
-    first, second = translator_of(longest_source=9), translator_of()
-    first.constraint = trees
-    assert Translator.ensemble([second, first]).longest_source == 9
-    assert Translator.ensemble([first, second]).constraint is trees
+    assert Translator.ensemble([translator_of(), translator_of(longest_source=9)]).longest_source == 9
 
 
 def test_an_ensemble_of_two_equals_brute_force(toy, search):

@@ -17,6 +17,7 @@ from zoo.interop import fetch as fetch_module
 from zoo.interop.huggingface.hub import HubModel
 from zoo.models import find, local_store
 from zoo.models.folder import ModelFolder
+from zoo.models.local_store import StoredModel
 from zoo.publishing.publish import publish
 from zoo.publishing.removal import plan_model_removal
 from zoo.report import Report
@@ -36,12 +37,12 @@ def archive(web):
 
 
 def remove(name="wmt99"):
-    fetch_module.remove_path(local_store.model_path(name))
+    fetch_module.remove_path(StoredModel.current(name).folder)
 
 
 def test_a_model_is_downloaded_once_and_stored_under_its_name(archive, web, report):
     folder = find.model("wmt99", report)
-    assert folder == local_store.model_path("wmt99")
+    assert folder == StoredModel.current("wmt99").folder
     facts = ModelFolder(folder).imported
     assert (facts["catalogue"], facts["source"]) == ("wmt99", web.url)
     assert facts["sha256"] == download.recorded_sha256(web.url)
@@ -86,7 +87,7 @@ def test_a_page_in_place_of_an_archive_is_not_kept(archive, web, report):
     raised = refused("or it is damaged", find.model, "wmt99", report)
     assert raised.hint == f"`zoo pull wmt99` downloads it again from {web.url}"
     archive.write_bytes(content)
-    assert find.model("wmt99", report) == local_store.model_path("wmt99")
+    assert find.model("wmt99", report) == StoredModel.current("wmt99").folder
 
 
 def test_a_download_that_changed_on_the_disk_keeps_its_sha256(archive, web, report):
@@ -119,7 +120,7 @@ def test_the_error_says_where_to_put_a_file_that_cannot_be_downloaded(archive, w
     assert f"save the file as `{path}`; then run `zoo pull wmt99` again" in raised.hint
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
-    assert find.model("wmt99", report) == local_store.model_path("wmt99")
+    assert find.model("wmt99", report) == StoredModel.current("wmt99").folder
     assert len(web.asked) == requests
 
 
@@ -184,7 +185,7 @@ def test_a_model_of_ones_own_comes_first(archive, web, report, trained):
 def test_two_calls_at_the_same_time_download_a_model_once(archive, web):
     with ThreadPoolExecutor(2) as threads:  # a lock belongs to an open file, so threads exclude each other, too
         found = list(threads.map(lambda name: find.model(name, Report()), ["wmt99", "newest"]))
-    assert found == 2 * [local_store.model_path("wmt99")]
+    assert found == 2 * [StoredModel.current("wmt99").folder]
     assert len(web.asked) == 1
 
 

@@ -10,10 +10,10 @@ from tests.zoo.models.registries.test_kills import start
 from zoo.files import manifest, storage
 from zoo.models import find, local_store
 from zoo.models import pull as pull_module
-from zoo.models.local_store import bundle_digest, read_origin, write_origin
+from zoo.models.local_store import Origin, StoredModel
 from zoo.models.pull import pull
 from zoo.models.registries.registry import open_registry
-from zoo.models.registries.revision import parse_reference
+from zoo.models.registries.revision import Reference
 from zoo.report import Report
 
 
@@ -38,7 +38,8 @@ def seed_of(folder):
 
 
 def pull_by(text, report=None):
-    return pull(parse_reference(text), report or Report())
+    model = pull(Reference.parse(text), report or Report())
+    return model and model.folder
 
 
 def store_bundle(folder):
@@ -56,7 +57,7 @@ def test_the_newest_revision_is_pulled_under_its_name_and_used_until_it_is_pulle
     assert seed_of(folder) == 2
     assert local_store.names() == ["model"]
     newest = {"name": "model", "revision": 2, "digest": registry.newest("model").digest}
-    assert read_origin(folder).model_dump() == {"registry": registry.address, **newest}
+    assert StoredModel.at(folder).origin.model_dump() == {"registry": registry.address, **newest}
     assert list(storage.pulls().glob("[!.]*")) == []
 
 
@@ -162,14 +163,14 @@ def test_a_model_that_was_published_here_is_not_replaced(publish, bundle):
 
 def test_a_model_that_is_published_here_during_a_pull_is_not_lost(publish, home, bundle, monkeypatch):
     publish(1)
-    download = pull_module._download_file
+    download = pull_module._Pull.download
 
-    def publish_meanwhile(found, path, file, report):
-        download(found, path, file, report)
+    def publish_meanwhile(one, path, file):
+        download(one, path, file)
         if path.name == manifest.NAME:
             shutil.copytree(bundle(7, 100), home / "models" / "model", dirs_exist_ok=True)
 
-    monkeypatch.setattr(pull_module, "_download_file", publish_meanwhile)
+    monkeypatch.setattr(pull_module._Pull, "download", publish_meanwhile)
     refused("was published on this machine", pull_by, "model")
     assert seed_of(home / "models" / "model") == 7
 
@@ -178,9 +179,9 @@ def test_a_bundle_in_the_store_that_a_registry_has_gets_its_number(publish, bund
     registry = publish(1)
     folder = store_bundle(bundle(1, 30_001))
     registry.publish("model", folder, registry.newest("model").summary, Report())
-    assert read_origin(folder) is None
+    assert StoredModel.at(folder).origin is None
     assert pull_by("model") == folder
-    assert read_origin(folder).revision == 2
+    assert StoredModel.at(folder).origin.revision == 2
 
 
 @pytest.mark.parametrize("change", ["flipped", "cut", "removed"])
@@ -190,7 +191,7 @@ def test_a_damaged_model_in_the_store_is_downloaded_again(publish, report, chang
     change_file(pull_by("model") / name, change)
     folder = pull_by("model", report)
     assert seed_of(folder) == 1
-    assert bundle_digest(folder) == registry.newest("model").digest
+    assert StoredModel.at(folder).digest == registry.newest("model").digest
     assert len(report.warnings) == (name != manifest.NAME)
     assert pull_by("model", report) == folder
     complete = f"`model@1` of `{registry.address}` was already pulled and is complete"
@@ -268,8 +269,8 @@ def test_a_number_of_two_different_models_is_ambiguous(publish, tmp_path, bundle
     other = open_registry(str(tmp_path / "other"))
     for seed in (5, 6):
         other.publish("model", bundle(seed, 100), summary, Report())
-    second = local_store.pinned_path("model", other.newest("model").digest)
+    second = StoredModel.current("model").pinned(other.newest("model").digest).folder
     shutil.copytree(bundle(6, 100), second)
-    write_origin(second, other.newest("model"), other.address)
-    error = refused("both are in the local model store", local_store.find_revision, parse_reference("model@2"))
+    Origin.of(other.newest("model"), other.address).write(second)
+    error = refused("both are in the local model store", local_store.find, Reference.parse("model@2"))
     assert f"`{first}`" in error.hint

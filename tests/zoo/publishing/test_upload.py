@@ -14,7 +14,7 @@ from tests.refusals import refused
 from tests.zoo.publishing.conftest import NAME
 from zoo.files import manifest, storage
 from zoo.models import find, local_store
-from zoo.models.local_store import read_origin
+from zoo.models.local_store import StoredModel
 from zoo.models.registries.file_stores import MARKER, FolderStore
 from zoo.publishing import inventory, publish
 from zoo.publishing.removal import plan_model_removal
@@ -60,14 +60,14 @@ def test_a_bundle_that_fails_its_verification_or_has_an_invalid_file_name_is_not
 def test_the_store_records_the_revision_and_a_pulled_model_keeps_it_when_it_is_published_elsewhere(
     published: Path, address: str, stored: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    origin = read_origin(published)
+    origin = StoredModel.at(published).origin
     assert (origin.registry, origin.revision) == (address, 1)
     assert find.local_model(f"{NAME}@1") == published
     assert publish.upload(NAME, address).revision == 1, "the same bundle is no new revision"
     assert NAME in (Path(address) / "index.json").read_text(encoding="utf-8")
     shutil.rmtree(published)
     stored(NAME, training={"seed": 2})
-    assert read_origin(published) is None
+    assert StoredModel.at(published).origin is None
     assert publish.upload(NAME, address).revision == 2
     switch_home(tmp_path, monkeypatch)
     pinned = find.published_model(f"{NAME}@2")

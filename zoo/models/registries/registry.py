@@ -15,11 +15,12 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
@@ -100,6 +101,16 @@ class Registry:
             return self.revision(reference.name, reference.revision)
         return self.newest(reference.name)
 
+    def describe_failure(self, reference: Reference) -> str:
+        """Return the reason why the registry does not have a model, such as the revisions that it has. Can be empty."""
+        with suppress(ZooError):
+            if (absence := self.absence()) is not None:
+                return f" (which {absence})"
+            if reference.pinned and (newest := self.newest(reference.name)) is not None:
+                numbers = f"revisions 1 to {newest.revision}" if newest.revision > 1 else "revision 1"
+                return f" (which has {numbers} of `{reference.name}`)"
+        return ""
+
     def newest(self, name: str) -> Revision | None:
         """Return the newest revision of a model, found by bisection. None if the registry does not have the model."""
         read = cache(partial(self.revision, name))
@@ -116,11 +127,11 @@ class Registry:
         content = self.store.read(path, MAX_BYTES)
         if content is None:
             return None
-        earlier = f"use the earlier revision `{name}@{number - 1}`, or " if number > 1 else ""
+        earlier = f"use the earlier revision `{Reference(name, number - 1)}`, or " if number > 1 else ""
         hint = f"{earlier}ask the registry's owner to restore the file, or to remove it and publish again"
         revision = parse_record(Revision, content, f"{self.address}/{path}", hint)
         if (revision.name, revision.revision) != (name, number):
-            problem = f"it describes `{revision.pin}` instead of `{name}@{number}`"
+            problem = f"it describes `{revision.pin}` instead of `{Reference(name, number)}`"
             raise damaged(f"{self.address}/{path}", problem, hint)
         return revision
 
@@ -268,29 +279,68 @@ def open_registry(address: str) -> Registry:
     return Registry(remote_stores.STORES[scheme](address.rstrip("/")))
 
 
-def configured_registries() -> list[Registry]:
-    """Return the registries to search, in order.
+@dataclass(frozen=True)
+class Registries:
+    """The configured registries.
 
-    They are the registries in `ZOO_REGISTRIES`, the registries in `registries.txt`, and the registry that is included
-    in the package. With `ZOO_OFFLINE=1`, only registries in folders are returned.
-
-    Raises:
-        ZooError: An address is not valid.
+    Attributes:
+        searched: The registries to search, in order.
+        skipped: Addresses of the registries that are not searched because of `ZOO_OFFLINE`.
     """
-    return [registry for registry in _all_configured() if not (is_offline() and registry.is_remote)]
 
+    searched: Sequence[Registry]
+    skipped: Sequence[str]
 
-def skipped_registries() -> list[str]:
-    """Return the addresses of the registries that are not searched because of `ZOO_OFFLINE`."""
-    return [registry.address for registry in _all_configured() if is_offline() and registry.is_remote]
+    @classmethod
+    def configured(cls) -> Self:
+        """Return the registries in `ZOO_REGISTRIES`, those in `registries.txt`, and the one included in the package.
 
+        With `ZOO_OFFLINE=1`, registries on servers are skipped.
 
-def _all_configured() -> list[Registry]:
-    file = storage.registries()
-    lines = read_bytes(file).decode("utf-8", "replace").splitlines() if file_exists(file) else []
-    listed = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    addresses = dict.fromkeys([*os.environ.get(VARIABLE, "").split(), *listed])
-    return [*map(open_registry, addresses), included_registry()]
+        Raises:
+            ZooError: An address is not valid.
+        """
+        file = storage.registries()
+        lines = read_bytes(file).decode("utf-8", "replace").splitlines() if file_exists(file) else []
+        listed = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+        addresses = dict.fromkeys([*os.environ.get(VARIABLE, "").split(), *listed])
+        registries = [*map(open_registry, addresses), included_registry()]
+        skipped = [registry for registry in registries if is_offline() and registry.is_remote]
+        searched = [registry for registry in registries if registry not in skipped]
+        return cls(searched, [registry.address for registry in skipped])
+
+    def find(self, reference: Reference, report: Report) -> tuple[Registry, Revision] | None:
+        """Find a model in the first registry that has it. Return None if no registry has it.
+
+        Raises:
+            ZooError: A registry cannot be used, and no other registry has the model.
+        """
+        errors: list[ZooError] = []
+        for registry in self.searched:
+            try:
+                if (revision := registry.find(reference)) is not None:
+                    for error in errors:
+                        report.warn(error.summary)
+                    return registry, revision
+            except ZooError as unusable:
+                errors.append(unusable)
+        if errors:
+            raise errors[0]
+        return None
+
+    def names(self) -> list[str]:
+        """Return the names of the models in all reachable registries."""
+        names = []
+        for registry in self.searched:
+            with suppress(ZooError):
+                names += [entry.name for entry in registry.entries(lambda _: None)]
+        return names
+
+    def describe_search(self, reference: Reference) -> str:
+        """Return text for an error message: the searched registries, and the revisions of the model that they have."""
+        searched = [f", `{registry.address}`{registry.describe_failure(reference)}" for registry in self.searched]
+        skipped = [f" (`{address}` was not searched because of ZOO_OFFLINE)" for address in self.skipped]
+        return "".join([*searched, *skipped])
 
 
 def included_registry() -> Registry:

@@ -88,7 +88,7 @@ class Revision(Record):
     @property
     def pin(self) -> str:
         """The reference to this revision, such as `NAME@2`."""
-        return f"{self.name}@{self.revision}"
+        return str(Reference(self.name, self.revision))
 
     @property
     def entry(self) -> IndexEntry:
@@ -127,6 +127,21 @@ class Reference:
     name: str
     revision: int | None = None
 
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Parse a reference: `NAME` or `NAME@2`. Return None if NAME is not a valid model name.
+
+        Raises:
+            ZooError: The part after the @ is not a revision number.
+        """
+        name, at, number = text.partition("@")
+        if not is_name(name):
+            return None
+        if at and not re.fullmatch(r"[1-9][0-9]{0,8}", number):
+            hint = f"write a number, such as `{name}@2`; `zoo list --published` shows the numbers"
+            raise ZooError(f"`{number}` in `{text}` is not a revision number", hint=hint)
+        return cls(name, int(number) if at else None)
+
     @property
     def pinned(self) -> bool:
         """Whether the reference specifies a revision. Otherwise, it refers to the newest revision."""
@@ -134,23 +149,6 @@ class Reference:
 
     def __str__(self) -> str:
         return self.name if self.revision is None else f"{self.name}@{self.revision}"
-
-
-def parse_reference(text: str) -> Reference | None:
-    """Parse a reference: `NAME` or `NAME@2`. Return None if NAME is not a valid model name.
-
-    Raises:
-        ZooError: The part after the @ is not a revision number.
-    """
-    name, at, pin = text.partition("@")
-    if not is_name(name):
-        return None
-    if not at:
-        return Reference(name)
-    if re.fullmatch(r"[1-9][0-9]{0,8}", pin):
-        return Reference(name, revision=int(pin))
-    hint = f"write a number, such as `{name}@2`; `zoo list --published` shows the numbers"
-    raise ZooError(f"`{pin}` in `{text}` is not a revision number", hint=hint)
 
 
 def is_name(text: str) -> bool:

@@ -13,7 +13,7 @@ from tests.paths import ROOT
 from zoo.files import manifest, storage
 from zoo.models import local_store
 from zoo.models.registries.registry import INDEX, open_registry
-from zoo.models.registries.revision import parse_reference
+from zoo.models.registries.revision import Reference
 from zoo.report import Report
 
 SIZE = 3_000_000
@@ -82,11 +82,11 @@ def test_twenty_killed_pulls(web, bundle, tmp_path, monkeypatch):
     while killed < 20:
         attempts += 1
         killed += kill(start("pull", "model"), duration, generator)
-        if (folder := local_store.find_revision(parse_reference("model"))) is not None:
-            manifest.check(folder)
+        if (model := local_store.find(Reference("model"))) is not None:
+            manifest.check(model.folder)
             monkeypatch.setenv("ZOO_HOME", str(tmp_path / f"killed-{attempts}"))
     run("pull", "model")
-    manifest.check(local_store.find_revision(parse_reference("model")))
+    manifest.check(local_store.find(Reference("model")).folder)
     assert [folder.name for folder in storage.models().iterdir()] == ["model"]
 
 

@@ -153,18 +153,20 @@ def test_invalid_addresses_are_refused_and_unusual_folder_names_are_folders():
 
 
 def test_configured_registries_are_those_of_the_variable_then_of_the_file_then_the_included_one(monkeypatch, home):
+    def addresses():
+        found = registry.Registries.configured()
+        return [each.address for each in found.searched], found.skipped
+
     included = str(registry.INCLUDED)
-    assert [found.address for found in registry.configured_registries()] == [included]
+    assert addresses() == ([included], [])
     home.mkdir()
     storage.registries().write_text("# ours\n\nhttps://own.org/zoo\n  /srv/two models  \n/srv/one\n")
     monkeypatch.setenv("ZOO_REGISTRIES", " /srv/one\n s3://bucket/x ")
     monkeypatch.delenv("ZOO_OFFLINE")
     expected = ["/srv/one", "s3://bucket/x", "https://own.org/zoo", "/srv/two models", included]
-    assert [found.address for found in registry.configured_registries()] == expected
-    assert registry.skipped_registries() == []
+    assert addresses() == (expected, [])
     monkeypatch.setenv("ZOO_OFFLINE", "1")
-    assert [found.address for found in registry.configured_registries()] == ["/srv/one", "/srv/two models", included]
-    assert registry.skipped_registries() == ["s3://bucket/x", "https://own.org/zoo"]
+    assert addresses() == (["/srv/one", "/srv/two models", included], ["s3://bucket/x", "https://own.org/zoo"])
 
 
 @pytest.mark.parametrize(("address", "hint"), [("s3://b/x", "[s3]"), ("hf://org/x", "[hf]")])

@@ -11,7 +11,6 @@ from zoo.models.registries.revision import (
     Revision,
     is_file_name,
     parse_record,
-    parse_reference,
 )
 
 ONE, TWO = "1" * 64, "2" * 64
@@ -21,15 +20,15 @@ DIGEST = "0123456789abcdef" * 4
 def test_a_reference_is_parsed_and_written_if_its_text_is_a_name():
     for name, revision in (("transformer-big-ende", None), ("a,b_1.2", 1), ("a", 120)):
         text, reference = f"{name}@{revision}" if revision else name, Reference(name, revision)
-        assert (parse_reference(text), str(reference)) == (reference, text)
+        assert (Reference.parse(text), str(reference)) == (reference, text)
         assert reference.pinned is ("@" in text)
     for text in ("", "../x", "a/b", "runs/tiny@2", "@2", ".a", "a b", "a..b@1", "x" * 101):
-        assert parse_reference(text) is None
+        assert Reference.parse(text) is None
 
 
 def test_an_invalid_pin_is_an_error():
     for pin in ("", "0", "-1", "02", "1.0", "two", "1@2", "1" * 10, f"sha256:{DIGEST}"):
-        assert "`model@2`" in refused("is not a revision", parse_reference, f"model@{pin}").hint
+        assert "`model@2`" in refused("is not a revision", Reference.parse, f"model@{pin}").hint
 
 
 def test_file_names_have_a_suffix_and_no_folder():
