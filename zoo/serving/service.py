@@ -24,7 +24,7 @@ from zoo.generation.recognizer import Recognizer
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.serving.admission import LINE_BREAKS, Admission, Metrics
+from zoo.serving.admission import LINE_BREAKS, Admission, Metrics, Settings
 from zoo.serving.answer import RELOAD_SECONDS, Answer, Call, Options, ServingError, log_error
 from zoo.serving.languages import (
     AUTO,
@@ -35,7 +35,6 @@ from zoo.serving.languages import (
     standard_code,
 )
 from zoo.serving.pool import LoadedModel, ModelPool, Route
-from zoo.serving.settings import Settings
 
 _T = TypeVar("_T")
 _MAX_SCORED_TOKENS, _MAX_ATTENTION_TOKENS = 1_024, 512

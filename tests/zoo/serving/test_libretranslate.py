@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.zoo.serving.conftest import PAIR, TEXT, check_refused
-from zoo.serving.settings import hash_key
+from zoo.serving.admission import hash_key
 
 GIVEN = {"q": TEXT, **PAIR}
 GERMAN = "der alte Hund sieht heute ein kleines Haus"

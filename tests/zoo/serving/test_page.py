@@ -16,8 +16,8 @@ pytest.importorskip("fastapi")
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
 
 from tests.zoo.serving.conftest import TEXT, open_quietly, running  # noqa: E402
+from zoo.serving.admission import hash_key  # noqa: E402
 from zoo.serving.documents import Documents  # noqa: E402
-from zoo.serving.settings import hash_key  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian's package chromium)")
