@@ -353,11 +353,10 @@ def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
     translations = []
     for each in answer.translations:
         rest: dict[str, Any] = {name: list(marked) for name in MARKS if (marked := getattr(each, name))}
-        if body is not None:
-            rest["confidence"] = each.confidence
-        if body is not None and body.sentences:
+        if body and body.sentences:
             rest |= {"sentences": [*each.parts], "confidences": [*each.confidences]}
-        translations.append(Translated(text=each.text, score=each.score, log_probability=each.log_probability, **rest))
+        numbers = {"score": each.score, "log_probability": each.log_probability, "confidence": each.confidence}
+        translations.append(Translated(text=each.text, **numbers, **rest))
     result = TextResult(
         source=answer.source,
         detected_confidence=answer.confidence,
@@ -365,7 +364,7 @@ def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
         revision=answer.revision,
         translations=translations,
     )
-    if body is not None and answer.model == EVERYDAY:
+    if body and answer.model == EVERYDAY:
         texts = [source for source, _ in answer.translations[0].parts]
         if found := better_for(texts, answer.source, body.target):
             result.hint = f"{found[1]}: `zoo serve --model {found[0].name}`"

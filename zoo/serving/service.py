@@ -188,10 +188,8 @@ class Service:
     async def parse(self, call: Call, texts: Sequence[str], tokenized: bool) -> list[Answer]:
         """Parse sentences. The answers contain trees in bracket notation instead of translations."""
         self.admission.check_texts(texts, call.options)
-        parsers = [model for model in self.pool.candidates(call.model) if model.parses]
-        if not parsers:
+        if (model := next((each for each in self.pool.candidates(call.model) if each.parses), None)) is None:
             raise ServingError(400, "the server has no such parser; `GET /v1/models` lists the models")
-        model = parsers[0]
         route = Route(model, *model.directions()[0])
         with self.admission.admit(call.key, texts, [route]):
             async with self.pool.lease(model) as loaded:
