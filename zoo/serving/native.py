@@ -355,8 +355,8 @@ def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
         rest: dict[str, Any] = {name: list(marked) for name in MARKS if (marked := getattr(each, name))}
         if body and body.sentences:
             rest |= {"sentences": [*each.parts], "confidences": [*each.confidences]}
-        numbers = {"score": each.score, "log_probability": each.log_probability, "confidence": each.confidence}
-        translations.append(Translated(text=each.text, **numbers, **rest))
+        rest["confidence"] = each.confidence
+        translations.append(Translated(text=each.text, score=each.score, log_probability=each.log_probability, **rest))
     result = TextResult(
         source=answer.source,
         detected_confidence=answer.confidence,

@@ -362,15 +362,6 @@ def test_the_model_can_be_chosen_if_several_translate_the_pair(page, several_lan
     assert page.locator("#model").is_hidden()
 
 
-def test_an_error_replaces_the_result(page, several_languages):
-    page.unroute("**/v1/translate")
-    page.route("**/v1/translate", lambda route: route.fulfill(status=429, json={"error": "busy"}))
-    page.fill("#text", "de")
-    page.wait_for_selector("#error:text-is('Busy')")
-    assert (page.inner_text("#result"), page.inner_text("#facts")) == ("", "")
-    assert page.locator("#copy").is_hidden()
-
-
 def test_a_paragraph_in_a_language_without_a_model_is_left_as_it_is(page):
     foreign = "Le vieux chien voit une petite maison."
     page.fill("#text", f"{TEXT}\n{foreign}\nthe red house")
@@ -409,15 +400,16 @@ def test_the_translation_is_copied(open_page):
     assert page.evaluate("window.copied") == text
 
 
-def test_errors_say_what_to_do(open_page, service_of):
+def test_errors_say_what_to_do_and_replace_the_result(open_page, service_of):
     with running(service_of(keys={hash_key("secret"): None})) as address:
         page = open_page(address)
         page.select_option("#source", "en")
         page.fill("#text", TEXT)
-        page.wait_for_selector("#error:has-text('key is required')")
+        page.wait_for_selector("#error:text-is('An API key is required')")
         page.fill("#key", "wrong")
         page.wait_for_selector("#error:has-text('wrong')")
         page.fill("#key", " secret\u200b")  # pasted with invisible characters
         page.wait_for_selector("#error:empty + #result button")
     page.fill("#text", "we read")
     page.wait_for_selector("#error:has-text('does not answer')")
+    assert (page.inner_text("#result"), page.inner_text("#facts"), page.locator("#copy").is_hidden()) == ("", "", True)
