@@ -63,9 +63,11 @@ def attend(
     from zoo.files.output import open_output, require_extension
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
-    from zoo.visualization.attention import View, attention_page, attention_svg, figure_caption
+    from zoo.visualization.attention import FIGURES, View, attention_page, attention_svg, figure_caption
 
-    text = _sentence(sentence, figure)
+    if (sentence is None) == (figure is None):
+        problem = "give either a sentence or `--figure`, not both" if figure else "the sentence is missing"
+        raise ZooError(problem, hint='write `zoo attend --spec SPEC "a sentence"`, or `--figure 3`')
     if output is not None:
         require_extension(output, "html")
     if svg is not None:
@@ -76,6 +78,7 @@ def attend(
     with ExitStack() as files:
         page, drawing = (files.enter_context(open_output(path)) if path else None for path in (output, svg))
         translator = open_model(from_options(spec, model, messages), **how, report=messages)
+        text = FIGURES[figure].sentence if figure else str(sentence)
         weights = translator.attention(text, target, source=from_, target=to)
         view = View.of(weights, attention, layer, head or (), word, figure)
         caption = figure_caption(figure, weights, view) if figure else ""
@@ -86,15 +89,6 @@ def attend(
             page.write(attention_page(weights, view, translator.spec.name, caption=caption))
         if drawing:
             drawing.write(attention_svg(weights, view))
-
-
-def _sentence(sentence: str | None, figure: int | None) -> str:
-    from zoo.visualization.attention import FIGURES
-
-    if (sentence is None) == (figure is None):
-        problem = "give either a sentence or `--figure`, not both" if figure else "the sentence is missing"
-        raise ZooError(problem, hint='write `zoo attend --spec SPEC "a sentence"`, or `--figure 3`')
-    return FIGURES[figure].sentence if figure else str(sentence)
 
 
 def curves(

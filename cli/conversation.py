@@ -58,14 +58,19 @@ def run(
     print(f"{translator.spec.name}: type a text, or /help. Ctrl-D ends.")
     with suppress(ImportError):
         import readline  # noqa: F401  (gives `input` a history and editing keys)
-    for line in _typed_lines(conversation):
+    while True:
         try:
+            if (line := input(conversation.prompt)).strip() == "/exit":
+                return
             for answer in conversation.answer(line):
                 print(answer)
         except ZooError as error:
             print(f"error: {error.summary}" + (f"\nhint: {error.hint}" if error.hint else ""))
         except KeyboardInterrupt:
             print()
+        except EOFError:
+            print()
+            return
 
 
 class Conversation:
@@ -152,19 +157,3 @@ class Conversation:
         from zoo.text.languages import choose_direction
 
         self._source, self._target = choose_direction(self._translator.spec, source, target, self._translator.report)
-
-
-def _typed_lines(conversation: Conversation) -> Iterator[str]:
-    """Yield the lines that the user types until /exit or Ctrl-D."""
-    while True:
-        try:
-            line = input(conversation.prompt)
-        except KeyboardInterrupt:
-            print()
-            continue
-        except EOFError:
-            print()
-            return
-        if line.strip() == "/exit":
-            return
-        yield line

@@ -76,19 +76,23 @@ def evaluate(
 
     messages = report()
     scores: Scores | BracketScores
+    scoring = {"language": language, "tokenize": tokenize, "lowercase": lowercase, "transcripts": transcripts}
     if brackets is None:
         options.refuse("`--brackets`", parameters=parameters)
-    if brackets is not None or hypotheses is not None or references is not None:
-        if name is not None or spec is not None or model is not None:
-            problem = "give either a model or files to score, not both"
-            raise ZooError(problem, hint="to score files, omit the model")
+    if (brackets, hypotheses, references) == (None, None, None):
+        options.refuse("files", **scoring)
+        hint = "to score a file, use `--hypotheses FILE --references FILE`"
+        folders = all_from_options(spec, options.model_names(name, model, hint), messages)
+        scores = evaluate_models(folders, set or "test", **how, report=messages)
+    elif (name, spec, model) != (None, None, None):
+        raise ZooError("give either a model or files to score, not both", hint="to score files, omit the model")
+    elif brackets is not None:
         options.refuse("models", set=set, **how)
-    if brackets is not None:
-        options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)
-        options.refuse("translations", language=language, lowercase=lowercase, transcripts=transcripts)
+        options.refuse("translations", hypotheses=hypotheses, references=references, **scoring)
         gold, test = brackets
         scores = evaluate_bracket_files(test, gold, parameters)
     elif hypotheses is not None and references is not None:
+        options.refuse("models", set=set, **how)
         if transcripts:
             options.refuse("translations", language=language, tokenize=tokenize)
         scores = evaluate_files(
@@ -99,14 +103,9 @@ def evaluate(
             lowercase=lowercase,
             transcripts=transcripts,
         )
-    elif hypotheses is not None or references is not None:
+    else:
         hint = "give both files; `zoo decode MODEL -i SOURCES -o FILE` writes the translations of a model"
         raise ZooError("`--hypotheses` and `--references` must be given together", hint=hint)
-    else:
-        options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase, transcripts=transcripts)
-        hint = "to score a file, use `--hypotheses FILE --references FILE`"
-        folders = all_from_options(spec, options.model_names(name, model, hint), messages)
-        scores = evaluate_models(folders, set or "test", **how, report=messages)
     if json:
         show_json(scores if isinstance(scores, dict) else asdict(scores))
     elif isinstance(scores, BracketScores):

@@ -95,11 +95,11 @@ def serve(
         zoo serve --new-key alice --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0
     """
     try:
+        from zoo.serving.admission import Keys, Limits, Settings
+        from zoo.serving.admission import new_key as create_key
         from zoo.serving.app import open_socket, run_server
         from zoo.serving.pool import ModelPool
         from zoo.serving.service import Service
-        from zoo.serving.settings import Keys, Limits, Settings
-        from zoo.serving.settings import new_key as create_key
     except ModuleNotFoundError as error:
         hint = "run `pip install -e '.[serve]'` in zoo's source folder"
         raise ZooError(f"`zoo serve` requires the `{error.name}` package", hint=hint) from None

@@ -21,7 +21,7 @@ from tests.unreadable import unreadable
 
 pytest.importorskip("fastapi")
 
-from zoo.serving.settings import hash_key, read_keys
+from zoo.serving.admission import hash_key, read_keys
 
 _REQUESTS, _TEXTS = 6, 30
 _START = ("serve", "--model", "runs/tiny", "--port", "0", "--device", "cpu")

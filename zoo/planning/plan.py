@@ -184,10 +184,14 @@ def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
     seen: set[str] = set()
     for name, group in groupby(graph.nodes, key=lambda node: node.layer):
         nodes = list(group)
-        flops = sum((_product_flops(graph, node) for node in nodes), Size())
+        flops = Size()
+        for node in nodes:
+            flops += node.operation.matmul_flops(tuple(graph.types[i] for i in node.inputs), graph.shapes(node))
         new = {parameter for node in nodes for parameter in node.parameters} - seen
         seen |= new
-        named = next((node for node in nodes if _looks_up_tokens(graph, node)), None)
+        # Look-ups of the embeddings of token IDs (section 3.4).
+        look_ups = (node for node in nodes if node.parameters and graph.types[node.inputs[0]].kind is ValueKind.INTEGER)
+        named = next(look_ups, None)
         logits = next((node for node in nodes if node.operation.is_vocabulary_projection), None)
         result = named or logits or nodes[-1]
         yield LayerPlan(
@@ -205,11 +209,6 @@ def _segment_name(graph: Graph, nodes: Sequence[Node], result: Node) -> str:
     return "source features" if any(i in features for node in nodes for i in node.inputs) else result.name
 
 
-def _looks_up_tokens(graph: Graph, node: Node) -> bool:
-    """Return whether a node looks up the embeddings of token IDs (section 3.4)."""
-    return bool(node.parameters) and graph.types[node.inputs[0]].kind is ValueKind.INTEGER
-
-
 def _positions(graph: Graph, stack: str, length: int) -> StackPositions:
     nodes = [node for node in graph.nodes if node.layer.startswith(f"{stack}.")]
     names = {node.name for node in nodes}
@@ -221,11 +220,6 @@ def _positions(graph: Graph, stack: str, length: int) -> StackPositions:
         costs.path_length(*ends),
         costs.connected_distance(*ends),
     )
-
-
-def _product_flops(graph: Graph, node: Node) -> Size:
-    types = graph.types
-    return node.operation.matmul_flops(tuple(types[name] for name in node.inputs), graph.shapes(node))
 
 
 def _cache_bytes(final: Graphs, length: int) -> int:

@@ -27,7 +27,8 @@ from specs import ZooError
 from zoo.serving import deepl, libretranslate, native, openai
 from zoo.serving.answer import LOG, ServingError
 from zoo.serving.documents import Documents, remove_stale_folders
-from zoo.serving.requests import Endpoint, Guard
+from zoo.serving.guard import Guard
+from zoo.serving.requests import Endpoint
 from zoo.serving.service import Service
 from zoo.text.language_codes import detector
 from zoo.version import __version__

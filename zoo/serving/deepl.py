@@ -21,10 +21,6 @@ from zoo.serving.requests import (
     Parameters,
     authorized_parameters,
     authorized_upload,
-    read_flag,
-    read_string,
-    read_texts,
-    require_string,
 )
 from zoo.serving.service import Service
 
@@ -67,33 +63,28 @@ def router(service: Service, documents: Documents) -> APIRouter:
     @routes.api_route("/translate", methods=["GET", "POST"])
     async def translate(request: Request) -> JSONResponse:
         given, key = await authorized_parameters(service, request)
-        texts = read_texts(given, "text")
-        source, target = _read_languages(service, given)
-        _check_options(given, target)
-        call = Call(key, source, target)
-        if markup := read_string(given, "tag_handling"):
+        texts, call = given.texts("text"), _read_call(service, given, key)
+        if markup := given.string("tag_handling"):
             answers = await documents.translate_markup(call, texts, _element_roles(given, is_html=markup == "html"))
         else:
             answers = await service.translate(call, texts)
-        translations: list[dict[str, object]] = [
-            {"detected_source_language": base_code(answer.source).upper(), "text": answer.translations[0].text}
-            for answer in answers
+        shows_characters, model_type = given.flag("show_billed_characters"), given.string("model_type")
+        translations = [
+            {
+                "detected_source_language": base_code(answer.source).upper(),
+                "text": answer.translations[0].text,
+                **({"billed_characters": len(text)} if shows_characters else {}),
+                **({"model_type_used": model_type.removeprefix("prefer_")} if model_type else {}),  # one model for both
+            }
+            for answer, text in zip(answers, texts, strict=True)
         ]
-        if read_flag(given, "show_billed_characters"):
-            for translation, text in zip(translations, texts, strict=True):
-                translation["billed_characters"] = len(text)
-        if model_type := read_string(given, "model_type"):
-            for translation in translations:  # the same model serves both types
-                translation["model_type_used"] = model_type.removeprefix("prefer_")
         return JSONResponse({"translations": translations})  # a dictionary would be validated first
 
     @routes.api_route("/languages", methods=["GET", "POST"])
     async def languages(request: Request) -> list[dict[str, object]]:
         given, _ = await authorized_parameters(service, request)
         directions = service.pool.directions()
-        if (kind := read_string(given, "type", default="source")) not in ("source", "target"):
-            raise ServingError(400, "`type` should be `source` or `target`")
-        if kind == "source":
+        if given.choice("type", ("source", "target"), "source") == "source":
             return [{"language": code.upper(), "name": language_name(code)} for code in directions]
         targets = {code for codes in directions.values() for code in codes}
         targets = {regional for code in targets for regional in _TARGET_REGIONS.get(code, (code.lower(),))}
@@ -123,16 +114,15 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
     """Task and number of characters, keyed by the document's ID, the document's key and the client's API key."""
 
     async def upload(request: Request) -> dict[str, str]:
-        given, key, name, content = await authorized_upload(service, request)
-        if not (name := PurePath(read_string(given, "filename", default=name) or "").name):
+        given, key = await authorized_upload(service, request)
+        if not (name := PurePath(given.string("filename", given.name)).name):
             raise ServingError(400, "`file` is missing; send the document as `multipart/form-data`")
-        source, target = _read_languages(service, given)
-        _check_options(given, target)
+        call = _read_call(service, given, key)
         if (suffix := PurePath(name).suffix.lower()) not in FORMATS:
             raise ServingError(400, f"the file extension {quote(suffix)} is not supported; use {', '.join(FORMATS)}")
-        if (read_string(given, "output_format") or suffix[1:]).lower() != suffix[1:]:
+        if (given.string("output_format") or suffix[1:]).lower() != suffix[1:]:
             raise ServingError(400, f"`output_format` should be `{suffix[1:]}`, the format of the document")
-        task, characters = await documents.start_document(Call(key, source, target), content, name)
+        task, characters = await documents.start_document(call, given.content, name)
         document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
         handle = (document_id, document_key, key)
         started[handle] = task, characters
@@ -143,14 +133,13 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
 
     async def find(request: Request, document_id: str) -> tuple[asyncio.Task[Outcome], int]:
         given, key = await authorized_parameters(service, request)
-        handle = (document_id, require_string(given, "document_key"), key)
-        if handle not in started:
+        if (found := started.get((document_id, given.required("document_key"), key))) is None:
             problem = "there is no such document; check its ID, its key and the API key, or upload the document again"
             raise ServingError(404, problem)
-        if started[handle][0].cancelled():
+        if found[0].cancelled():
             problem = "the server is shutting down; upload the document again later"
             raise ServingError(503, problem, "end", RETRY_SECONDS)
-        return started[handle]
+        return found
 
     @routes.api_route("/document/{document_id}", methods=["GET", "POST"])
     async def status(request: Request, document_id: str) -> dict[str, object]:
@@ -174,47 +163,40 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         return FileResponse(path, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
 
 
-def _read_languages(service: Service, given: Parameters) -> tuple[str | None, str]:
-    """Return the source language, or None to detect it, and the target language.
+def _read_call(service: Service, given: Parameters, key: str) -> Call:
+    """Return the translation that a client asks for. Without a source language, the language is detected.
 
     Raises:
-        ServingError: No model supports one of the languages. Like DeepL's messages, the message names the parameter.
+        ServingError: No model supports one of the languages, a parameter has an invalid value, or a parameter needs a
+            feature that no model has. Like DeepL's messages, the message names the parameter.
     """
-    target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
+    target, source = given.required("target_lang"), given.string("source_lang")
     if not service.pool.sources(target):
         hint = "`GET /v2/languages?type=target` lists the languages"
         raise ServingError(400, f"`target_lang` {quote(target)} is not supported; {hint}")
     known = [*service.pool.directions(), target]
-    if source is not None and source.lower() != AUTO and match_code(source, known) is None:
+    if source.lower() not in ("", AUTO) and match_code(source, known) is None:
         hint = "`GET /v2/languages` lists the languages"
         raise ServingError(400, f"`source_lang` {quote(source)} is not supported; {hint}")
-    return source, target
-
-
-def _check_options(given: Parameters, target: str) -> None:
-    """Raise ServingError if a parameter has an invalid value, or needs a feature that no model has."""
     for name in _UNSUPPORTED:
-        if given.get(name):
+        if given.values.get(name):
             raise ServingError(400, f"`{name}` is not supported; omit it")
     for name, choices in _CHOICES.items():
-        if given.get(name) and str(given[name]) not in choices:
-            raise ServingError(400, f"`{name}` should be {', '.join(f'`{each}`' for each in choices)}")
-    if given.get("formality") in ("more", "less"):
-        remedy = "use `prefer_more` or `prefer_less`, or omit it"
-        raise ServingError(400, f"Target language {quote(target)} does not support `formality`; {remedy}")
+        if given.choice(name, choices) in ("more", "less"):
+            remedy = "use `prefer_more` or `prefer_less`, or omit it"
+            raise ServingError(400, f"Target language {quote(target)} does not support `{name}`; {remedy}")
+    return Call(key, source or None, target)
 
 
 def _element_roles(given: Parameters, *, is_html: bool) -> ElementRoles:
-    """Return which XML or HTML elements split sentences, do not split sentences, or are not translated."""
-    splitting, non_splitting, copied = (
-        _element_names(given, name) for name in ("splitting_tags", "non_splitting_tags", "ignore_tags")
-    )
-    outline = str(given.get("outline_detection", True)).lower() not in ("0", "false")
-    return ElementRoles(splitting, non_splitting, copied, outline, is_html)
+    """Return which XML or HTML elements split sentences, do not split sentences, or are not translated.
 
+    Each parameter is a list of element names, or a string of names separated by commas.
+    """
 
-def _element_names(given: Parameters, parameter: str) -> frozenset[str]:
-    """Return the element names in a parameter: a list of names, or a string of names separated by commas."""
-    texts = read_texts(given, parameter) if given.get(parameter) else []
-    names = (name.strip().lower() for text in texts for name in text.split(","))
-    return frozenset(name for name in names if name)
+    def names(parameter: str) -> frozenset[str]:
+        texts = given.texts(parameter) if given.values.get(parameter) else []
+        return frozenset(filter(None, (name.strip().lower() for text in texts for name in text.split(","))))
+
+    outline = str(given.values.get("outline_detection", True)).lower() not in ("0", "false")
+    return ElementRoles(names("splitting_tags"), names("non_splitting_tags"), names("ignore_tags"), outline, is_html)

@@ -10,17 +10,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from zoo.documents.document import FORMATS
-from zoo.serving.answer import Answer, Call, Options, ServingError
+from zoo.serving.answer import Call, Options, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO, detect, language_name
 from zoo.serving.requests import (
     Endpoint,
     authorized_parameters,
     authorized_upload,
-    read_integer,
-    read_string,
-    read_texts,
-    require_string,
 )
 from zoo.serving.service import Service
 
@@ -39,33 +35,34 @@ def router(service: Service, documents: Documents) -> APIRouter:
     @routes.post("/translate")
     async def translate(request: Request) -> JSONResponse:
         given, key = await authorized_parameters(service, request)
-        texts = read_texts(given, "q")
-        target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
-        if (form := read_string(given, "format", default="text")) not in ("text", "html"):
-            raise ServingError(400, "`format` should be `text` or `html`")
-        alternatives = read_integer(given, "alternatives", 0)
-        if not 0 <= alternatives < limits.beam:
-            raise ServingError(400, f"`alternatives` should be from 0 to {limits.beam - 1}")
+        texts = given.texts("q")
+        target, source = given.required("target"), given.string("source", AUTO)
+        is_html = given.choice("format", ("text", "html"), "text") == "html"
+        alternatives = given.integer("alternatives", 0, limits.beam - 1)
         call = Call(key, source, target, Options(n_best=alternatives + 1 if alternatives else None))
-        translate_texts = documents.translate_markup if form == "html" else service.translate
-        answers = await translate_texts(call, texts)
-        single = isinstance(given["q"], str)
-        response: dict[str, Any] = {"translatedText": _one_or_all([_texts(each)[0] for each in answers], single)}
-        if source is None or source.lower() == AUTO:
-            found = [_detected(each.source, each.confidence or 0.0) for each in answers]
-            response["detectedLanguage"] = _one_or_all(found, single)
-        if alternatives:
-            response["alternatives"] = _one_or_all([_texts(each)[1:] for each in answers], single)
+        answers = await (documents.translate_markup if is_html else service.translate)(call, texts)
+        results = []
+        for answer in answers:
+            best, *others = dict.fromkeys(each.text for each in answer.translations)
+            result: dict[str, Any] = {"translatedText": best}
+            if source.lower() == AUTO:
+                result["detectedLanguage"] = _detected(answer.source, answer.confidence or 0.0)
+            if alternatives:
+                result["alternatives"] = others
+            results.append(result)
+        response = results[0]
+        if not isinstance(given.values["q"], str):
+            response = {name: [each[name] for each in results] for name in response}
         return JSONResponse(response)  # a dictionary would be validated first
 
     async def translate_file(request: Request) -> dict[str, str]:
-        given, key, name, content = await authorized_upload(service, request)
-        if not name:
+        given, key = await authorized_upload(service, request)
+        if not given.name:
             raise ServingError(400, "`file` is missing")
-        target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
-        call = Call(key, source, target, model=read_string(given, "model"))
-        content = await documents.translate_document(call, content, name)
-        secret = documents.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
+        target, name = given.required("target"), PurePath(given.name)
+        call = Call(key, given.string("source", AUTO), target, model=given.values.get("model"))
+        content = await documents.translate_document(call, given.content, given.name)
+        secret = documents.files.add(content, f"{name.stem}.{target}{name.suffix}")
         return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}
 
     routes.add_api_route("/translate_file", translate_file, methods=["POST"], route_class_override=_Upload)
@@ -80,7 +77,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
     @routes.post("/detect")
     async def detect_language(request: Request) -> list[dict[str, object]]:
         given, _ = await authorized_parameters(service, request)
-        text = require_string(given, "q")
+        text = given.required("q")
         service.admission.check_texts([text])
         found = detect(text)
         probable = [(code, probability) for code, probability in found if probability >= 0.01]
@@ -109,15 +106,6 @@ def router(service: Service, documents: Documents) -> APIRouter:
         }
 
     return routes
-
-
-def _one_or_all(items: list[Any], single: bool) -> Any:
-    return items[0] if single else items
-
-
-def _texts(answer: Answer) -> list[str]:
-    """Return the distinct translations, best first."""
-    return list(dict.fromkeys(each.text for each in answer.translations))
 
 
 def _detected(code: str, probability: float) -> dict[str, object]:

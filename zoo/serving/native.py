@@ -17,7 +17,7 @@ from zoo.models.catalogue import EVERYDAY, better_for
 from zoo.serving.answer import Answer, Call, Options, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO
-from zoo.serving.requests import Endpoint, authorize, authorized_upload, read_string
+from zoo.serving.requests import Endpoint, authorize, authorized_upload
 from zoo.serving.service import Service
 
 
@@ -237,7 +237,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
     @routes.post("/v1/translate", response_model=TranslateResult, response_model_exclude_unset=True)
     async def translate(request: Request, body: TranslateBody) -> Any:
         """Translate one or more texts. Line breaks are kept."""
-        key, texts = authorize(service, request, {}), _list(body.text)
+        key, texts = authorize(service, request), _list(body.text)
         options = Options(body.beam, body.n_best, body.alpha, body.prefix, body.protect)
         call = Call(key, body.source, body.target, options, body.model)
         if not body.stream:
@@ -248,10 +248,10 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     async def recognize(request: Request) -> RecognizeResult:
         """Return the text in an image, which is the `file` field of a form (`multipart/form-data`)."""
-        given, key, _, content = await authorized_upload(service, request)
-        name, target = (read_string(given, field) or None for field in ("model", "target"))
+        given, key = await authorized_upload(service, request)
+        name, target = (given.string(field) or None for field in ("model", "target"))
         route = service.pool.recognizer("image", name, target=target)
-        found = await documents.recognize(key, route, content)
+        found = await documents.recognize(key, route, given.content)
         return RecognizeResult(text=found.text, log_probability=found.log_probability, model=route.model.name)
 
     routes.add_api_route("/v1/recognize", recognize, methods=["POST"], route_class_override=Upload)
@@ -259,7 +259,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
     @routes.post("/v1/score")
     async def score(request: Request, body: ScoreBody) -> ScoreResult:
         """Return the log-probabilities of given translations."""
-        key, texts, translations = authorize(service, request, {}), _list(body.text), _list(body.translation)
+        key, texts, translations = authorize(service, request), _list(body.text), _list(body.translation)
         if len(texts) != len(translations):
             raise ServingError(400, f"{len(texts):,} texts need as many translations, not {len(translations):,}")
         call = Call(key, body.source, body.target, model=body.model)
@@ -269,7 +269,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
     @routes.post("/v1/attention")
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
         """Return the attention weights between the words of a translation and the words of its source text."""
-        call = Call(authorize(service, request, {}), body.source, body.target, model=body.model)
+        call = Call(authorize(service, request), body.source, body.target, model=body.model)
         pair = body.text, body.translation
         found, layer, head, name = await service.attention(call, pair, body.layer, body.head)
         layers, heads = found.cross.shape[:2]
@@ -294,7 +294,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
     @routes.post("/v1/parse")
     async def parse(request: Request, body: ParseBody) -> TranslateResult:
         """Return the constituency trees of one or more sentences, in bracket notation."""
-        key, options = authorize(service, request, {}), Options(body.beam, body.n_best, body.alpha)
+        key, options = authorize(service, request), Options(body.beam, body.n_best, body.alpha)
         call = Call(key, options=options, model=body.model)
         answers = await service.parse(call, _list(body.text), body.tokenized)
         return TranslateResult(results=[_result(answer) for answer in answers])
@@ -353,10 +353,9 @@ def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
     translations = []
     for each in answer.translations:
         rest: dict[str, Any] = {name: list(marked) for name in MARKS if (marked := getattr(each, name))}
-        if body is not None:
-            rest["confidence"] = each.confidence
-        if body is not None and body.sentences:
+        if body and body.sentences:
             rest |= {"sentences": [*each.parts], "confidences": [*each.confidences]}
+        rest["confidence"] = each.confidence
         translations.append(Translated(text=each.text, score=each.score, log_probability=each.log_probability, **rest))
     result = TextResult(
         source=answer.source,
@@ -365,7 +364,7 @@ def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
         revision=answer.revision,
         translations=translations,
     )
-    if body is not None and answer.model == EVERYDAY:
+    if body and answer.model == EVERYDAY:
         texts = [source for source, _ in answer.translations[0].parts]
         if found := better_for(texts, answer.source, body.target):
             result.hint = f"{found[1]}: `zoo serve --model {found[0].name}`"

@@ -24,7 +24,7 @@ from zoo.generation.recognizer import Recognizer
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.serving.admission import LINE_BREAKS, Admission, Metrics
+from zoo.serving.admission import LINE_BREAKS, Admission, Metrics, Settings
 from zoo.serving.answer import RELOAD_SECONDS, Answer, Call, Options, ServingError, log_error
 from zoo.serving.languages import (
     AUTO,
@@ -35,7 +35,6 @@ from zoo.serving.languages import (
     standard_code,
 )
 from zoo.serving.pool import LoadedModel, ModelPool, Route
-from zoo.serving.settings import Settings
 
 _T = TypeVar("_T")
 _MAX_SCORED_TOKENS, _MAX_ATTENTION_TOKENS = 1_024, 512
@@ -189,10 +188,8 @@ class Service:
     async def parse(self, call: Call, texts: Sequence[str], tokenized: bool) -> list[Answer]:
         """Parse sentences. The answers contain trees in bracket notation instead of translations."""
         self.admission.check_texts(texts, call.options)
-        parsers = [model for model in self.pool.candidates(call.model) if model.parses]
-        if not parsers:
+        if (model := next((each for each in self.pool.candidates(call.model) if each.parses), None)) is None:
             raise ServingError(400, "the server has no such parser; `GET /v1/models` lists the models")
-        model = parsers[0]
         route = Route(model, *model.directions()[0])
         with self.admission.admit(call.key, texts, [route]):
             async with self.pool.lease(model) as loaded:

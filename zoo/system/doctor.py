@@ -99,21 +99,26 @@ class Diagnosis:
 
 def diagnosis() -> Diagnosis:
     """Examine this machine for `zoo doctor`, without changing anything."""
+    folders = {
+        "published models": storage.models(),
+        "downloaded archives": storage.archives(),
+        "prepared corpora": storage.prepared(),
+        "synthetic text": storage.synthetic(),
+        "compiled programs": storage.compiled(),
+    }
     return Diagnosis(
-        versions=dict(_versions()),
+        versions={"zoo": __version__, "Python": platform.python_version(), **dict(_package_versions())},
         processor=_processor(),
-        gpus=tuple(_gpus()),
+        gpus=tuple(map(_gpu, range(torch.cuda.device_count()))),
         backends=tuple(BackendStatus(b.name, b.summary, b.unavailable_reason()) for b in BACKENDS.values()),
         automatic=dict(_automatic_backends()),
-        places=tuple(_storage_folders()),
+        places=tuple(StorageFolder(contents, str(path), folder_bytes(path)) for contents, path in folders.items()),
         free_bytes=storage.free_bytes(storage.home()),
         package=str(Path(__file__).parents[1]),
     )
 
 
-def _versions() -> Iterator[tuple[str, str | None]]:
-    yield "zoo", __version__
-    yield "Python", platform.python_version()
+def _package_versions() -> Iterator[tuple[str, str | None]]:
     for name in (*REQUIRED, *OPTIONAL):
         try:
             yield name, torch.__version__ if name == "torch" else metadata.version(name)
@@ -144,10 +149,9 @@ def _compiler() -> str | None:
     return f"{compiler}: {(output.splitlines() or ['unknown version'])[0]}"
 
 
-def _gpus() -> Iterator[Gpu]:
-    for number in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(number)
-        yield Gpu(f"cuda:{number}", properties.name, properties.total_memory, f"{properties.major}.{properties.minor}")
+def _gpu(number: int) -> Gpu:
+    properties = torch.cuda.get_device_properties(number)
+    return Gpu(f"cuda:{number}", properties.name, properties.total_memory, f"{properties.major}.{properties.minor}")
 
 
 def _automatic_backends() -> Iterator[tuple[str, str]]:
@@ -156,15 +160,3 @@ def _automatic_backends() -> Iterator[tuple[str, str]]:
         for task, purposes in (("translating", TRANSLATE), ("training", (Purpose.TRAIN,))):
             request = BuildRequest(spec, graphs(spec, purposes, device), {}, device)
             yield f"{task} on {device}", choose_backend("auto", request).name
-
-
-def _storage_folders() -> Iterator[StorageFolder]:
-    folders = {
-        "published models": storage.models(),
-        "downloaded archives": storage.archives(),
-        "prepared corpora": storage.prepared(),
-        "synthetic text": storage.synthetic(),
-        "compiled programs": storage.compiled(),
-    }
-    for contents, folder in folders.items():
-        yield StorageFolder(contents, str(folder), folder_bytes(folder))

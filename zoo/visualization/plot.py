@@ -6,7 +6,6 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, groupby, pairwise
 from zlib import crc32
 
@@ -78,37 +77,26 @@ def plot_svg(plot: Plot) -> str:
     return _Drawing(plot).svg()
 
 
-@dataclass(frozen=True)
 class _Scale:
     """Function that maps the values of an axis to pixel coordinates between `first` and `last`."""
 
-    axis: Axis
-    values: tuple[float, ...]
-    first: float
-    last: float
-
-    @cached_property
-    def ticks(self) -> tuple[float, ...]:
-        low, high = min(self.values), max(self.values)
-        return tuple(_powers(low, high) if self.axis.log else _even(low, high))
-
-    @property
-    def labelled_ticks(self) -> Iterator[tuple[float, str]]:
-        """The ticks, each with its label. If a tick is very large or small, all labels are powers of ten."""
-        powers = any(tick and not 1e-3 <= abs(tick) < 1e6 for tick in self.ticks)
-        yield from ((tick, _power(tick) if powers else _plain(tick)) for tick in self.ticks)
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        low, high = min(*self.values, self.ticks[0]), max(*self.values, self.ticks[-1])
-        return (low, high) if low < high else (low - abs(low) / 2 - 0.5 * (not low), high + abs(high) / 2 + 0.5)
+    def __init__(self, axis: Axis, values: Sequence[float], first: float, last: float) -> None:
+        self._position, self._first, self._pixels = math.log if axis.log else float, first, last - first
+        low, high = min(values), max(values)
+        self._ticks = (_powers if axis.log else _even)(low, high)
+        low, high = min(low, self._ticks[0]), max(high, self._ticks[-1])
+        if low == high:
+            low, high = low - abs(low) / 2 - 0.5 * (not low), high + abs(high) / 2 + 0.5
+        self._low = self._position(low)
+        self._length = self._position(high) - self._low
 
     def __call__(self, value: float) -> float:
-        low, high = (self._position(bound) for bound in self.bounds)
-        return self.first + (self._position(value) - low) / (high - low) * (self.last - self.first)
+        return self._first + (self._position(value) - self._low) / self._length * self._pixels
 
-    def _position(self, value: float) -> float:
-        return math.log(value) if self.axis.log else value
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return the coordinate and label of each tick. If a tick is very large or small, use powers of ten."""
+        write = _power if any(tick and not 1e-3 <= abs(tick) < 1e6 for tick in self._ticks) else _plain
+        return [(self(tick), write(tick)) for tick in self._ticks]
 
 
 class _Drawing:
@@ -119,8 +107,8 @@ class _Drawing:
         self.plot = plot
         self.legend = len(plot.series) > 1
         self.floor = HEIGHT - _BOTTOM
-        self.x = _Scale(plot.x, tuple(x for x, _ in points), _LEFT, WIDTH - _RIGHT)
-        self.y = _Scale(plot.y, tuple(y for _, y in points), self.floor, _TOP)
+        self.x = _Scale(plot.x, [x for x, _ in points], _LEFT, WIDTH - _RIGHT)
+        self.y = _Scale(plot.y, [y for _, y in points], self.floor, _TOP)
         self._occupied = [box for series in plot.series for box in self._boxes(series)]
 
     def svg(self) -> str:
@@ -144,12 +132,12 @@ class _Drawing:
 
     def _axes(self) -> Iterator[str]:
         right, middle = WIDTH - _RIGHT, (_TOP + self.floor) / 2
-        for tick, label in self.x.labelled_ticks:
-            yield _line("grid", self.x(tick), _TOP, self.x(tick), self.floor)
-            yield text("tick", self.x(tick), self.floor + 20, label, text_anchor="middle")
-        for tick, label in self.y.labelled_ticks:
-            yield _line("grid", _LEFT, self.y(tick), right, self.y(tick))
-            yield text("tick", _LEFT - 8, self.y(tick) + 5, label, text_anchor="end")
+        for x, label in self.x.ticks():
+            yield _line("grid", x, _TOP, x, self.floor)
+            yield text("tick", x, self.floor + 20, label, text_anchor="middle")
+        for y, label in self.y.ticks():
+            yield _line("grid", _LEFT, y, right, y)
+            yield text("tick", _LEFT - 8, y + 5, label, text_anchor="end")
         yield _line("axis", _LEFT, self.floor, right, self.floor)
         yield _line("axis", _LEFT, _TOP, _LEFT, self.floor)
         yield text("name", (_LEFT + right) / 2, HEIGHT - 14, self.plot.x.label, text_anchor="middle")
@@ -227,10 +215,10 @@ def _nearest(points: Sequence[tuple[float, float]], x: float) -> int:
     return min((max(0, right - 1), right), key=lambda index: abs(points[index][0] - x))
 
 
-def _powers(low: float, high: float) -> Iterator[float]:
-    """Yield ticks for a logarithmic axis: powers of ten that enclose the range from `low` to `high`.
+def _powers(low: float, high: float) -> list[float]:
+    """Return the ticks for a logarithmic axis: powers of ten that enclose the range from `low` to `high`.
 
-    If there are few powers of ten, also yield 2 and 5 times each power.
+    If there are few powers of ten, also return 2 and 5 times each power.
 
     Raises:
         ValueError: `low` is not positive.
@@ -241,17 +229,17 @@ def _powers(low: float, high: float) -> Iterator[float]:
     steps = (1, 2, 5) if last - first < 3 else (1,)
     every = max(1, (last - first) // 8 + 1) if len(steps) == 1 else 1
     ticks = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
-    yield from ticks[max(0, bisect_left(ticks, low) - 1) : bisect_right(ticks, high) + 1]
+    return ticks[max(0, bisect_left(ticks, low) - 1) : bisect_right(ticks, high) + 1]
 
 
-def _even(low: float, high: float) -> Iterator[float]:
-    """Yield ticks for a linear axis: about six round numbers that enclose the range from `low` to `high`."""
+def _even(low: float, high: float) -> list[float]:
+    """Return the ticks for a linear axis: about six round numbers that enclose the range from `low` to `high`."""
     span = max((high - low) or abs(high) or 1.0, 1e-9)  # ticks are rounded to 12 decimal places
     rough = span / (_TICKS - 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(each * power for each in (1, 2, 2.5, 5, 10) if each * power >= rough * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    yield from (round(number * step, 12) for number in range(first, last + 1))
+    return [round(number * step, 12) for number in range(first, last + 1)]
 
 
 def _power(value: float) -> str:

@@ -7,7 +7,7 @@ from urllib.error import HTTPError
 import pytest
 
 from tests.zoo.serving.conftest import TEXT, open_quietly
-from zoo.serving.settings import hash_key
+from zoo.serving.admission import hash_key
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

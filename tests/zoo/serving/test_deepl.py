@@ -9,7 +9,7 @@ import pytest
 
 from tests.zoo.serving.conftest import TEXTS, check_refused
 from zoo.serving import documents
-from zoo.serving.settings import hash_key
+from zoo.serving.admission import hash_key
 
 CONTENT = "\n".join(TEXTS)
 KEY = {"Authorization": "DeepL-Auth-Key secret"}

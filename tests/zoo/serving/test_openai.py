@@ -15,7 +15,7 @@ import zoo
 from tests.mutations import mutated
 from tests.zoo.serving.test_limits import BODY
 from zoo.generation.transcription import Transcript
-from zoo.serving.settings import hash_key
+from zoo.serving.admission import hash_key
 
 soundfile = pytest.importorskip("soundfile")
 RATE = 16_000
@@ -87,7 +87,7 @@ def test_errors_have_openais_form(client) -> None:
     content = sound(0.5)
     for problem, answer in {
         "`file` is missing": client.post("/v1/audio/transcriptions", files={"model": (None, "whisper-1")}),
-        "should be one of json": post(client, content, response_format="docx"),
+        "should be `json`, `text`, `srt`, `vtt` or": post(client, content, response_format="docx"),
         "`stream` is not supported": post(client, content, stream="true"),
         "there is no model with this name": post(client, content, model="base"),
         "no matching model transcribes": post(client, content, model="runs/tiny"),

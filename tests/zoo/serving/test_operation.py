@@ -17,7 +17,7 @@ from tests.zoo.serving.conftest import RUN, running
 from tests.zoo.serving.test_balancer import shipped
 from tests.zoo.serving.test_limits import BODY, metric, send, wait_until
 from zoo.serving import app
-from zoo.serving.settings import Keys, Limits, hash_key
+from zoo.serving.admission import Keys, Limits, hash_key
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,12 @@ const MAX_DIRECTIONS = 6; // for a model with more directions, the table shows l
 const MAX_LANGUAGES = 8; // for a model with more languages, the table shows only their number
 const DETECTED = 1000; // characters that are sent for language detection
 const SAMPLE_RATE = 16000; // of recordings, in Hz
+const DOWNLOAD_TIME = 600_000; // milliseconds for which the server keeps a translated document
 const AUTO = "auto";
 const WORD = /[\p{L}\p{N}\p{M}'’-]+|[^\s\p{L}\p{N}]/gu;
 const byId = (id) => document.getElementById(id);
 // `target` is the target language that the user has chosen, and `source` is the detected source language.
-const state = { languages: [], models: [], parts: [], chosen: null, target: null, source: null, documents: Promise.resolve() };
+const state = { languages: [], models: [], parts: [], chosen: null, target: null, source: null };
 
 function element(name, attributes = {}, ...inside) {
   const node = document.createElement(name);
@@ -162,7 +163,8 @@ function showFacts(parts, seconds) {
   const facts = answered ? `${answered.model}, ${seconds.toFixed(2)} s, ${speed} words/s` : "Already in this language";
   byId("facts").textContent = facts;
   byId("facts").title = answered ? `Revision ${answered.revision}` : "";
-  byId("hint").textContent = parts.find((part) => part.hint)?.hint.replaceAll("`", "") || "";
+  const hint = parts.find((part) => part.hint)?.hint || "";
+  byId("hint").textContent = hint.replace(/: `[^`]*`$/, ".").replaceAll("`", ""); // without the command
 }
 
 function showParts(parts) {
@@ -375,53 +377,59 @@ async function checkReadable(file) {
   });
 }
 
-// Translates documents one after the other, after those that already wait. Each has a line with a link or an error.
-function translateFiles(files) {
-  const options = ["source", "target", "model"].map((id) => [id, byId(id).value]).filter(([, value]) => value);
+// Sends a form, and returns the server's answer.
+async function upload(path, fields) {
+  const form = new FormData();
+  for (const [name, value] of Object.entries({ ...fields, api_key: apiKey() })) form.append(name, value);
+  const headers = apiKey() ? { Authorization: `Bearer ${apiKey()}` } : {};
+  return (await checked(await fetch(path, { method: "POST", body: form, headers }))).json();
+}
+
+// Uses files one after the other, after the files that already wait. Each file has a line in the box with its result,
+// which `use` returns, or with an error. When no file waits, new files replace the old lines that have no link.
+function useFiles(files, box, verb, use) {
+  const lines = [...box.children];
+  if (files.length && lines.every((line) => line.className)) for (const line of lines) if (!line.querySelector("a")) line.remove();
   for (const file of files) {
     const line = element("p", {}, `${file.name} waits …`);
-    byId("file-status").append(line);
-    state.documents = state.documents.then(() => translateFile(file, options, line));
+    box.append(line);
+    state[box.id] = Promise.resolve(state[box.id]).then(() => useFile(file, line, verb, use));
   }
 }
 
-async function translateFile(file, options, line) {
-  line.textContent = `Translating ${file.name} …`;
-  const form = new FormData();
-  for (const [name, value] of [["file", file], ...options, ["api_key", apiKey()]]) form.append(name, value);
+async function useFile(file, line, verb, use) {
+  line.textContent = `${verb} ${file.name} …`;
   try {
     await checkReadable(file);
-    const response = await checked(await fetch("translate_file", { method: "POST", body: form }));
-    const answer = await response.json();
-    const link = element("a", { href: new URL(answer.translatedFileUrl).pathname.slice(1) }, "Download the translation");
-    line.replaceChildren(`${file.name}: `, link, " (available for ten minutes).");
+    const result = await use(file, line);
+    line.replaceChildren(`${file.name}: `, ...result);
+    line.className = "done";
   } catch (error) {
-    line.className = "error";
     line.textContent = `${file.name}: ${describeError(error)}`;
+    line.className = "error";
   }
 }
 
-// Shows the text in a recording or an image, or its translation if the model writes a different language.
-async function transcribe(file) {
-  if (!file) return;
-  byId("sound-error").textContent = "";
-  byId("heard").textContent = `Reading ${file.name} …`;
+// Translates documents. A line disappears when its document can no longer be downloaded.
+function translateFiles(files) {
+  const options = ["source", "target", "model"].map((id) => [id, byId(id).value]).filter(([, value]) => value);
+  useFiles(files, byId("file-status"), "Translating", async (file, line) => {
+    const { translatedFileUrl } = await upload("translate_file", { file, ...Object.fromEntries(options) });
+    setTimeout(() => line.remove(), DOWNLOAD_TIME);
+    const link = element("a", { href: new URL(translatedFileUrl).pathname.slice(1) }, "Download the translation");
+    return [link, " (available for ten minutes)."];
+  });
+}
+
+// Shows the texts in recordings or images, or their translations if the model writes a different language.
+function transcribe(files) {
   const { name, reads, source, target } = state.recognizers[byId("sound-model").value];
-  const form = new FormData();
-  for (const [field, value] of Object.entries({ file, model: name, target })) form.append(field, value);
-  const headers = apiKey() ? { Authorization: `Bearer ${apiKey()}` } : {};
-  try {
-    await checkReadable(file);
-    const path = source === target ? "audio/transcriptions" : "audio/translations";
-    const address = `v1/${reads === "audio" ? path : "recognize"}`;
-    const response = await checked(await fetch(address, { method: "POST", body: form, headers }));
-    const answer = await response.json();
-    byId("heard").lang = target;
-    byId("heard").textContent = answer.text || "No text was found.";
-  } catch (error) {
-    byId("heard").textContent = "";
-    showError(error, "sound-error");
-  }
+  const path = source === target ? "audio/transcriptions" : "audio/translations";
+  byId("sound-error").textContent = "";
+  useFiles(files, byId("heard"), "Reading", async (file) => {
+    const { text } = await upload(`v1/${reads === "audio" ? path : "recognize"}`, { file, model: name, target });
+    return text ? [element("span", { lang: target, dir: "auto" }, text)] : ["no text was found."];
+  });
 }
 
 // Starts to record from the microphone or, if a recording is under way, stops and transcribes it.
@@ -439,7 +447,7 @@ async function record() {
     for (const track of stream.getTracks()) track.stop();
     const samples = await resampled(blocks, context.sampleRate);
     await context.close();
-    await transcribe(new File([wav(samples)], "the recording"));
+    transcribe([new File([wav(samples)], "Recording")]);
   };
   state.recording = { stop };
   showRecording();
@@ -556,11 +564,11 @@ for (const id of ["layer", "head"]) on(id, "change", () => showAttention().catch
 document.addEventListener("keydown", (event) => event.key === "Escape" && closeWord());
 on("file", "change", () => translateFiles(byId("file").files));
 on("sound-model", "change", showInput);
-on("sound-file", "change", () => transcribe(byId("sound-file").files[0]));
+on("sound-file", "change", () => transcribe(byId("sound-file").files));
 on("record", "click", () => record().catch((error) => showError(error, "sound-error")));
 for (const id of ["file", "sound-file"]) on(id, "click", () => (byId(id).value = "")); // the same file can be chosen again
 // The whole page accepts documents, because the browser would open a file that is dropped next to the section.
-for (const [area, id, use] of [[byId("sound"), "sound", ([file]) => transcribe(file)], [document, "documents", translateFiles]])
+for (const [area, id, use] of [[byId("sound"), "sound", transcribe], [document, "documents", translateFiles]])
   for (const name of ["dragover", "dragleave", "drop"])
     area.addEventListener(name, (event) => {
       if (event.defaultPrevented || !event.dataTransfer.types.includes("Files")) return;
