@@ -7,11 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from specs.corpus import Corpus, kind_of_part
+from specs.corpus import SPLITS, Corpus, kind_of_part
 from specs.errors import ZooError
 from specs.reader import LocatedValue
-
-_SPLITS = ("train", "dev", "test")
 
 
 def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: Collection[str] = ()) -> LocatedValue:
@@ -42,11 +40,11 @@ def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: C
             path = os.path.normpath(os.path.join(base, path))
     else:
         shipped = "" if path == "." else path
-        parts = [part for split in _SPLITS for part in _parts(corpus, split) if _path_fields(part.value)]
+        parts = [part for split in SPLITS for part in _parts(corpus, split) if _path_fields(part.value)]
         base = _start_of(parts[0], user_files, shipped) if parts else shipped
         splits = {
             split: replace(corpus[split], value=[_rebased(part, base, user_files, shipped) for part in listed])
-            for split in _SPLITS
+            for split in SPLITS
             if (listed := _parts(corpus, split))
         }
         spec = spec.overlaid(LocatedValue({"corpus": LocatedValue(splits, spec.file)}, spec.file))

@@ -80,6 +80,29 @@ def test_lists_are_replaced_as_a_whole() -> None:
     assert corpus.dev == load("base").corpus.dev
 
 
+def test_pairs_stand_for_files_in_both_directions() -> None:
+    start = "extends: base\nlanguages: {codes: [en, de, fr]}\ncorpus:\n  train:\n"
+    write(
+        "data/short.yaml",
+        f"{start}  - {{pairs: 'a.{{pair}}', weight: 3}}\n  - {{pairs: '{{source}}-{{target}}',\n"
+        "     languages: [fr, de], tag: <BT>}\n  dev: [{pairs: d, languages: [de, en]}]\n",
+    )
+    directions = [("en", "de"), ("de", "en"), ("en", "fr"), ("fr", "en"), ("de", "fr"), ("fr", "de")]
+    pairs = ["en-de", "en-de", "en-fr", "en-fr", "de-fr", "de-fr"]
+    both = dict(zip(directions, pairs, strict=True))
+    corpus = load("data/short.yaml").corpus
+    assert corpus.folder == "data"
+    assert [(p.source, p.target, *corpus.direction(p), p.weight, p.tag) for p in corpus.train] == [
+        *((f"a.{pair}.{s}", f"a.{pair}.{t}", s, t, 3, None) for (s, t), pair in both.items()),
+        *((f"{s}-{t}.{s}", f"{s}-{t}.{t}", s, t, 1, "<BT>") for s, t in directions[4:]),
+    ]
+    written = {"source": "d.de", "target": "d.en", "source_language": "de", "target_language": "en"}
+    assert [part.model_dump() for part in corpus.dev] == [{"source": "d.en", "target": "d.de"}, written]
+    found = {path: specs.where_written("data/short.yaml", (), path) for path in ("a.en-fr.fr", "fr-de.de", "d.en", "x")}
+    assert list(found.values()) == [*(f"data/short.yaml:{line}" for line in (5, 6, 8)), None]
+    assert [len(getattr(load("everyday").corpus, split)) for split in ("train", "dev", "test")] == [72, 12, 12]
+
+
 def test_aliases_integers_for_floats_and_byte_order_marks_are_accepted() -> None:
     path = write("mine.yaml", "\ufeffextends: base\ncorpus: {dev: &d [{held_out: 9}], test: *d}\n")
     assert load(path).corpus.dev == load(path).corpus.test == (specs.HeldOut(held_out=9),)

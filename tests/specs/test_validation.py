@@ -12,6 +12,7 @@ from specs.loader import load, parse
 from tests.refusals import refused
 from tests.specs.files import refusal, write
 
+CODES = "languages: {codes: [en, de]}\ncorpus: {train:"
 # Each mistake: the text of mine.yaml after `extends: base`, the problem, its line, and a part of the hint.
 MISTAKES = [
     ("architecture:\n  d_modle: 3", "`architecture.d_modle` is not a field", 3, "did you mean `d_model`?"),
@@ -59,6 +60,33 @@ MISTAKES = [
     ("corpus: {train: [{tsv: a, sha256: null}]}", "`corpus.train[0].sha256` is not a field", 2, "source_column"),
     ("corpus: {train: [{target: b}]}", "reads a source, but `corpus.train[0]` has none", 2, "write `source`"),
     ("corpus: {target: fr, train: [{grammar: 5}]}", "`grammar` has English and German", 2, "target: de"),
+    (
+        "corpus: {train: [{pairs: a}]}",
+        "`corpus.train[0]` has files in several",
+        2,
+        "write `languages: {codes: [en, de]}",
+    ),
+    (f"{CODES} [{{pairs: a}},\n {{pairs: b, wieght: 2}}]}}", "`corpus.train[1].wieght` is not a", 4, "mean `weight`?"),
+    (f"{CODES} [{{pairs: a}},\n {{pair: b}}]}}", "`corpus.train[1].pair` is not a field", 4, "mean `pairs`?"),
+    (
+        f"{CODES} [{{pairs: a}},\n {{pairs: b, languages: [en, it]}}]}}",
+        "`it`, a language of `corpus.train[1]`",
+        4,
+        "de",
+    ),
+    (
+        f"{CODES} [{{pairs: a}},\n {{source: b, target: c, source_language: it}}]}}",
+        "language of `corpus.train[1]`",
+        4,
+        "de",
+    ),
+    (f"{CODES} [{{pairs: 'a.{{lang}}'}}]}}", "with braces other than `{pair}`, `{source}`", 3, "for both languages"),
+    (
+        f"{CODES} [{', '.join(['{pairs: a}'] * 501)}]}}",
+        "that `corpus.train` exceeds 1,000 parts",
+        3,
+        "fewer `languages`",
+    ),
     ("corpus: {train: [{trees: a}]}", "needs sentence pairs", 2, "`source` and `target`"),
     ("architecture: {N: six}", "`architecture.N` must be a whole number", 2, "{encoder: 12, decoder: 2}"),
     ("architecture: {encoder: [{kind: feedforward}]}", "`architecture.encoder[0].kind` must be", 2, "`feed_forward`?"),
