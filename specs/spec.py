@@ -129,9 +129,8 @@ class Spec(Section):
     def _expand_corpus(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         """Replace the `pairs` of the corpus by files. The checks run before this, on the parts that users wrote."""
         spec = validate(values)
-        if spec.languages is None or not any(isinstance(part, Pairs) for part in spec.corpus.parts):
-            return spec
-        return spec.model_copy(update={"corpus": spec.corpus.expanded(spec.languages.codes)})
+        codes = spec.languages.codes if spec.languages else ()
+        return spec.model_copy(update={"corpus": spec.corpus.expanded(codes)})
 
     def _check(self) -> None:
         self._check_languages()

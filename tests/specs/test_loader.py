@@ -81,25 +81,23 @@ def test_lists_are_replaced_as_a_whole() -> None:
 
 
 def test_pairs_stand_for_files_in_both_directions() -> None:
-    start = "extends: base\nlanguages: {codes: [en, de, fr]}\ncorpus:\n  train:\n"
-    write(
-        "data/short.yaml",
-        f"{start}  - {{pairs: 'a.{{pair}}', weight: 3}}\n  - {{pairs: '{{source}}-{{target}}',\n"
-        "     languages: [fr, de], tag: <BT>}\n  dev: [{pairs: d, languages: [de, en]}]\n",
-    )
-    directions = [("en", "de"), ("de", "en"), ("en", "fr"), ("fr", "en"), ("de", "fr"), ("fr", "de")]
-    pairs = ["en-de", "en-de", "en-fr", "en-fr", "de-fr", "de-fr"]
-    both = dict(zip(directions, pairs, strict=True))
-    corpus = load("data/short.yaml").corpus
-    assert corpus.folder == "data"
-    assert [(p.source, p.target, *corpus.direction(p), p.weight, p.tag) for p in corpus.train] == [
-        *((f"a.{pair}.{s}", f"a.{pair}.{t}", s, t, 3, None) for (s, t), pair in both.items()),
-        *((f"{s}-{t}.{s}", f"{s}-{t}.{t}", s, t, 1, "<BT>") for s, t in directions[4:]),
+    start = "extends: base\nlanguages: {codes: [en, de, fr]}\ncorpus:\n  train:\n    - {pairs: 'a.{pair}', weight: 3}\n"
+    rest = "    - pairs: '{source}-{target}'\n      languages: [fr, de]\n      tag: <BT>\n  dev: [{pairs: d}]\n"
+    corpus = load(write("data/mine.yaml", start + rest)).corpus
+    assert [(part.source, part.target, *corpus.direction(part), part.weight, part.tag) for part in corpus.train] == [
+        ("a.en-de.en", "a.en-de.de", "en", "de", 3, None),
+        ("a.en-de.de", "a.en-de.en", "de", "en", 3, None),
+        ("a.en-fr.en", "a.en-fr.fr", "en", "fr", 3, None),
+        ("a.en-fr.fr", "a.en-fr.en", "fr", "en", 3, None),
+        ("a.de-fr.de", "a.de-fr.fr", "de", "fr", 3, None),
+        ("a.de-fr.fr", "a.de-fr.de", "fr", "de", 3, None),
+        ("de-fr.de", "de-fr.fr", "de", "fr", 1, "<BT>"),
+        ("fr-de.fr", "fr-de.de", "fr", "de", 1, "<BT>"),
     ]
     written = {"source": "d.de", "target": "d.en", "source_language": "de", "target_language": "en"}
-    assert [part.model_dump() for part in corpus.dev] == [{"source": "d.en", "target": "d.de"}, written]
-    found = {path: specs.where_written("data/short.yaml", (), path) for path in ("a.en-fr.fr", "fr-de.de", "d.en", "x")}
-    assert list(found.values()) == [*(f"data/short.yaml:{line}" for line in (5, 6, 8)), None]
+    assert [part.model_dump() for part in corpus.dev[:2]] == [{"source": "d.en", "target": "d.de"}, written]
+    lines = [specs.where_written("data/mine.yaml", (), path) for path in ("a.de-fr.fr", "fr-de.de", "d.en", "d")]
+    assert (corpus.folder, lines) == ("data", [*(f"data/mine.yaml:{n}" for n in (5, 6, 9)), None])
     assert [len(getattr(load("everyday").corpus, split)) for split in ("train", "dev", "test")] == [72, 12, 12]
 
 
