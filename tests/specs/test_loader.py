@@ -84,7 +84,8 @@ def test_pairs_stand_for_files_in_both_directions() -> None:
     start = "extends: base\nlanguages: {codes: [en, de, fr]}\ncorpus:\n  train:\n    - {pairs: 'a.{pair}', weight: 3}\n"
     rest = "    - pairs: '{source}-{target}'\n      languages: [fr, de]\n      tag: <BT>\n  dev: [{pairs: d}]\n"
     corpus = load(write("data/mine.yaml", start + rest)).corpus
-    assert [(part.source, part.target, *corpus.direction(part), part.weight, part.tag) for part in corpus.train] == [
+    files = [part for part in corpus.train if isinstance(part, specs.Files)]
+    assert [(part.source, part.target, *corpus.direction(part), part.weight, part.tag) for part in files] == [
         ("a.en-de.en", "a.en-de.de", "en", "de", 3, None),
         ("a.en-de.de", "a.en-de.en", "de", "en", 3, None),
         ("a.en-fr.en", "a.en-fr.fr", "en", "fr", 3, None),
