@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from specs.corpus import Files as Files
     from specs.corpus import Grammar as Grammar
     from specs.corpus import HeldOut as HeldOut
+    from specs.corpus import Pairs as Pairs
     from specs.corpus import Part as Part
     from specs.corpus import Synthetic as Synthetic
     from specs.corpus import Table as Table
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "architecture": "Architecture Depths",
     "catalogue": "names",
-    "corpus": "Archive Corpus Digits Files Grammar HeldOut Part Synthetic Table Treebank",
+    "corpus": "Archive Corpus Digits Files Grammar HeldOut Pairs Part Synthetic Table Treebank",
     "errors": "ZooError nearest suggest",
     "inspection": "comments describe_head_sizes difference field_names schema",
     "loader": "load parent parse where_written",

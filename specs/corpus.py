@@ -3,8 +3,10 @@
 Each of the three sets is a list of parts. A part is one data source, such as two text files or an archive.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, get_args
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, islice
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
@@ -18,6 +20,9 @@ Path = Annotated[str, Field(min_length=1, max_length=4_096)]
 Column = Annotated[int, Field(ge=1, le=1_000)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}([-_][A-Za-z0-9]+)*$", max_length=35)]
 Filter = Literal["copy", "markup", "language"]
+SourceTag = Annotated[str, Field(pattern=r"^<[A-Z][A-Z0-9_]*>$", max_length=40)]
+SPLITS = ("train", "dev", "test")
+_MAX_PARTS = 1_000
 Direction = tuple[str, str]
 """Codes of the source and target language."""
 
@@ -48,6 +53,10 @@ class CorpusPart(Sparse):
         """Paths of local files that this part names, relative to `corpus.folder`."""
         return [path for field in self.path_fields if (path := getattr(self, field)) is not None]
 
+    def expanded(self, corpus: "Corpus", codes: Sequence[str]) -> "Iterable[CorpusPart]":
+        """Return the parts that replace this part in the loaded spec. `codes` are the languages of the model."""
+        return (self,)
+
 
 class Weighted(CorpusPart):
     """Base class of corpus parts that have a weight, such as `Files`."""
@@ -64,7 +73,7 @@ class Directed(Weighted):
     """Source language of these sentence pairs, one of `languages.codes`. Default: `corpus.source`."""
     target_language: LanguageCode | None = None
     """Target language of these sentence pairs, one of `languages.codes`. Default: `corpus.target`."""
-    tag: Annotated[str, Field(pattern=r"^<[A-Z][A-Z0-9_]*>$", max_length=40)] | None = None
+    tag: SourceTag | None = None
     """Token that precedes each source sentence of this part of `corpus.train`, such as `<BT>` for back-translations
     (not in the paper; Caswell et al. 2019). It is a token of the vocabulary. Default: null."""
 
@@ -93,6 +102,47 @@ class Files(Directed):
     for a language model."""
     target: Path
     """Path of the file with the target sentences, relative to `corpus.folder`. It may be a .gz or .sgm file."""
+
+
+class Pairs(Weighted):
+    """Text files of several language pairs, each of which is used in both directions.
+
+    When a spec is loaded, such a part is replaced by a `Files` part for each direction.
+    """
+
+    examples = frozenset({"sentence pairs"})
+    path_fields = ("pairs",)
+
+    pairs: Path
+    """Path of the files without their last suffix, which is the language code, relative to `corpus.folder`: `my` for
+    `my.en` and `my.de`. `{pair}` stands for two languages in the order of `languages.codes`: `my.{pair}` for
+    `my.en-de.en` and `my.en-de.de`. If each direction has its own files, write `my.{source}-{target}`."""
+    languages: Annotated[tuple[LanguageCode, ...], Field(strict=False, min_length=2, max_length=1_000)] | None = None
+    """Languages of the files: at least two of `languages.codes`. All pairs of these languages are used. Default: all
+    of `languages.codes`."""
+    tag: SourceTag | None = None
+    """Token that precedes each source sentence of this part of `corpus.train`, such as `<BT>`. Default: null."""
+
+    def _check(self) -> None:
+        if re.search("[{}]", re.sub(r"\{(pair|source|target)\}", "", self.pairs)):
+            problem = f"`pairs` is `{self.pairs}`, with braces other than `{{pair}}`, `{{source}}` and `{{target}}`"
+            reject("pairs", problem, "write `{pair}` for both languages, or `{source}` and `{target}` for one each")
+        if self.languages is not None and len(set(self.languages)) < len(self.languages):
+            reject("languages", "`languages` of `pairs` contains a language twice", "list each language once")
+
+    def expanded(self, corpus: "Corpus", codes: Sequence[str]) -> Iterator[Files]:
+        """Yield a part for each direction between two of the languages, in the order of `codes`."""
+        for pair in combinations([code for code in codes if code in (self.languages or codes)], 2):
+            for source, target in (pair, pair[::-1]):
+                name = self.pairs.format(pair="-".join(pair), source=source, target=target)
+                yield Files(
+                    source=f"{name}.{source}",
+                    target=f"{name}.{target}",
+                    source_language=None if source == corpus.source else source,
+                    target_language=None if target == corpus.target else target,
+                    weight=self.weight,
+                    tag=self.tag,
+                )
 
 
 class Table(Directed):
@@ -252,6 +302,7 @@ def kind_of_part(part: Any) -> type[CorpusPart] | None:
 Part = Annotated[
     Annotated[Grammar, Tag("Grammar")]
     | Annotated[Files, Tag("Files")]
+    | Annotated[Pairs, Tag("Pairs")]
     | Annotated[Table, Tag("Table")]
     | Annotated[Archive, Tag("Archive")]
     | Annotated[Synthetic, Tag("Synthetic")]
@@ -264,7 +315,7 @@ _KINDS: tuple[type[CorpusPart], ...] = tuple(get_args(tagged)[0] for tagged in g
 _KEYS = {next(field for field, info in kind.model_fields.items() if info.is_required()): kind for kind in _KINDS}
 del _KEYS["target"]  # `kind_of_part` also identifies `Files` by `source`
 # Not strict, because YAML has lists and a frozen spec needs tuples.
-Parts = Annotated[tuple[Part, ...], Field(strict=False, max_length=1_000)]
+Parts = Annotated[tuple[Part, ...], Field(strict=False, max_length=_MAX_PARTS)]
 
 
 class Corpus(Section):
@@ -281,8 +332,8 @@ class Corpus(Section):
     paths without setting `folder`, the paths are relative to the folder of your file."""
     train: Parts
     """Training set (section 5.1): a list of data sources, which are concatenated. Each is two text files (`source` and
-    `target`), a table (`tsv`), an `archive`, a treebank (`trees`), the built-in corpus (`grammar`), or a text that
-    `models` translate before training. Empty for an imported model."""
+    `target`), the text files of several language `pairs`, a table (`tsv`), an `archive`, a treebank (`trees`), the
+    built-in corpus (`grammar`), or a text that `models` translate before training. Empty for an imported model."""
     dev: Parts
     """Development set (section 6.2: newstest2013): a list of data sources, as in `train`. `held_out` moves pairs from
     the training set to this set."""
@@ -323,10 +374,21 @@ class Corpus(Section):
                     problem = f"`held_out` would also move pairs with machine translations to the {split} set"
                     reject(name, problem, f"write the files of the {split} set instead of `held_out`")
 
+    def expanded(self, codes: Sequence[str]) -> Self:
+        """Return the corpus with files in place of its `Pairs` parts. `codes` are the languages of the model."""
+        splits = {}
+        for split in SPLITS:
+            parts = (each for part in getattr(self, split) for each in part.expanded(self, codes))
+            splits[split] = tuple(islice(parts, _MAX_PARTS + 1))
+            if len(splits[split]) > _MAX_PARTS:
+                problem = f"`pairs` stands for so many directions that `corpus.{split}` exceeds {_MAX_PARTS:,} parts"
+                reject(f"corpus.{split}", problem, "list fewer `languages` beside `pairs`")
+        return self.model_copy(update=splits)
+
     @property
     def named_parts(self) -> Iterator[tuple[str, Part]]:
         """The parts of the training, dev and test sets, with names such as `train[0]`."""
-        for split in ("train", "dev", "test"):
+        for split in SPLITS:
             yield from ((f"{split}[{index}]", part) for index, part in enumerate(getattr(self, split)))
 
     @property

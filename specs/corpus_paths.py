@@ -7,11 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from specs.corpus import Corpus, kind_of_part
+from specs.corpus import SPLITS, Corpus, kind_of_part
 from specs.errors import ZooError
 from specs.reader import LocatedValue
-
-_SPLITS = ("train", "dev", "test")
 
 
 def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: Collection[str] = ()) -> LocatedValue:
@@ -36,23 +34,22 @@ def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: C
     origin = folder.file
     if origin in overrides:
         return spec
-    path = folder.value
+    path, changed = folder.value, dict[str, LocatedValue]()
     if origin in user_files:
         if _is_relative(path) and (base := os.path.dirname(origin)):
             path = os.path.normpath(os.path.join(base, path))
     else:
         shipped = "" if path == "." else path
-        parts = [part for split in _SPLITS for part in _parts(corpus, split) if _path_fields(part.value)]
+        parts = [part for split in SPLITS for part in _parts(corpus, split) if _path_fields(part.value)]
         base = _start_of(parts[0], user_files, shipped) if parts else shipped
-        splits = {
+        changed = {
             split: replace(corpus[split], value=[_rebased(part, base, user_files, shipped) for part in listed])
-            for split in _SPLITS
+            for split in SPLITS
             if (listed := _parts(corpus, split))
         }
-        spec = spec.overlaid(LocatedValue({"corpus": LocatedValue(splits, spec.file)}, spec.file))
         path = base or "."
-    resolved = LocatedValue({"folder": replace(folder, value=path)}, folder.file)
-    return spec.overlaid(LocatedValue({"corpus": resolved}, folder.file))
+    changed["folder"] = replace(folder, value=path)
+    return spec.overlaid(LocatedValue({"corpus": LocatedValue(changed, folder.file)}, folder.file))
 
 
 def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:

@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any
 
 from specs.catalogue import SpecFile, find
+from specs.corpus import SPLITS, kind_of_part
 from specs.corpus_paths import require_languages, resolve_folder
 from specs.errors import ZooError
 from specs.file_format import NewerFormatError, without_format, writer_version
@@ -60,17 +61,17 @@ def where_written(reference: str | os.PathLike[str], overrides: Overrides, path:
     Returns:
         File and line ("mine.yaml:4") or override. None if no field of the corpus has this value.
     """
-    merged = _merge(_chain(find(os.fspath(reference))), _located_overrides(overrides))
-    parts = [each for split in ("train", "dev", "test") for each in _scalars(merged.at(["corpus", split]))]
-    return next((each.where for each in parts if each.value == path), None)
-
-
-def _scalars(located: LocatedValue) -> Iterator[LocatedValue]:
-    if isinstance(located.value, dict | list):
-        for inner in located.value.values() if isinstance(located.value, dict) else located.value:
-            yield from _scalars(inner)
-    else:
-        yield located
+    chain = _chain(find(os.fspath(reference)))
+    spec, merged = _merged(chain, overrides), _merge(chain, _located_overrides(overrides))
+    codes = spec.languages.codes if spec.languages else ()
+    written: LocatedValue
+    for written in (part for split in SPLITS for part in merged.at(["corpus", split]).value):
+        if kind := kind_of_part(written.value):
+            parts = kind.model_validate(written.plain()).expanded(spec.corpus, codes)
+            if any(path in part.local_paths for part in parts):
+                fields = [written.at([field]) for field in kind.path_fields]
+                return next((field for field in fields if field.value == path), fields[0]).where
+    return None
 
 
 def parent(reference: str | os.PathLike[str]) -> Spec | None:

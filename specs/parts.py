@@ -1,5 +1,6 @@
 """Encoder input, normalisation and positional encoding of a network. Each has several kinds with their own options."""
 
+from abc import abstractmethod
 from math import prod
 from typing import Annotated, ClassVar, Literal
 
@@ -78,9 +79,9 @@ class FeatureSource(Section):
     """Names of the fields that only control random changes to training examples."""
 
     @property
+    @abstractmethod
     def width(self) -> int:
         """Number of features per frame, which is `architecture.source.width`."""
-        raise NotImplementedError
 
     @property
     def rows(self) -> int:

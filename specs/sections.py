@@ -144,10 +144,13 @@ class BaseTask(Section):
     scores: ClassVar[tuple[str, ...]]
     """Metrics that rate models of this task. The main metric comes first. See `Spec.scores`."""
 
+    modalities: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "text"}
+    """Modality of each stream in an example, unless the spec specifies it (see `streams`)."""
+
     @property
     def streams(self) -> Mapping[str, str]:
         """Modality of each stream in an example, such as text. The encoder reads all streams except `OUTPUT`."""
-        return {"source": "text", OUTPUT: "text"}
+        return self.modalities
 
     @property
     def token_streams(self) -> tuple[str, ...]:
@@ -191,6 +194,7 @@ class Parsing(BaseTask):
     redirections = "sentences.txt > trees.txt"
     examples = "trees"
     scores = ("f1", "perplexity")
+    modalities: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "trees"}
     kind: Literal["parsing"]
     """Parse sentences into constituency trees (section 6.3)."""
     linearisation: Literal["vinyals", "tensor2tensor", "initials"]
@@ -200,11 +204,6 @@ class Parsing(BaseTask):
     constrained: bool
     """Whether decoding is restricted to valid trees over the words of the sentence (not in the paper). If false,
     invalid trees are corrected afterwards."""
-
-    @property
-    def streams(self) -> Mapping[str, str]:
-        """The streams of an example: the source is text, and the target is trees."""
-        return {"source": "text", OUTPUT: "trees"}
 
 
 class LanguageModelling(BaseTask):
@@ -218,13 +217,9 @@ class LanguageModelling(BaseTask):
     redirections = "prompts.txt > texts.txt"
     examples = "sentences"
     scores = ("perplexity",)
+    modalities: ClassVar[Mapping[str, str]] = {OUTPUT: "text"}
     kind: Literal["language_modelling"]
     """Predict the next token of a text, without reading a source (not in the paper)."""
-
-    @property
-    def streams(self) -> Mapping[str, str]:
-        """The streams of an example: only a target, which is text."""
-        return {OUTPUT: "text"}
 
 
 class Recognition(BaseTask):

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Literal, Self, Union, get_args
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
-from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Grammar
+from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Grammar, Pairs
 from specs.errors import ZooError
 from specs.file_format import FORMAT, WRITTEN_BY
 from specs.notation import dump
@@ -124,6 +124,14 @@ class Spec(Section):
     def __repr_args__(self) -> Any:
         yield None, self.short_name
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _expand_corpus(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Replace the `pairs` of the corpus by files. The checks run before this, on the parts that users wrote."""
+        spec = validate(values)
+        codes = spec.languages.codes if spec.languages else ()
+        return spec.model_copy(update={"corpus": spec.corpus.expanded(codes)})
+
     def _check(self) -> None:
         self._check_languages()
         self._check_corpus()
@@ -139,6 +147,8 @@ class Spec(Section):
         if self.languages is not None and not self.reads_text:
             self._check_languages_of_files(self.languages)
         for name, part in self.corpus.named_parts:
+            if isinstance(part, Pairs):
+                self._check_languages_of_pairs(name, part)
             if not isinstance(part, Directed):
                 continue
             for side, code in zip(("source", "target"), self.corpus.direction(part), strict=True):
@@ -152,6 +162,17 @@ class Spec(Section):
                 if self.languages is not None and code not in self.languages.codes:
                     problem = f"`languages.codes` does not contain `{code}`, the {side} language of `corpus.{name}`"
                     reject((field, "languages.codes"), problem, suggest_language(code, self.languages))
+
+    def _check_languages_of_pairs(self, name: str, part: Pairs) -> None:
+        if self.languages is None:
+            problem = f"`corpus.{name}` has files in several languages, but the spec has no `languages`"
+            hint = "write `languages: {codes: [en, de]}`, with the codes of your files"
+            reject(f"corpus.{name}.pairs", problem, hint)
+        for code in part.languages or ():
+            if code not in self.languages.codes:
+                problem = f"`languages.codes` does not contain `{code}`, a language of `corpus.{name}`"
+                fields = (f"corpus.{name}.languages", "languages.codes")
+                reject(fields, problem, suggest_language(code, self.languages))
 
     def _check_languages_of_files(self, languages: Languages) -> None:
         """Check `languages` for a model that reads audio or images. The codes must include the `corpus` languages."""

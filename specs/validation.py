@@ -31,8 +31,8 @@ _LIMITS = {
     "less_than": ("lt", "less than"),
 }
 _PARTS = (
-    "a part of a corpus has `grammar`; or `source` and `target`; or `tsv`; or `trees`; or `archive`, `sha256`, "
-    "`source` and `target`; or `models`, and `source` or `target`; or `digits`; or `held_out`"
+    "a part of a corpus has `grammar`; or `source` and `target`; or `pairs`; or `tsv`; or `trees`; or `archive`, "
+    "`sha256`, `source` and `target`; or `models`, and `source` or `target`; or `digits`; or `held_out`"
 )
 _MAX_ERRORS = 20
 

@@ -23,14 +23,11 @@ def test_summary_counts_the_claims(zoo: Zoo) -> None:
     assert "`zoo paper claims` prints every claim" in result.err
 
 
-@pytest.mark.parametrize("number", "1234")
-def test_tables(zoo: Zoo, number: str) -> None:
-    assert zoo("paper", f"table{number}").printed.startswith(f"Table {number}:")
-
-
 def test_rows_without_scores_have_the_command_that_adds_them(zoo: Zoo) -> None:
     Path("elsewhere").mkdir()
-    assert "zoo train table3/big --run elsewhere/big" in zoo("paper", "table3", "--runs", "elsewhere").out
+    printed = zoo("paper", "table3", "--runs", "elsewhere").printed
+    assert printed.startswith("Table 3:")
+    assert "zoo train table3/big --run elsewhere/big" in printed
 
 
 def test_runs_and_claims_as_json(zoo: Zoo, trained: Trained) -> None:

@@ -80,6 +80,28 @@ def test_lists_are_replaced_as_a_whole() -> None:
     assert corpus.dev == load("base").corpus.dev
 
 
+def test_pairs_stand_for_files_in_both_directions() -> None:
+    start = "extends: base\nlanguages: {codes: [en, de, fr]}\ncorpus:\n  train:\n    - {pairs: 'a.{pair}', weight: 3}\n"
+    rest = "    - pairs: '{source}-{target}'\n      languages: [fr, de]\n      tag: <BT>\n  dev: [{pairs: d}]\n"
+    corpus = load(write("data/mine.yaml", start + rest)).corpus
+    files = [part for part in corpus.train if isinstance(part, specs.Files)]
+    assert [(part.source, part.target, *corpus.direction(part), part.weight, part.tag) for part in files] == [
+        ("a.en-de.en", "a.en-de.de", "en", "de", 3, None),
+        ("a.en-de.de", "a.en-de.en", "de", "en", 3, None),
+        ("a.en-fr.en", "a.en-fr.fr", "en", "fr", 3, None),
+        ("a.en-fr.fr", "a.en-fr.en", "fr", "en", 3, None),
+        ("a.de-fr.de", "a.de-fr.fr", "de", "fr", 3, None),
+        ("a.de-fr.fr", "a.de-fr.de", "fr", "de", 3, None),
+        ("de-fr.de", "de-fr.fr", "de", "fr", 1, "<BT>"),
+        ("fr-de.fr", "fr-de.de", "fr", "de", 1, "<BT>"),
+    ]
+    written = {"source": "d.de", "target": "d.en", "source_language": "de", "target_language": "en"}
+    assert [part.model_dump() for part in corpus.dev[:2]] == [{"source": "d.en", "target": "d.de"}, written]
+    lines = [specs.where_written("data/mine.yaml", (), path) for path in ("a.de-fr.fr", "fr-de.de", "d.en", "d")]
+    assert (corpus.folder, lines) == ("data", [*(f"data/mine.yaml:{n}" for n in (5, 6, 9)), None])
+    assert [len(getattr(load("everyday").corpus, split)) for split in ("train", "dev", "test")] == [72, 12, 12]
+
+
 def test_aliases_integers_for_floats_and_byte_order_marks_are_accepted() -> None:
     path = write("mine.yaml", "\ufeffextends: base\ncorpus: {dev: &d [{held_out: 9}], test: *d}\n")
     assert load(path).corpus.dev == load(path).corpus.test == (specs.HeldOut(held_out=9),)

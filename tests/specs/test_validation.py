@@ -12,6 +12,7 @@ from specs.loader import load, parse
 from tests.refusals import refused
 from tests.specs.files import refusal, write
 
+PAIRS = "languages: {codes: [en, de]}\ncorpus: {train: [{pairs: a},\n"
 # Each mistake: the text of mine.yaml after `extends: base`, the problem, its line, and a part of the hint.
 MISTAKES = [
     ("architecture:\n  d_modle: 3", "`architecture.d_modle` is not a field", 3, "did you mean `d_model`?"),
@@ -33,7 +34,6 @@ MISTAKES = [
     ("architecture: {dropout: 1.0}", "`architecture.dropout` must be less than 1, not `1.0`", 2, "P_drop"),
     ("decoding: {beam: 2000}", "`decoding.beam` must be at most 1024, not `2000`", 2, "Beam size"),
     ("name: ../evil", "`name` cannot be `../evil`", 2, "Letters, digits"),
-    ("name: a..b", "`name` cannot be `a..b`", 2, "two consecutive dots"),
     ("corpus: {source: English}", "`corpus.source` cannot be `English`", 2, "code such as en"),
     ("corpus: {folder: ''}", "`corpus.folder` is empty", 2, "Folder"),
     ("architecture: {encoder: []}", "`architecture.encoder` is empty", 2, "add sub-layers"),
@@ -59,6 +59,14 @@ MISTAKES = [
     ("corpus: {train: [{tsv: a, sha256: null}]}", "`corpus.train[0].sha256` is not a field", 2, "source_column"),
     ("corpus: {train: [{target: b}]}", "reads a source, but `corpus.train[0]` has none", 2, "write `source`"),
     ("corpus: {target: fr, train: [{grammar: 5}]}", "`grammar` has English and German", 2, "target: de"),
+    ("corpus: {train: [{pairs: a}]}", "has files in several languages, but", 2, "`languages: {codes: [en, de]}`"),
+    (f"{PAIRS} {{pairs: b, wieght: 2}}]}}", "`corpus.train[1].wieght` is not a field", 4, "mean `weight`?"),
+    (f"{PAIRS} {{pair: b}}]}}", "`corpus.train[1].pair` is not a field", 4, "mean `pairs`?"),
+    (f"{PAIRS} {{pairs: b, languages: [en, it]}}]}}", "`it`, a language of `corpus.train[1]`", 4, "en, de"),
+    (f"{PAIRS} {{pairs: b, languages: [de, de]}}]}}", "contains a language twice", 4, "each language once"),
+    (f"{PAIRS} {{source: b, target: c, source_language: it}}]}}", "of `corpus.train[1]`", 4, "en, de"),
+    (f"{PAIRS} {{pairs: 'b.{{lang}}'}}]}}", "`b.{lang}`, with braces other than `{pair}`", 4, "for both languages"),
+    (f"{PAIRS} {'{pairs: b}, ' * 500}]}}", "that `corpus.train` exceeds 1,000 parts", 3, "fewer `languages`"),
     ("corpus: {train: [{trees: a}]}", "needs sentence pairs", 2, "`source` and `target`"),
     ("architecture: {N: six}", "`architecture.N` must be a whole number", 2, "{encoder: 12, decoder: 2}"),
     ("architecture: {encoder: [{kind: feedforward}]}", "`architecture.encoder[0].kind` must be", 2, "`feed_forward`?"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -118,7 +119,7 @@ class CorpusReader:
         return {split: [reader.identity() for reader in self.readers_of(split)] for split in SPLITS}
 
 
-class PartReader(Generic[_Part]):
+class PartReader(ABC, Generic[_Part]):
     """Reader of one part of a corpus. `_READERS` lists the subclass for each kind of part."""
 
     has_user_text: ClassVar[bool] = False
@@ -173,9 +174,9 @@ class PartReader(Generic[_Part]):
                 total += path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1)
         return total
 
+    @abstractmethod
     def identity(self) -> list[Any]:
         """Return JSON data that identifies the content of the part."""
-        raise NotImplementedError(f"`{self.name}` has no content before models generate it")
 
     def missing(self) -> str | None:
         """Return a message if the part is not on this machine. Download and read no files."""
@@ -226,6 +227,10 @@ class _HeldOutReader(PartReader[HeldOut]):
 
 class _SyntheticReader(PartReader[Synthetic]):
     """Reader of a part that models translate before training. `zoo.training.synthetic` then replaces it with files."""
+
+    def identity(self) -> list[Any]:
+        hint = "run `zoo prepare SPEC`, which translates the text first"
+        raise ZooError(f"`{self.name}` has no text before models translate `{self.part.text}`", hint=hint)
 
     def missing(self) -> str:
         return f"training generates a part of its corpus: {self.part.summary}"

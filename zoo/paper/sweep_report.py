@@ -139,7 +139,7 @@ def sweep_json(comparison: SweepComparison) -> dict[str, Any]:
                 "spec": row.reference,
                 "overrides": list(row.overrides),
                 "extends": row.parent,
-                "sets": {key: _spec_value(row, key) for key in row.changed_keys},
+                "sets": row.changes,
                 "parameters": result.parameters,
                 "seconds": result.seconds,
                 "runs": [str(trial.run.folder) for trial in result.trials],
@@ -222,12 +222,5 @@ def _judgement(pair: RowPair, name: str) -> str:
 
 
 def _format_changes(row: SweepRow) -> str:
-    values = {key.rpartition(".")[2]: _spec_value(row, key) for key in row.changed_keys}
+    values = {key.rpartition(".")[2]: value for key, value in row.changes.items()}
     return " ".join(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in values.items())
-
-
-def _spec_value(row: SweepRow, key: str) -> Any:
-    value: Any = row.spec.model_dump(mode="json")
-    for part in key.split("."):
-        value = value[part]
-    return value

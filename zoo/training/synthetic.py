@@ -32,7 +32,7 @@ from zoo.generation.translator import Translator
 from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.report import Report, amount
-from zoo.text.language_codes import base_language
+from zoo.text.language_codes import best_match
 from zoo.text.lines import clean, is_sgml, read_sentences
 
 _FORMAT = 1  # increase this number whenever the same models generate different pairs
@@ -222,22 +222,11 @@ def _languages_of(name: str, model: Spec, wanted: Direction) -> Direction:
     """
     own = (model.corpus.source, model.corpus.target)
     known = [[code] for code in own] if model.languages is None else [model.languages.codes] * 2
-    source, target = map(_code_of, wanted, known)
+    source, target = map(best_match, wanted, known)
     if not isinstance(model.task, Translation) or source is None or target is None:
         problem = f"the model `{name}` does not translate from `{wanted[0]}` to `{wanted[1]}`"
         raise ZooError(problem, hint="choose a different model in `models`, or correct the languages of this part")
     return source, target
-
-
-def _code_of(code: str, known: Sequence[str]) -> str | None:
-    """Return the code in `known` for the same language as `code`.
-
-    If there is no such code, or there are several and none equals `code`, return None.
-    """
-    same = [each for each in known if base_language(each) == base_language(code)]
-    if code in same:
-        return code
-    return same[0] if len(same) == 1 else None
 
 
 def _model_digests(folders: Mapping[str, Path]) -> dict[str, str]:

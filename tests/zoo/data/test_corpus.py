@@ -47,13 +47,6 @@ def treebank_of(folder, name):
     return CorpusReader(specs.load("parsing/tiny", {"corpus": corpus, "vocabulary.size": 60}), Report())
 
 
-def test_paths_start_at_the_folder_of_the_corpus(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "data" / "train.en", "a\n")
-    absolute = write(tmp_path / "other" / "de", "b\n")
-    assert read(corpus_of("data", target=str(absolute))) == [("a", "b")]
-
-
 def test_sides_of_different_lengths_and_empty_files_are_rejected(tmp_path):
     for sources, targets in ((3, 2), (2, 5), (0, 1)):
         write(tmp_path / "train.en", "a\n" * sources)

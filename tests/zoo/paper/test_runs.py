@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import specs
 from compiler import Purpose, cost, lower
-from tests.refusals import refused
 from tests.zoo.paper.conftest import MakeRun
 from zoo.paper.runs import RunResults, read_measurements
 from zoo.report import Report
@@ -24,10 +22,6 @@ def test_log_gives_the_cost_of_a_training(make_run: MakeRun) -> None:
     (run,) = read_runs()
     record = run.record
     assert (record.steps, record.seconds, record.devices) == (30, 12.0, 2)
-    products = cost(lower(run.spec, Purpose.TRAIN)).flops
-    per_token = 3 * products(batch=1, source=27, target=27) / 27
-    # 12 seconds of 100 source and 80 target tokens, with a utilisation of one half.
-    assert 960 * per_token < record.flops < 1200 * per_token
     assert record.peak * record.devices * 0.5 * 12 == pytest.approx(record.flops)
     assert record.estimated_flops == pytest.approx(2 * record.flops)
     with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
@@ -68,12 +62,3 @@ def test_damaged_run_is_left_out_with_a_warning(make_run: MakeRun, report: Any) 
     (make_run("tiny", "odd") / "spec.yaml").write_text("format: 1\n", encoding="utf-8")
     assert [run.folder for run in read_measurements(None, report).runs] == ["runs/good"]
     assert len(report.warnings) == 1
-
-
-def test_folder_of_runs_can_be_chosen(make_run: MakeRun) -> None:
-    make_run("tiny", "sweep/one")
-    make_run("tiny", "two")
-    found = read_measurements(Path("runs/sweep"), Report())
-    assert ([run.folder for run in found.runs], found.root) == (["runs/sweep/one"], Path("runs/sweep"))
-    assert read_measurements(None, Report()).root == Path("runs")
-    refused("there is no folder `nowhere`", read_measurements, Path("nowhere"), Report())

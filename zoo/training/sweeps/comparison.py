@@ -175,7 +175,7 @@ def row_pairs(results: Sequence[RowResult], variances: Mapping[str, SeedVariance
     for result in results:
         row = result.row
         parent = [by_name[row.parent]] if row.parent in by_name else []
-        groups.setdefault((row.parent, row.changed_keys), parent).append(result)
+        groups.setdefault((row.parent, (*row.changes,)), parent).append(result)
     for members in groups.values():
         for first, second in combinations(members, 2):
             if first.row.spec.corpus == second.row.spec.corpus:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import specs
 from compiler.host import cores
@@ -46,8 +46,8 @@ class SweepRow:
     """Spec with the overrides, but with its original seed."""
     parent: str | None
     """Name of the row that this row extends and is compared with."""
-    changed_keys: tuple[str, ...]
-    """Keys whose values differ from the values in the parent row."""
+    changes: Mapping[str, Any]
+    """Values that differ from the values in the parent row, keyed by dotted field names."""
 
 
 def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -88,17 +88,15 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
 
 def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow], overrides: Sequence[str]) -> SweepRow:
     """Return the row of a spec. If the spec's parent is in the sweep, `rows` must already contain the parent's row."""
-    spec, parent = plain[reference], _parent(reference, plain)
+    spec, parent = plain[reference], rows.get(_parent(reference, plain) or "")
     if not isinstance(spec.task, Translation):
         problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translation models"
         raise ZooError(problem, hint=f"remove the spec from the sweep, and run `zoo train {reference}`")
     changed = specs.load(reference, overrides)
-    extended, keys = None, tuple[str, ...]()
-    if parent is not None:
-        extended = rows[parent].name
-        keys = tuple(key for key in specs.difference(changed, rows[parent].spec) if key not in METADATA_FIELDS)
+    differing = specs.difference(changed, parent.spec) if parent else {}
+    changes = {key: value for key, (_, value) in differing.items() if key not in METADATA_FIELDS}
     name = spec.short_name.rpartition("/")[2]
-    return SweepRow(name, reference, tuple(overrides), changed, parent=extended, changed_keys=keys)
+    return SweepRow(name, reference, tuple(overrides), changed, parent.name if parent else None, changes)
 
 
 def _parent(reference: str, plain: dict[str, Spec]) -> str | None:

@@ -21,7 +21,7 @@ def test_folder_stands_for_its_specs_with_parents_first(own_specs: Path) -> None
     assert {row.reference for row in rows} == {name for name in specs.names() if name.startswith("table3/")}
     assert {row.parent for row in rows} == {None, "base"}
     assert all(row.spec == specs.load(row.reference) for row in rows)
-    own = [(row.name, row.reference, row.parent, row.changed_keys) for row in make_rows(["own"], [])]
+    own = [(row.name, row.reference, row.parent, (*row.changes,)) for row in make_rows(["own"], [])]
     plain = ("plain", "own/plain.yaml", None, ())
     assert own == [plain, ("flat", "own/flat.yaml", "plain", ("architecture.N",))]
 
@@ -30,7 +30,7 @@ def test_overrides_are_those_of_all_rows() -> None:
     for row in table3("training.steps=1000", "decoding.beam=2").values():
         assert row.spec == specs.load(row.reference, row.overrides), "the command line is complete"
         assert (row.spec.training.steps, row.spec.decoding.beam) == (1000, 2)
-        assert not {"training.steps", "decoding.beam"} & {*row.changed_keys}
+        assert not {"training.steps", "decoding.beam"} & {*row.changes}
 
 
 @pytest.mark.parametrize(
