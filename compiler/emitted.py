@@ -208,7 +208,7 @@ class EmittedProgram(DecoderStates, nn.Module):
     def _step(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows·k V"], State]:
         """Run decoder steps that read `tokens`. Return log-probabilities, one row per token, and the next state."""
         found = []
-        for part in tokens.split(self.max_new_tokens or tokens.shape[1], 1):
+        for part in torch.split(tokens, self.max_new_tokens or tokens.shape[1], 1):
             results = self.run(Purpose.DECODE_STEP, **self._step_inputs(state, part))
             state = self._after(state, results, part.shape[1])
             found.append(results["log_probabilities"])

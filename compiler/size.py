@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import mul
-from typing import Self
+from typing import Any, Self
 
 Monomial = tuple[str, ...]
 Polynomial = tuple[tuple[Monomial, int], ...]
@@ -126,8 +126,8 @@ class _RoundedUp(str):
         symbol.size, symbol.multiple = size, multiple
         return symbol
 
-    def __getnewargs__(self) -> tuple[Size, int]:  # for pickles
-        return self.size, self.multiple
+    def __reduce__(self) -> tuple[Any, ...]:  # for copies and pickles
+        return _RoundedUp, (self.size, self.multiple)
 
 
 def _value(symbol: str, values: Mapping[str, int]) -> int:

@@ -61,6 +61,7 @@ class StoredTensor(_Origin):
         """Return the value before training. Random values depend only on the spec's seed and the tensor's name."""
         architecture, value = spec.architecture, torch.empty(self.shape)
         generator = torch.Generator().manual_seed(stream(spec.training.seed, "weights", self.name))
+        positions, sizes = self.shape[:-2], self.shape[-2:]
         match self.initial:
             case Initializer.ONE:
                 return value.fill_(1.0)
@@ -71,9 +72,7 @@ class StoredTensor(_Origin):
             case Initializer.KERNEL:
                 positions, sizes = self.shape[:1], (1, 1)
             case Initializer.EXPERTS:
-                positions, sizes = (), self.shape[-2:]
-            case Initializer.MATRIX | Initializer.PROJECTION:
-                positions, sizes = self.shape[:-2], self.shape[-2:]
+                positions = ()
         variance = 2.0 / (prod(positions) * sum(sizes))  # 2 / (inputs + outputs)
         if architecture.initial_weights == "glorot_normal":
             return value.normal_(0.0, variance**0.5, generator=generator)

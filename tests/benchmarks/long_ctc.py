@@ -18,7 +18,8 @@ import torch
 
 import zoo
 from compiler import Purpose, lower
-from compiler.backends.eager import BuildRequest, build_eager
+from compiler.backends import BuildRequest
+from compiler.backends.eager import build_eager
 from compiler.padded_batch import PaddedBatch
 from specs import Spec
 from specs.sections import PAD

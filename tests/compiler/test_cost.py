@@ -11,7 +11,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import specs
 from compiler import TRANSLATE, EmittedProgram, Purpose, cost, graphs, stored_tensors
-from compiler.backends.eager import BuildRequest, build_eager
+from compiler.backends import BuildRequest
+from compiler.backends.eager import build_eager
 from compiler.costs import memory_traffic
 from compiler.decoder import CACHE_BLOCK
 from compiler.padded_batch import PaddedBatch

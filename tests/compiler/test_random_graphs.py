@@ -14,7 +14,8 @@ from torch import Tensor
 
 import specs
 from compiler import Purpose, emit, interpret, optimise
-from compiler.backends.eager import BuildRequest, Functions, program
+from compiler.backends import BuildRequest
+from compiler.backends.eager import Functions, program
 from compiler.builder import GraphBuilder, Value
 from compiler.graph import Graph, StepState, prune, stored_tensors, unique_name, verify
 from compiler.lowering.norm import LayerNorm

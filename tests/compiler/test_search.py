@@ -13,7 +13,8 @@ import torch
 
 from compiler import TRANSLATE, EmittedProgram, Purpose, graphs
 from compiler.assemble import initial_weights
-from compiler.backends.eager import BuildRequest, Functions, program
+from compiler.backends import BuildRequest
+from compiler.backends.eager import Functions, program
 from compiler.capture import Recorder
 from compiler.emission import emit
 from compiler.instruction import Unsupported
@@ -152,7 +153,7 @@ def test_cancelled_sentences_leave_and_their_slots_are_used_again(searching: Sea
 
 def test_the_slots_of_an_abandoned_search_are_used_again(searching: Searching) -> None:
     recorded: list[Callable[[], object]] = []
-    program, searcher = searching(lambda function: recorded.append(function) or function)
+    program, searcher = searching(lambda function: recorded.append(function) or function)  # type: ignore[func-returns-value]
     search, given = BeamSearch(3, 0.6), sources(1)
     abandoned: ProgramBatch[Any] = ProgramBatch(searcher, [search.new_history(given[0])])
     abandoned.step()
