@@ -14,8 +14,7 @@ from compiler.backends import Backend, choose_backend, eager
 from compiler.backends.backend import BuildRequest
 from compiler.backends.eager import kernel_refusal
 from compiler.emitted import EmittedProgram
-from compiler.graph import Purpose, stored_tensors
-from compiler.initialization import initial_weights
+from compiler.graph import Graphs, Purpose, stored_tensors
 from compiler.kernels.program import PackedModel
 from compiler.options import compile_options
 from compiler.passes import TRANSLATE, graphs
@@ -28,11 +27,17 @@ class BuildOptions(TypedDict, total=False):
     """Keyword arguments of `build`. `device` defaults to "cpu", and all other arguments default to None."""
 
     weights: Mapping[str, Tensor] | None
+    """The tensors of a weights file, keyed by name. None: random initial weights, as before training."""
     device: str
+    """auto, cpu, cuda or cuda:N."""
     precision: str | None
+    """Overrides the spec's `compilation.precision`."""
     backend: str | None
+    """Overrides the spec's `compilation.backend`."""
     folder: Path | None
+    """The folder in which compiled files are cached. None: a temporary folder, deleted when the process ends."""
     packed: PackedModel | None
+    """Weights that the `native` backend has already packed. None: the backend packs `weights`."""
 
 
 def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack[BuildOptions]) -> Program:
@@ -46,7 +51,7 @@ def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack
     Args:
         spec: The spec of the model.
         purposes: The purposes of the compiled model, such as encoding, decoder steps and scoring.
-        **options: See `prepare_build`.
+        **options: See `BuildOptions`.
 
     Raises:
         ZooError: The weights do not fit the spec, or the device or backend is not available or cannot run the model.
@@ -100,41 +105,33 @@ def update_refusal(spec: Spec) -> str | None:
 
 
 def prepare_build(
-    spec: Spec,
-    purposes: Iterable[Purpose] = TRANSLATE,
-    *,
-    weights: Mapping[str, Tensor] | None = None,
-    device: str = "cpu",
-    precision: str | None = None,
-    backend: str | None = None,
-    folder: Path | None = None,
-    packed: PackedModel | None = None,
+    spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack[BuildOptions]
 ) -> tuple[Backend, BuildRequest]:
     """Return the backend that `build` would choose, and the request that `build` would pass to this backend.
 
     Args:
         spec: The spec of the model.
         purposes: The purposes of the compiled model.
-        weights: The tensors of a weights file, keyed by name. None: random initial weights, as before training.
-        device: auto, cpu, cuda or cuda:N.
-        precision: Overrides the spec's `compilation.precision`.
-        backend: Overrides the spec's `compilation.backend`.
-        folder: The folder in which compiled files are cached. None: a temporary folder, which is deleted when the
-            process ends.
-        packed: Weights that the `native` backend has already packed. None: the backend packs `weights`.
+        **options: See `BuildOptions`.
 
     Raises:
         ZooError: See `build`.
     """
-    device, purposes = find_device(device), tuple(purposes)
-    optimised = graphs(spec, purposes, device, precision)
+    device, purposes = find_device(options.get("device", "cpu")), tuple(purposes)
+    precision = compile_options(spec, purposes, device, options.get("precision")).precision
+    optimised, weights = graphs(spec, purposes, device, precision), options.get("weights")
     if weights is None:
         weights = initial_weights(spec, optimised)
     check_weights(weights, stored_tensors(optimised.values()), spec.name)
     weights = {name: tensor.float() for name, tensor in weights.items()}
-    precision = compile_options(spec, purposes, device, precision).precision
-    request = BuildRequest(spec, optimised, weights, device, precision, folder, packed)
-    return choose_backend(backend or spec.compilation.backend, request), request
+    cached = options.get("folder"), options.get("packed")
+    request = BuildRequest(spec, optimised, weights, device, precision, *cached)
+    return choose_backend(options.get("backend") or spec.compilation.backend, request), request
+
+
+def initial_weights(spec: Spec, graphs: Graphs) -> dict[str, Tensor]:
+    """Return random weights for graphs before training, in the layout of a weights file."""
+    return {name: tensor.initial_value(spec) for name, tensor in stored_tensors(graphs.values()).items()}
 
 
 def find_device(name: str) -> str:

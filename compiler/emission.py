@@ -23,7 +23,8 @@ IMPORTS = {
     "math": "import math",
     "torch": "import torch",
     "functional": "from torch.nn import functional",
-    **{name: f"from compiler import {name}" for name in ("cuda", "runtime", "sublayers", "windows")},
+    "cuda": "from compiler import cuda",
+    **{name: f"from compiler.runtime import {name}" for name in ("attention", "layers", "losses")},
     "HeadColumns": "from compiler.operations.attention import HeadColumns",
 }
 """Names that emitted code can use, with the statements that import them."""
@@ -40,7 +41,7 @@ class EmittedCode:
 
     def __str__(self) -> str:
         text = "\n\n".join([*self.layers.values(), *self.main.values()])
-        imports = [statement for name, statement in IMPORTS.items() if re.search(rf"\b{name}[.(]", text)]
+        imports = [statement for name, statement in IMPORTS.items() if re.search(rf"(?<![\w.]){name}[.(]", text)]
         return "\n".join([*imports, "\n", text])
 
     def layer_function(self, kind: str, body: str) -> str:

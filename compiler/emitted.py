@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, cast
 from zlib import crc32
 
@@ -12,11 +11,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from compiler.decoder import DecoderStates, State, top_k
-from compiler.graph import Graphs, Purpose, stored_tensors
+from compiler.graph import Graphs, Purpose, origins, stored_tensors
 from compiler.host import fast_float32, use_one_thread_after_fork
 from compiler.padded_batch import PaddedBatch
-from compiler.program import TopK
-from compiler.weights import ParameterOrigin, check_weights
+from compiler.program import SearchingDecoder, TopK
+from compiler.weights import check_weights
 from specs import PAD, Spec, ZooError
 
 Function = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
@@ -40,8 +39,9 @@ class _ParameterTree(nn.Module):
     Only whole layers are called, such as `tree.encoder[0]`. Hooks on other parameter trees do not run.
     """
 
-    dropout_key: int
-    """Number that identifies this part of the model, so that the dropout masks of different parts differ."""
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.dropout_key = _dropout_key(path)
 
     def __getitem__(self, index: int) -> nn.Module:
         return cast(nn.Module, self._modules[str(index)])
@@ -49,6 +49,11 @@ class _ParameterTree(nn.Module):
     def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
         """Return `function(self, *inputs)`. The code of a layer is called this way, so that the layer's hooks run."""
         return function(self, *inputs)
+
+
+def _dropout_key(path: str) -> int:
+    """Return a number that identifies a part of the model, so that the dropout masks of different parts differ."""
+    return crc32(path.encode()) >> 1  # a 32-bit integer for the kernels
 
 
 class EmittedProgram(DecoderStates, nn.Module):
@@ -61,31 +66,37 @@ class EmittedProgram(DecoderStates, nn.Module):
         spec: Spec,
         graphs: Graphs,
         functions: Mapping[Purpose, Function],
+        parameters: Mapping[str, Tensor],
         *,
         backend: str = "eager",
         precision: str = "float32",
+        max_new_tokens: int | None = None,
+        make_searcher: Callable[[EmittedProgram], SearchingDecoder[Any]] | None = None,
     ) -> None:
-        """Create the parameters without values, on the meta device. Call `load` or `share` to set the values.
+        """Create the modules that contain the parameters.
 
         Args:
             spec: The spec of the model.
             graphs: The graphs after all passes.
             functions: The implementation of each graph.
+            parameters: The parameters of the graphs by name.
             backend: The name of the backend.
             precision: The type of the weights: float32, bfloat16 or int8.
+            max_new_tokens: The largest number of tokens that one run of a decoder step can read. None: any number.
+            make_searcher: Function that returns the program's beam search on a GPU. None: each step runs separately.
         """
         super().__init__()
         use_one_thread_after_fork()
         self.spec, self.graphs, self.backend, self.precision = spec, graphs, backend, precision
-        self._functions = functions
-        self.searcher: Any = None
-        """Beam search of the program on a GPU (`compiler.search.Searcher`), if the backend has built one."""
+        self.max_new_tokens, self.dropout_key, self._functions = max_new_tokens, _dropout_key(""), functions
         for graph in graphs.values():
-            for name, parameter in graph.parameters.items():
-                empty = torch.empty(parameter.origin.shape, dtype=getattr(torch, parameter.type), device="meta")
-                self._set_parameter(name, nn.Parameter(empty, requires_grad=empty.is_floating_point()))
+            for name in graph.parameters:
+                path, _, leaf = name.rpartition(".")
+                self._subtree(path)._parameters[leaf] = cast(nn.Parameter, parameters[name])
             for node in graph.nodes:  # a layer may have no parameters
                 self._subtree(node.layer)
+        self.searcher = make_searcher(self) if make_searcher else None
+        """Beam search of the program on a GPU (see `SearchingProgram`)."""
 
     @property
     def device(self) -> torch.device:
@@ -195,10 +206,13 @@ class EmittedProgram(DecoderStates, nn.Module):
             return self._functions[purpose](self, inputs)
 
     def _step(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows·k V"], State]:
-        """Run a decoder step that reads `tokens`. Return log-probabilities, one row per token, and the next state."""
-        results = self.run(Purpose.DECODE_STEP, **self._step_inputs(state, tokens))
-        state = self._after(state, results, tokens.shape[1])
-        return results["log_probabilities"].flatten(0, 1), state
+        """Run decoder steps that read `tokens`. Return log-probabilities, one row per token, and the next state."""
+        found = []
+        for part in torch.split(tokens, self.max_new_tokens or tokens.shape[1], 1):
+            results = self.run(Purpose.DECODE_STEP, **self._step_inputs(state, part))
+            state = self._after(state, results, part.shape[1])
+            found.append(results["log_probabilities"])
+        return (torch.cat(found, 1) if len(found) > 1 else found[0]).flatten(0, 1), state
 
     # Weights.
 
@@ -216,11 +230,11 @@ class EmittedProgram(DecoderStates, nn.Module):
             ZooError: A tensor has the name of a parameter that was added to the module, for example by a
                 parametrization.
         """
-        origins = self._origins()
-        if added := tensors.keys() - origins.keys():
+        known = origins(self.graphs.values())
+        if added := tensors.keys() - known.keys():
             hint = "first merge adapters into the original parameters (`torch.nn.utils.parametrize` can remove them)"
             raise ZooError(f"the parameter `{min(added)}` was added to the module of `zoo.model`", hint=hint)
-        return {file: part for name, tensor in tensors.items() for file, part in origins[name].undo(tensor)}
+        return {file: part for name, tensor in tensors.items() for file, part in known[name].undo(tensor)}
 
     def in_program_layout(self, file: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Convert tensors in the layout of a weights file to tensors with the names and shapes of the parameters.
@@ -229,46 +243,23 @@ class EmittedProgram(DecoderStates, nn.Module):
             ZooError: The names or shapes of the tensors do not fit the spec.
         """
         check_weights(file, stored_tensors(self.graphs.values()), self.spec.name)
-        return {name: origin.make(file) for name, origin in self._origins().items()}
-
-    def load(self, file: Mapping[str, Tensor]) -> None:
-        """Copy the tensors of a weights file into the parameters. The file must fit the spec."""
-        with torch.no_grad():
-            for name, origin in self._origins().items():
-                self.get_parameter(name).copy_(origin.make(file))
-
-    def share(self, file: Mapping[str, Tensor]) -> None:
-        """Use the tensors of a weights file as parameters, without copying if possible. The file must fit the spec."""
-        # OpenMP starts threads for each thread that calls torch. If there are more of these threads than cores, they
-        # sleep between operations, and an LSTM takes four times as long. So call torch in a temporary thread: its
-        # OpenMP threads end with it.
-        with ThreadPoolExecutor(1) as thread:
-            tensors = list(thread.map(lambda origin: origin.make(file), self._origins().values()))
-        for name, tensor in zip(self._origins(), tensors, strict=True):
-            self._set_parameter(name, nn.Parameter(tensor, requires_grad=False))
+        return {name: origin.make(file) for name, origin in origins(self.graphs.values()).items()}
 
     def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
-        """Return a copy of this model. `parameters` replace the parameters of the same names. All others are shared."""
-        how = {"backend": self.backend, "precision": self.precision}
-        made = EmittedProgram(self.spec, self.graphs, self._functions, **how)
-        for name, parameter in {**dict(self.named_parameters()), **parameters}.items():
-            made._set_parameter(name, parameter)
-        return made.train(self.training)
+        """Return a copy of this model that does not search on a GPU.
 
-    def _origins(self) -> dict[str, ParameterOrigin]:
-        return {n: p.origin for graph in self.graphs.values() for n, p in graph.parameters.items()}
-
-    def _set_parameter(self, name: str, parameter: Tensor) -> None:
-        """Set the parameter with the given dotted name. Create missing modules on its path."""
-        path, _, leaf = name.rpartition(".")
-        self._subtree(path)._parameters[leaf] = cast(nn.Parameter, parameter)
+        `parameters` replace the parameters of the same names. All others are shared.
+        """
+        given = {**dict(self.named_parameters()), **parameters}
+        how: Any = {name: getattr(self, name) for name in ("backend", "precision", "max_new_tokens")}
+        return EmittedProgram(self.spec, self.graphs, self._functions, given, **how).train(self.training)
 
     def _subtree(self, path: str) -> nn.Module:
         """Return the module at a path. Create it if necessary."""
-        module: nn.Module = self
-        for name in filter(None, path.split(".")):
-            if name not in module._modules:
-                module.add_module(name, _ParameterTree())
-            module = cast(nn.Module, module._modules[name])
-        module.dropout_key = crc32(path.encode()) >> 1  # type: ignore[assignment] # a 32-bit integer for the kernels
-        return module
+        if not path:
+            return self
+        parent, _, name = path.rpartition(".")
+        module = self._subtree(parent)
+        if name not in module._modules:
+            module.add_module(name, _ParameterTree(path))
+        return cast(nn.Module, module._modules[name])

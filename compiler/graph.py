@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from compiler.operations.operation import GraphError, Node, ValueType
 from compiler.size import Size
-from compiler.weights import Parameter, StoredTensor
+from compiler.weights import Parameter, ParameterOrigin, StoredTensor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -200,10 +200,14 @@ def prune(graph: Graph) -> Graph:
     )
 
 
+def origins(graphs: Iterable[Graph]) -> dict[str, ParameterOrigin]:
+    """Return the origin of each parameter of the graphs, by parameter name."""
+    return {name: parameter.origin for graph in graphs for name, parameter in graph.parameters.items()}
+
+
 def stored_tensors(graphs: Iterable[Graph]) -> dict[str, StoredTensor]:
     """Return the tensors that the graphs need from a weights file, by name."""
-    parameters = [p for graph in graphs for p in graph.parameters.values()]
-    return {tensor.name: tensor for p in parameters for tensor in p.origin.stored()}
+    return {tensor.name: tensor for origin in origins(graphs).values() for tensor in origin.stored()}
 
 
 def interpret(graph: Graph, weights: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:

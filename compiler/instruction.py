@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -88,12 +89,22 @@ class Unsupported(ZooError):
     """Error for a graph that native instructions or GPU kernels cannot express. The message gives the reason."""
 
 
+def refusal(make: Callable[[], object]) -> str | None:
+    """Return the reason if a function raises `Unsupported`, or None if it succeeds."""
+    try:
+        make()
+    except Unsupported as error:
+        return error.problem
+    return None
+
+
 @dataclass(frozen=True)
 class Operand:
     """Location that an instruction reads or writes.
 
-    The location is either the columns of a buffer, starting at `column`, or a slot. Memory slots contain encoder
-    outputs. Cache slots contain decoder states. For a slot, `buffer` is the index of the slot, and `column` is 0.
+    The location is either the columns of a buffer, starting at `column`, or an array of the decoder state. Memory
+    arrays contain encoder outputs. Cache arrays contain values of earlier positions, such as keys. For an array,
+    `buffer` is the index of the array, and `column` is 0.
     """
 
     buffer: int
@@ -126,7 +137,7 @@ class Instruction:
     """The dimension d_v of values, per head."""
     activation: ActivationKind = ActivationKind.NONE
     keys: bool = False
-    """Whether a memory slot contains keys, which are stored transposed."""
+    """Whether a memory array contains keys, which are stored transposed."""
     halves: bool = False
     """Whether sinusoids consist of all sines, then all cosines, rather than interleaved pairs."""
     backwards: bool = False

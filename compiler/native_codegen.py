@@ -50,7 +50,7 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
         raise Unsupported("its kernels read tokens, not features")
     if step.inputs["token"].shape[1] != BEAMS:
         raise Unsupported(_NEEDS_PASS.format("beams_as_queries"))
-    # The padding mask has no slot: the rows of a sentence contain no padding.
+    # The padding mask has no array: the rows of a sentence contain no padding.
     memory = [name for name in encode.outputs if name in step.inputs and step.inputs[name].kind is ValueKind.FLOAT]
     keys = {n.inputs[1] for n in step.nodes if n.operation.is_attention}
     buffers: list[int] = []
@@ -78,7 +78,7 @@ class NativeCodeGenerator:
         Args:
             graph: The graph of the encoder or of a decoder step.
             buffers: The row length of each existing buffer. New buffers are appended to the list.
-            memory: The encoder's outputs that a decoder step reads, in the order of their memory slots.
+            memory: The encoder's outputs that a decoder step reads, in the order of their memory arrays.
         """
         self.graph, self.buffers, self.memory = graph, buffers, memory
         self.instructions: list[Instruction] = []
@@ -101,15 +101,15 @@ class NativeCodeGenerator:
                     self._release(self.owner.get(name, name))
 
     def store_memory(self, keys: set[str]) -> None:
-        """Add instructions that store the encoder's outputs in the memory slots. Outputs in `keys` are transposed."""
-        for slot, name in enumerate(self.memory):
+        """Add instructions that store the encoder's outputs in the memory arrays. Outputs in `keys` are transposed."""
+        for array, name in enumerate(self.memory):
             value = self.graph.outputs[name]
             type_, a = self.nodes[value].type, self.operand(value)
             if len(type_.shape) != 4:
                 raise Unsupported(_NEEDS_PASS.format("hoist_memory"))
             heads, width = type_.shape[1].constant, _row_length(type_)
             self.instructions.append(
-                Instruction(Opcode.STORE_MEMORY, Operand(slot), a, width=width, heads=heads, keys=name in keys)
+                Instruction(Opcode.STORE_MEMORY, Operand(array), a, width=width, heads=heads, keys=name in keys)
             )
 
     # Methods for operations.
@@ -168,17 +168,17 @@ class NativeCodeGenerator:
 
     def append_to_cache(self, node: Node) -> None:
         """Add an instruction that appends a node's second input to its first input, a cache."""
-        slot = Operand(list(self.graph.states).index(node.inputs[0]))
+        array = Operand(list(self.graph.states).index(node.inputs[0]))
         heads = node.type.shape[1].constant
         new = self.operand(node.inputs[1])
         width = self.row_length(node.name)
-        self.instructions.append(Instruction(Opcode.APPEND_CACHE, slot, new, width=width, heads=heads))
-        self.operands[node.name] = slot
+        self.instructions.append(Instruction(Opcode.APPEND_CACHE, array, new, width=width, heads=heads))
+        self.operands[node.name] = array
 
     def recurrent_state(self, node: Node, state: str) -> Operand:
-        """Return the cache slot of a recurrent layer's state.
+        """Return the cache array of a recurrent layer's state.
 
-        The state needs its own slot, because the buffer of the layer's result contains only the new positions, not the
+        The state needs its own array, because the buffer of the layer's result contains only the new positions, not the
         initial state. The layer's result must become the state of the next step.
 
         Args:
@@ -223,10 +223,10 @@ class NativeCodeGenerator:
             names = ", ".join(type(mask).__name__ for mask in unsupported) or f"{len(masks)} masks"
             raise Unsupported(f"it has no instruction for attention with {names}")
         if keys in self.graph.inputs:
-            slots = {name: Operand(slot) for slot, name in enumerate(self.memory)}
-            if keys == values or not {keys, values} <= slots.keys():
+            arrays = {name: Operand(array) for array, name in enumerate(self.memory)}
+            if keys == values or not {keys, values} <= arrays.keys():
                 raise Unsupported("it has no instruction for attention that uses one tensor as keys and as values")
-            opcode, b, c = Opcode.ATTEND_MEMORY, slots[keys], slots[values]
+            opcode, b, c = Opcode.ATTEND_MEMORY, arrays[keys], arrays[values]
         else:
             is_cached = any(mask.mask_role is MaskRole.UNWRITTEN for mask in mask_operations)
             opcode = Opcode.ATTEND_CACHE if is_cached else Opcode.ATTEND_SOURCE

@@ -124,8 +124,6 @@ class TreeLimits(NamedTuple):
     """Maximum number of constituents."""
     word_tokens: Sequence[int]
     """Required token for each word. PAD permits any word token, as does an empty sequence for all words."""
-    prefix: Sequence[int]
-    """Tokens that the tree starts with. They must be valid. All prefixes have the same length."""
 
 
 class TreeRules(NamedTuple):
@@ -138,6 +136,18 @@ class TreeRules(NamedTuple):
     sentences: Sequence[TreeLimits]
 
 
+class SearchRequest(NamedTuple):
+    """Sentence for which a `SearchingDecoder` searches the best translations."""
+
+    source: Sequence[int]
+    """Token IDs, ending with EOS."""
+    prefix: Sequence[int]
+    """Tokens that the hypotheses start with."""
+    options: BeamOptions
+    penalties: Sequence[float]
+    """The length penalties for 0, 1, 2, ... tokens, at least up to `max_length` + 1."""
+
+
 class BeamResult(NamedTuple):
     """Result of the beam search for one sentence in a `SearchingDecoder`."""
 
@@ -148,31 +158,29 @@ class BeamResult(NamedTuple):
     """Tokens (without prefix and EOS), log-probability and score of each finished hypothesis, best first."""
 
 
-@runtime_checkable
 class SearchingDecoder(Protocol[State]):
-    """Interface of a compiled model that runs many beam search steps per call. It uses arrays instead of tensors."""
+    """Beam search that runs many steps per call. It uses arrays instead of tensors.
+
+    A state is invalid after it has been passed to any of these methods.
+    """
+
+    def can_search(self, beam: int, *, trees: bool, shortlist: bool) -> bool:
+        """Return whether the search supports a beam size, and, if required, rules for parse trees and shortlists."""
 
     def start_search(
         self,
-        sources: Sequence[Sequence[int]],
-        prefixes: Sequence[Sequence[int]],
-        options: Sequence[BeamOptions],
-        penalties: Sequence[Sequence[float]],
-        shortlists: Sequence[Int64[np.ndarray, " listed"]] | None,
+        requests: Sequence[SearchRequest],
+        shortlists: Sequence[Int64[np.ndarray, " listed"]] | None = None,
+        rules: TreeRules | None = None,
         /,
     ) -> State:
-        """Encode sources, and let the decoder read the prefixes. Return the state before the first step of the search.
+        """Return the state before the first step of the search.
 
         Args:
-            sources: Token IDs of each sentence, ending with EOS.
-            prefixes: Tokens that the hypotheses of each sentence start with. All prefixes have the same length.
-            options: Search options for each sentence.
-            penalties: For each sentence, the length penalties for 0, 1, 2, ... tokens, at least up to `max_length` + 1.
+            requests: The sentences. All prefixes have the same length.
             shortlists: The tokens of each sentence (see `ShortlistDecoder.restrict`). None: all tokens.
+            rules: Rules that restrict the search to well-formed parse trees. The prefixes must be valid.
         """
-
-    def constrain(self, state: State, rules: TreeRules, /) -> State:
-        """Restrict a search to well-formed parse trees, and return its state. Call this before the first step."""
 
     def search(
         self, state: State, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None, /
@@ -193,6 +201,15 @@ class SearchingDecoder(Protocol[State]):
 
     def join(self, first: State, second: State, /) -> State:
         """Return one state with the sentences of `first`, followed by the sentences of `second`."""
+
+
+@runtime_checkable
+class SearchingProgram(Protocol):
+    """Interface of a compiled model that may have a beam search of its own."""
+
+    @property
+    def searcher(self) -> SearchingDecoder[Any] | None:
+        """The beam search of the compiled model, or None if it only decodes step by step."""
 
 
 @runtime_checkable

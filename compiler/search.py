@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from threading import Lock
 from typing import Any
 
@@ -23,7 +23,7 @@ from compiler.capture import CudaGraphRecorder, Recorder, run_directly
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graphs, Purpose
 from compiler.instruction import SentenceState
-from compiler.program import BeamOptions, BeamResult
+from compiler.program import BeamResult, SearchRequest
 from compiler.search_graphs import CACHE, LOGITS, MEMORY, SLOTS
 from compiler.slots import BufferSizes, Field, SlotLayout, Slots
 from compiler.update import PackedRows
@@ -39,12 +39,9 @@ MIN_POSITIONS, MIN_TOKENS = 64, 32
 
 @dataclass(eq=False)
 class _Sentence:
-    """Sentence in a beam search, with its options, and its slot (-1 if it has no slot)."""
+    """Sentence in a beam search, and its slot: -1 before the first step that decodes the sentence."""
 
-    source: Sequence[int]
-    prefix: Sequence[int]
-    options: BeamOptions
-    penalties: Sequence[float]
+    request: SearchRequest
     slot: int = -1
     first_step: int = 0
     """Number of the pool's first step that decodes the sentence."""
@@ -52,23 +49,29 @@ class _Sentence:
 
 @dataclass
 class SearchState:
-    """Sentences that are decoded together. Sentences that have just joined wait for the next step."""
+    """Sentences that are decoded together, and the pool with their slots. There is no pool before the first step."""
 
     sentences: list[_Sentence]
     pool: _Pool | None = None
-    waiting: list[_Sentence] = field(default_factory=list)
 
 
 class Searcher:
     """Beam search on a GPU. It implements `SearchingDecoder`, but does not support parse trees or shortlists."""
 
-    def __init__(self, program: EmittedProgram, graphs: Graphs, functions: Mapping[Purpose, Function]) -> None:
+    def __init__(
+        self,
+        program: EmittedProgram,
+        graphs: Graphs,
+        functions: Mapping[Purpose, Function],
+        record: Recorder | None = None,
+    ) -> None:
         """Prepare to run searches. This does not allocate device memory.
 
         Args:
             program: The compiled model, which contains the weights.
             graphs: The graphs that `search_graphs` returned.
             functions: The implementation of each graph.
+            record: Function that records steps. None: record CUDA graphs on a GPU, and run steps directly elsewhere.
         """
         self._program, self._functions = program, functions
         step, encode = graphs[Purpose.DECODE_STEP], graphs[Purpose.ENCODE]
@@ -81,7 +84,7 @@ class Searcher:
             vocabulary=step.types[step.outputs[LOGITS]].shape[-1].constant,
         )
         on_gpu = program.device.type == "cuda"
-        self.record: Recorder = CudaGraphRecorder(program.device) if on_gpu else run_directly
+        self.record: Recorder = record or (CudaGraphRecorder(program.device) if on_gpu else run_directly)
         self._encoders: dict[int, tuple[PackedRows, Tensor, Callable[[], object]]] = {}
         self._free: list[_Pool] = []
         self.pinned: list[Tensor] = []
@@ -89,26 +92,15 @@ class Searcher:
         still running may write to the buffer of a pool that is no longer in use."""
         self._lock = Lock()
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the compiled model."""
-        return self._program.device
-
     def can_search(self, beam: int, *, trees: bool, shortlist: bool) -> bool:
         """Return whether the kernels can run the search. Otherwise `zoo.generation.beam_search` runs each step."""
         return beam <= MAX_BEAM and not trees and not shortlist
 
     def start_search(
-        self,
-        sources: Sequence[Sequence[int]],
-        prefixes: Sequence[Sequence[int]],
-        options: Sequence[BeamOptions],
-        penalties: Sequence[Sequence[float]],
-        shortlists: object = None,
+        self, requests: Sequence[SearchRequest], shortlists: object = None, rules: object = None
     ) -> SearchState:
         """Return the state of a new search (see `SearchingDecoder.start_search`). `search` will encode the sources."""
-        sentences = [_Sentence(*each) for each in zip(sources, prefixes, options, penalties, strict=True)]
-        return SearchState(sentences, waiting=list(sentences))
+        return SearchState([_Sentence(each) for each in requests])
 
     def search(
         self, state: SearchState, microseconds: int, allowed: npt.NDArray[np.bool_] | None
@@ -140,24 +132,15 @@ class Searcher:
                 ]
             if 4 * len(done) >= len(state.sentences) or time.perf_counter() >= end:
                 break
-        results = self._results(state, pool, done)
-        finished = set(done)
-        state.sentences = [each for each in state.sentences if each not in finished]
-        pool.release(done)
-        if not state.sentences:
-            self._give_back(state)
+        results = self._results(state, pool, done) if done else []
+        self._remove(state, done)
         return results
 
     def keep(self, state: SearchState, sentences: Sequence[int]) -> SearchState:
         """Return the state with only the given sentences. The indices must be in ascending order."""
-        kept = [state.sentences[number] for number in sentences]
-        stays = set(kept)
+        kept = set(sentences)
         with self._lock:
-            if state.pool:
-                state.pool.release([each for each in state.sentences if each not in stays])
-            state.sentences, state.waiting = kept, [each for each in state.waiting if each in stays]
-            if not kept:
-                self._give_back(state)
+            self._remove(state, [each for number, each in enumerate(state.sentences) if number not in kept])
         return state
 
     def join(self, first: SearchState, second: SearchState) -> SearchState:
@@ -165,7 +148,6 @@ class Searcher:
         if second.pool:
             raise ValueError("the search of the second state has already begun: join it before its first step")
         first.sentences += second.sentences
-        first.waiting += second.waiting
         return first
 
     def run(self, purpose: Purpose, inputs: Mapping[str, Any]) -> Tensor:
@@ -177,9 +159,8 @@ class Searcher:
         """Return an encoder for at least `tokens` tokens: its input buffer, its output, and a function that runs it."""
         length = _rounded(tokens, MIN_TOKENS)
         if length not in self._encoders:
-            rows = PackedRows(length, 0, self.device)
             like = next(self._program.parameters())
-            output = torch.empty(length, self.sizes.memory, dtype=like.dtype, device=self.device)
+            rows, output = PackedRows(length, 0, like.device), like.new_empty(length, self.sizes.memory)
             encode = self.record(lambda: output.copy_(self.run(Purpose.ENCODE, rows.inputs)[0]))
             self._encoders[length] = rows, output, encode
         return self._encoders[length]
@@ -194,7 +175,8 @@ class Searcher:
     def _admit(self, state: SearchState, allowed: npt.NDArray[np.bool_] | None) -> _Pool:
         """Give slots to waiting sentences, and return the pool. First move to a larger or smaller pool if necessary."""
         pool, count = state.pool, _rounded(len(state.sentences), 1)
-        layout = _layout(state.waiting) if state.waiting or pool is None else pool.layout
+        waiting = [each for each in state.sentences if each.slot < 0]
+        layout = _layout(waiting) if waiting or pool is None else pool.layout
         if pool:
             layout = SlotLayout(*map(max, astuple(pool.layout), astuple(layout)))
         if pool is None or layout != pool.layout or count > pool.slots.count or 4 * count <= pool.slots.count:
@@ -205,14 +187,11 @@ class Searcher:
                 self._return_pool(pool)
             state.pool = pool = larger
         pool.allow(allowed)
-        if state.waiting:
-            pool.enter(state.waiting)
-            state.waiting = []
+        if waiting:
+            pool.enter(waiting)
         return pool
 
     def _results(self, state: SearchState, pool: _Pool, done: Sequence[_Sentence]) -> list[BeamResult]:
-        if not done:
-            return []
         numbers = {each: number for number, each in enumerate(state.sentences)}
         slots = pool.read([each.slot for each in done])
         reasons = [SentenceState(state).name.lower() for state in slots[:, Field.STATE].tolist()]
@@ -221,10 +200,18 @@ class Searcher:
             for each, reason, found in zip(done, reasons, pool.layout.read(slots), strict=True)
         ]
 
-    def _give_back(self, state: SearchState) -> None:
+    def _remove(self, state: SearchState, sentences: Sequence[_Sentence]) -> None:
+        """Remove sentences from a search, and free their slots. An empty search returns its pool.
+
+        The caller must hold the lock.
+        """
+        removed = set(sentences)
+        state.sentences = [each for each in state.sentences if each not in removed]
         if state.pool:
+            state.pool.release(sentences)
+        if state.pool and not state.sentences:
             self._return_pool(state.pool)
-        state.pool = None
+            state.pool = None
 
     def _return_pool(self, pool: _Pool) -> None:
         pool.reset()
@@ -267,7 +254,8 @@ class _Pool:
         """Encode sentences, and put each into a free slot."""
         for each in sentences:
             each.slot, each.first_step = self._unused.pop(), self.steps + 1
-        sources, slots = [each.source for each in sentences], np.array([each.slot for each in sentences])
+        sources, prefixes, options, penalties = zip(*(each.request for each in sentences), strict=True)
+        slots = np.array([each.slot for each in sentences])
         lengths = np.array([len(source) for source in sources])
         packed, output, encode = self.searcher.encoder(int(lengths.sum()))
         packed.buffer.copy_(packed.host_sources(sources), non_blocking=True)
@@ -277,7 +265,6 @@ class _Pool:
         place = np.repeat(starts, lengths) + np.arange(lengths.sum())
         memory = self.slots.memory.view(-1, self.slots.memory.shape[2])
         memory.index_copy_(0, self._sent(place), output[: len(place)])
-        options, prefixes, penalties = zip(*((s.options, s.prefix, s.penalties) for s in sentences), strict=True)
         rows = self.layout.new(options, lengths.tolist(), prefixes, penalties)
         self.slots.table.index_copy_(0, self._sent(slots), self._sent(rows))
 
@@ -351,11 +338,11 @@ class _Pool:
 
 def _layout(sentences: Sequence[_Sentence]) -> SlotLayout:
     """Return a slot layout that is large enough for the given sentences. Sizes are rounded up."""
-    options = [each.options for each in sentences]
+    options = [each.request.options for each in sentences]
     return SlotLayout(
         rows=_rounded(max(each.size for each in options), 1),
         capacity=_rounded(max(each.max_length for each in options) + 2, MIN_POSITIONS),
-        source=_rounded(max(len(each.source) for each in sentences), MIN_POSITIONS),
+        source=_rounded(max(len(each.request.source) for each in sentences), MIN_POSITIONS),
         n_best=_rounded(max(each.n_best for each in options), 1),
         candidates=_rounded(max(each.candidates for each in options), 1),
     )

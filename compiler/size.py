@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import mul
+from typing import Any, Self
 
 Monomial = tuple[str, ...]
 Polynomial = tuple[tuple[Monomial, int], ...]
@@ -120,6 +121,14 @@ class _RoundedUp(str):
     size: Size
     multiple: int
 
+    def __new__(cls, size: Size, multiple: int) -> Self:
+        symbol = super().__new__(cls, f"⌈{size}⌉{str(multiple).translate(_SUBSCRIPT)}")
+        symbol.size, symbol.multiple = size, multiple
+        return symbol
+
+    def __reduce__(self) -> tuple[Any, ...]:  # for copies and pickles
+        return _RoundedUp, (self.size, self.multiple)
+
 
 def _value(symbol: str, values: Mapping[str, int]) -> int:
     if isinstance(symbol, _RoundedUp):
@@ -131,9 +140,7 @@ def rounded_up(size: Size, multiple: int) -> Size:
     """Round a size up to a multiple of `multiple`, such as a block size."""
     if not size.symbols:
         return Size.of(-(-size.constant // multiple) * multiple)
-    symbol = _RoundedUp(f"⌈{size}⌉{str(multiple).translate(_SUBSCRIPT)}")
-    symbol.size, symbol.multiple = size, multiple
-    return Size.symbol(symbol)
+    return Size.symbol(_RoundedUp(size, multiple))
 
 
 def product(sizes: tuple[Size, ...]) -> Size:
@@ -150,4 +157,4 @@ def _format_term(monomial: Monomial, coefficient: int) -> str:
 ONE = Size.of(1)
 BATCH, SOURCE, TARGET = (Size.symbol(name) for name in ("batch", "source", "target"))
 BEAMS, PAST, NEW, CAPACITY = (Size.symbol(name) for name in ("beams", "past", "new", "capacity"))
-"""Sizes of a decoder step: hypotheses per sentence, earlier positions, new positions, and slots of a cache."""
+"""Sizes of a decoder step: hypotheses per sentence, earlier positions, new positions, and entries of a cache."""

@@ -10,6 +10,7 @@ any other device, the same functions run directly, as a reference for the graph 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import chain, compress
 from typing import Any
@@ -44,20 +45,18 @@ class PackedRows:
             device: The device.
         """
         self.source, self.target = source, target
-        shapes = {
-            "seed": (2,),
-            "rate": (1,),
-            "tokens": (1,),
-            **{name: type_.concrete(batch=1, source=source, target=target) for name, type_ in PACKED_INPUTS.items()},
-        }
-        self._shapes: Mapping[str, tuple[int, ...]] = shapes
-        self.buffer = torch.zeros(sum(map(int, map(np.prod, shapes.values()))), dtype=torch.int32, device=device)
-        self.inputs = self._views(self.buffer)
+        sizes = {"batch": 1, "source": source, "target": target}
+        shapes = {name: type_.concrete(**sizes) for name, type_ in PACKED_INPUTS.items()}
+        scalars = [("seed", np.int64), ("rate", np.float32), ("tokens", np.float32)]
+        self._layout = np.dtype([*scalars, *((name, np.int32, shape) for name, shape in shapes.items())])
+        self.buffer = torch.zeros(self._layout.itemsize // 4, dtype=torch.int32, device=device)
+        seed, rate, tokens, *parts = torch.split(self.buffer, [2, 1, 1, *map(math.prod, shapes.values())])
+        views = {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+        self.inputs = {"seed": seed.view(torch.int64)[0], **views}
         """The inputs of the UPDATE graph, as views of the buffer."""
-        self.inputs["seed"] = self.inputs["seed"].view(torch.int64)[0]
-        self.rate = self.inputs.pop("rate").view(torch.float32)[0]
+        self.rate = rate.view(torch.float32)[0]
         """The learning rate."""
-        self.tokens = self.inputs.pop("tokens").view(torch.float32)[0]
+        self.tokens = tokens.view(torch.float32)[0]
         """The number of target tokens in the whole batch, by which gradients are divided."""
 
     def host(self, source: PaddedBatch, target: PaddedBatch, **scalars: float) -> Tensor:
@@ -73,9 +72,8 @@ class PackedRows:
             ValueError: The batch does not fit into the rows.
         """
         host, views = self._empty()
-        views["seed"].view(np.int64)[0] = scalars["seed"]
-        views["rate"].view(np.float32)[0] = scalars["rate"]
-        views["tokens"].view(np.float32)[0] = scalars["tokens"]
+        for name, value in scalars.items():
+            views[name] = value
         read, predicted = source.lengths.numpy(), target.lengths.numpy() - 1
         if read.sum() > self.source or predicted.sum() > self.target:
             raise ValueError(
@@ -101,18 +99,14 @@ class PackedRows:
         _locate(views, "source", lengths, {"source_spans": lengths})
         return host
 
-    def _empty(self) -> tuple[Tensor, dict[str, Any]]:
+    def _empty(self) -> tuple[Tensor, Any]:
+        """Return a CPU tensor for the buffer's contents, all 0, and the tensor as a numpy record."""
         host = torch.empty(self.buffer.shape, dtype=torch.int32, pin_memory=self.buffer.is_cuda)
         host.numpy().fill(0)  # torch would divide the work between threads, which can take longer than the work
-        return host, {name: view.numpy() for name, view in self._views(host).items()}
-
-    def _views(self, buffer: Tensor) -> dict[str, Tensor]:
-        sizes = [int(np.prod(shape)) for shape in self._shapes.values()]
-        parts = zip(self._shapes.items(), torch.split(buffer, sizes), strict=True)
-        return {name: part.view(shape) for (name, shape), part in parts}
+        return host, host.numpy().view(self._layout)[0]
 
 
-def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[str, Indices]) -> None:
+def _locate(views: Any, side: str, own: Indices, spans: Mapping[str, Indices]) -> None:
     """Write each token's position in its sentence, and where this sentence starts and ends in the source or target row.
 
     Args:

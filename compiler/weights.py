@@ -16,8 +16,9 @@ from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.lazy import torch
+from compiler.seeds import stream
 from compiler.size import Size
-from specs import ZooError
+from specs import Spec, ZooError
 from specs.errors import nearest
 
 if TYPE_CHECKING:
@@ -55,6 +56,30 @@ class StoredTensor(_Origin):
     name: str
     shape: tuple[int, ...]
     initial: Initializer
+
+    def initial_value(self, spec: Spec) -> Tensor:
+        """Return the value before training. Random values depend only on the spec's seed and the tensor's name."""
+        architecture, value = spec.architecture, torch.empty(self.shape)
+        generator = torch.Generator().manual_seed(stream(spec.training.seed, "weights", self.name))
+        positions, sizes = self.shape[:-2], self.shape[-2:]
+        match self.initial:
+            case Initializer.ONE:
+                return value.fill_(1.0)
+            case Initializer.ZERO:
+                return value.zero_()
+            case Initializer.EMBEDDING:
+                return value.normal_(0.0, architecture.d_model**-0.5, generator=generator)
+            case Initializer.KERNEL:
+                positions, sizes = self.shape[:1], (1, 1)
+            case Initializer.EXPERTS:
+                positions = ()
+        variance = 2.0 / (prod(positions) * sum(sizes))  # 2 / (inputs + outputs)
+        if architecture.initial_weights == "glorot_normal":
+            return value.normal_(0.0, variance**0.5, generator=generator)
+        if architecture.initial_weights == "glorot_uniform_half_qkv" and self.initial is Initializer.PROJECTION:
+            variance /= 2
+        bound = (3.0 * variance) ** 0.5
+        return value.uniform_(-bound, bound, generator=generator)
 
     def stored(self) -> Iterator[StoredTensor]:
         """Yield the tensors in the weights file from which the parameter is computed."""

@@ -7,8 +7,8 @@ spec. A package runs only on the kind of processor that it was compiled for.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,11 +30,8 @@ def _build(request: BuildRequest) -> EmittedProgram:
         "processor": processor() + torch.backends.cpu.get_cpu_capability(),
     }
     folder = Artefact(request.folder, "aot", key).make(lambda empty: _compile(request, empty))
-    packages = {purpose: _Package(folder / f"{purpose}.pt2") for purpose in TRANSLATING}
-    program = assemble_program(request, packages, "aot")
-    for package in packages.values():
-        package.use_weights(program)
-    return program
+    packages = {purpose: _Package(folder / f"{purpose}.pt2", request.parameters) for purpose in TRANSLATING}
+    return assemble_program(request, packages, "aot")
 
 
 def _compile(request: BuildRequest, folder: Path) -> None:
@@ -48,17 +45,12 @@ def _compile(request: BuildRequest, folder: Path) -> None:
 
 
 class _Package:
-    """Loaded AOTInductor package. It can use the weights of a compiled model without copying them."""
+    """Loaded AOTInductor package. It uses the parameters of a compiled model without copying them."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, parameters: Mapping[str, Tensor]) -> None:
         self.loader = torch._C._aoti.AOTIModelPackageLoader(str(file), "model", False, 1, -1)
-
-    def use_weights(self, program: EmittedProgram) -> None:
-        """Make the package use the parameters of `program`, without copying them."""
-        weights = {name: parameter.detach() for name, parameter in program.named_parameters()}
-        self.constants: dict[str, Any] = {
-            name: weights[name.removeprefix("program.")] for name in self.loader.get_constant_fqns()
-        }
+        names = self.loader.get_constant_fqns()
+        self.constants = {name: parameters[name.removeprefix("program.")].detach() for name in names}
         self.loader.load_constants(self.constants, False, True, True)
 
     def __call__(self, inputs: list[Tensor]) -> list[Tensor]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from compiler.graph import Graphs, Purpose
+from compiler.graph import Graphs, Purpose, origins
 from compiler.kernels.program import PackedModel
 from compiler.native_codegen import NativeCode, generate_native_code
 from compiler.options import PRECISIONS
@@ -35,6 +36,25 @@ class BuildRequest:
     """The folder in which compiled files are cached. None: a temporary folder, deleted when the process ends."""
     packed: PackedModel | None = None
     """Weights that the `native` backend has already packed. None: the backend packs `weights`."""
+
+    @cached_property
+    def parameters(self) -> Mapping[str, nn.Parameter]:
+        """The parameters of the graphs: for training, copies of the weights; otherwise the weights, shared if possible.
+
+        All programs that are built from this request share the parameters.
+        """
+        trains, makers = Purpose.TRAIN in self.graphs, origins(self.graphs.values())
+        device = "cpu" if trains else self.device
+        weights = {name: tensor.detach().to(device) for name, tensor in self.weights.items()}
+        # OpenMP starts threads for each thread that calls torch. If there are more of these threads than cores, they
+        # sleep between operations, and an LSTM takes four times as long. So call torch in a temporary thread: its
+        # OpenMP threads end with it.
+        with ThreadPoolExecutor(1) as thread:
+            tensors = list(thread.map(lambda origin: origin.make(weights), makers.values()))
+        if trains:
+            layout = {"copy": True, "memory_format": torch.contiguous_format}
+            tensors = [tensor.to(self.device, **layout) for tensor in tensors]
+        return {n: nn.Parameter(tensor, requires_grad=trains) for n, tensor in zip(makers, tensors, strict=True)}
 
     @cached_property
     def native_code(self) -> NativeCode:

@@ -16,37 +16,46 @@ from compiler.backends.backend import Backend, BuildRequest
 from compiler.emission import EmittedCode, emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graphs, Purpose
-from compiler.instruction import Unsupported
+from compiler.instruction import refusal
 from compiler.search import Searcher
 
 
-def program(request: BuildRequest, functions: Mapping[Purpose, Function], backend: str = "eager") -> EmittedProgram:
-    """Return a compiled model that runs the given functions with the weights in the request.
+def program(
+    request: BuildRequest,
+    functions: Mapping[Purpose, Function],
+    backend: str = "eager",
+    **options: Any,
+) -> EmittedProgram:
+    """Return a compiled model that runs the given functions with the request's parameters.
 
-    A model for training gets a copy of the weights. Any other model uses the given weights without copying them, and is
-    in evaluation mode.
+    The model is in training mode if it can be trained, otherwise in evaluation mode.
+
+    Args:
+        request: The build request for the model.
+        functions: The implementation of each graph.
+        backend: The name of the backend.
+        **options: See `EmittedProgram`.
     """
-    made = EmittedProgram(request.spec, request.graphs, functions, backend=backend, precision=request.precision)
-    if Purpose.TRAIN in request.graphs:
-        made.to_empty(device=request.device)
-        made.load(request.weights)
-        return made
-    made.share({name: tensor.to(request.device) for name, tensor in request.weights.items()})
-    return made.eval()
+    how = {"backend": backend, "precision": request.precision, **options}
+    made = EmittedProgram(request.spec, request.graphs, functions, request.parameters, **how)
+    return made.train(Purpose.TRAIN in request.graphs)
 
 
-def search_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram:
-    """If a compiled model translates on a GPU, make its beam search run in CUDA graphs. Warn if that is impossible."""
+def gpu_searcher(request: BuildRequest) -> Callable[[EmittedProgram], Searcher] | None:
+    """Return a function that makes the beam search of a program that translates on a GPU. Otherwise return None.
+
+    Warn if the search cannot run in CUDA graphs.
+    """
     purposes = request.graphs.keys()
     searches = {Purpose.ENCODE, Purpose.DECODE_STEP} <= purposes and Purpose.TRAIN not in purposes
-    if request.device.startswith("cuda") and searches:
-        if reason := search_refusal(request):
-            slower = "beam search on this GPU is slower than usual (but correct), because it cannot run in CUDA graphs"
-            warnings.warn(f"{slower}: {reason}", RuntimeWarning, stacklevel=2)
-            return made
-        graphs = request.search_graphs
-        made.searcher = Searcher(made, graphs, Functions(emit(graphs.values())))
-    return made
+    if not (request.device.startswith("cuda") and searches):
+        return None
+    if reason := search_refusal(request):
+        slower = "beam search on this GPU is slower than usual (but correct), because it cannot run in CUDA graphs"
+        warnings.warn(f"{slower}: {reason}", RuntimeWarning, stacklevel=2)
+        return None
+    graphs = request.search_graphs
+    return partial(Searcher, graphs=graphs, functions=Functions(emit(graphs.values())))
 
 
 def search_refusal(request: BuildRequest) -> str | None:
@@ -58,11 +67,7 @@ def kernel_refusal(make_graphs: Callable[[], Graphs]) -> str | None:
     """Return the reason why the GPU kernels cannot run the graphs from `make_graphs`, or None if they can."""
     if find_spec("triton") is None:
         return "Triton is not installed: run `pip install triton`"
-    try:
-        make_graphs()
-    except Unsupported as refusal:
-        return refusal.problem
-    return None
+    return refusal(make_graphs)
 
 
 def _call_through_module(layer: Callable[..., Any], parameters: nn.Module, *inputs: Any) -> Any:
@@ -104,7 +109,7 @@ class Functions(dict[Purpose, Function]):
 
 def build_eager(request: BuildRequest) -> EmittedProgram:
     """Build a model that runs the emitted PyTorch code as it is, without torch.compile."""
-    return search_on_gpu(program(request, Functions(emit(request.graphs.values()))), request)
+    return program(request, Functions(emit(request.graphs.values())), make_searcher=gpu_searcher(request))
 
 
 def refuse(request: BuildRequest) -> str | None:

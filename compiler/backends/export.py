@@ -113,39 +113,14 @@ def assemble_program(
     """
     emitted = Functions(emit(request.graphs.values()))
     replaced = {purpose: _with_names(request.graphs[purpose], run) for purpose, run in compiled.items()}
-    return program(request, {**emitted, **replaced}, backend)
+    limit = fixed_sizes(request.graphs[Purpose.DECODE_STEP]).get("new")
+    return program(request, {**emitted, **replaced}, backend, max_new_tokens=limit)
 
 
 def _with_names(graph: Graph, run: Callable[[list[Tensor]], Sequence[Tensor]]) -> Function:
     def function(_: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         outputs = run([inputs[name] for name in graph.inputs])
         return dict(zip(graph.results, outputs, strict=True))
-
-    return _one_by_one(graph, function) if fixed_sizes(graph) else function
-
-
-def _one_by_one(graph: Graph, step: Function) -> Function:
-    """Return a decoder step that reads any number of new tokens, by repeating a step that reads one token."""
-
-    def function(parameters: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        count = inputs["token"].shape[-1]
-        if count == 1:
-            return step(parameters, inputs)
-        given, parts = dict(inputs), [dict[str, Tensor]() for _ in range(count)]
-        for index, part in enumerate(parts):
-            given |= {name: inputs[name].narrow(-1, index, 1) for name in ("token", "position")}
-            results = step(parameters, given)
-            part["log_probabilities"] = results["log_probabilities"]
-            for name, state in graph.states.items():
-                axis, length = state.length_axis, given[name].shape[state.length_axis]
-                if results[name].shape[axis] > length:  # the positions before the step, and the new one
-                    part[name] = results[name].narrow(axis, length if index else 0, 1 if index else length + 1)
-                    given[name] = results[name].narrow(axis, 1, length)
-                else:
-                    given[name] = results[name]
-        axes = {name: graph.states[name].length_axis for name in parts[0] if name in graph.states}
-        joined = {name: torch.cat([part[name] for part in parts], axes.get(name, 1)) for name in parts[0]}
-        return {**{name: given[name] for name in graph.states}, **joined}
 
     return function
 

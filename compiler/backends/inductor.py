@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from compiler import runtime, sublayers
 from compiler.backends.backend import Backend, BuildRequest
-from compiler.backends.eager import Functions, execute, program, refuse, search_on_gpu
+from compiler.backends.eager import Functions, execute, gpu_searcher, program, refuse
 from compiler.emission import EmittedCode, emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.host import cpp_compiler
+from compiler.runtime import layers
 
 MAX_VARIANTS = 64
 """Maximum number of times that torch may compile a layer. torch compiles sizes of 0 and 1 separately, each with and
@@ -31,7 +31,7 @@ def _build(request: BuildRequest) -> EmittedProgram:
         for node in graph.nodes
     )
     functions = Functions(emit(request.graphs.values()), partial(_compile, loops=loops))
-    return search_on_gpu(program(request, functions, "inductor"), request)
+    return program(request, functions, "inductor", make_searcher=gpu_searcher(request))
 
 
 def _compile(code: EmittedCode, *, loops: bool) -> dict[str, Any]:
@@ -44,10 +44,10 @@ def _compile(code: EmittedCode, *, loops: bool) -> dict[str, Any]:
     namespace = execute(code)
     if loops:
         disable: Any = torch._dynamo.disable
-        namespace["sublayers"] = ModuleType("sublayers")
-        vars(namespace["sublayers"]).update(vars(sublayers) | {f.__name__: disable(f) for f in sublayers.LOOPS})
+        namespace["layers"] = ModuleType("layers")
+        vars(namespace["layers"]).update(vars(layers) | {f.__name__: disable(f) for f in layers.LOOPS})
     constant: Any = torch.compiler.assume_constant_result
-    constant(runtime.sums_int8_exactly)
+    constant(layers.sums_int8_exactly)
     options: dict[str, Any] = {"cpp.simdlen": _vector_bits()}
     for name in code.layers:
         namespace[name] = torch.compile(namespace[name], fullgraph=not loops, dynamic=True, options=options)

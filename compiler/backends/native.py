@@ -22,8 +22,8 @@ from compiler.backends.eager import build_eager
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
 from compiler.host import cores, cpp_compiler
-from compiler.instruction import Instruction, MatrixType, Opcode, Operand, Unsupported
-from compiler.kernels.library import POINTERS, load_kernels
+from compiler.instruction import Instruction, MatrixType, Opcode, refusal
+from compiler.kernels.library import load_kernels
 from compiler.kernels.program import ALIGNMENT, KernelProgram, KernelState, Memory, PackedModel, raise_for
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TopK
@@ -137,20 +137,17 @@ class _Packer:
 
     def _fields(self, i: Instruction) -> dict[str, Any]:
         """Return an instruction as the fields of a C struct. Offsets of weights replace the names of parameters."""
-        fields: dict[str, Any] = dict.fromkeys(POINTERS)
-        for name, value in vars(i).items():
-            if isinstance(value, Operand):
-                fields |= {name: value.buffer, f"{name}_column": value.column}
-            elif name == "matrix":
-                fields[name] = self._place_matrix(i) if value else None
-            elif name == "constants":
-                constants = partial(torch.tensor, value)
-                fields[name] = self._place_tensor(value, constants, len(value)) if value else None
-            elif name in POINTERS and value is not None:
-                fields[name] = self._place_tensor(value, partial(self._parameter, value), self._parameters[value].count)
-            else:
-                fields[name] = value
-        return fields
+        operands, constants = {"out": i.out, "a": i.a, "b": i.b, "c": i.c}, i.constants
+        return {
+            **vars(i),
+            **{name: operand.buffer for name, operand in operands.items()},
+            **{f"{name}_column": operand.column for name, operand in operands.items()},
+            "constants": self._place_tensor(constants, partial(torch.tensor, constants), len(constants)),
+            "table": self._place_parameter(i.table),
+            "gain": self._place_parameter(i.gain),
+            "bias": self._place_parameter(i.bias),
+            "matrix": self._place_matrix(i) if i.matrix else None,
+        }
 
     def _place(self, key: object, size: int, write: Callable[[int], None]) -> int:
         """Return the offset of a tensor in the packed weights. On the first call with a key, reserve `size` bytes."""
@@ -160,12 +157,19 @@ class _Packer:
             self._size += -(-size // ALIGNMENT) * ALIGNMENT
         return self._offsets[key]
 
-    def _place_tensor(self, key: object, make: Callable[[], Tensor], count: int) -> int:
+    def _place_parameter(self, name: str | None) -> int | None:
+        if name is None:
+            return None
+        return self._place_tensor(name, partial(self._parameter, name), self._parameters[name].count)
+
+    def _place_tensor(self, key: object, make: Callable[[], Tensor], count: int) -> int | None:
+        """Return the offset of a float32 tensor in the packed weights, or None if it has no elements."""
+
         def write(address: int) -> None:
             tensor = make().float().contiguous()
             ctypes.memmove(address, tensor.data_ptr(), tensor.nbytes)
 
-        return self._place(key, 4 * count, write)
+        return self._place(key, 4 * count, write) if count else None
 
     def _parameter(self, name: str) -> Tensor:
         return self._parameters[name].origin.make(self._request.weights).detach().cpu()
@@ -184,13 +188,12 @@ class _Packer:
 
         def write(address: int) -> None:
             matrix, *others = map(self._parameter, i.matrix)
-            matrix = matrix.contiguous() if type_ is MatrixType.INT8 else matrix.float().contiguous()
-            others = [other.float().contiguous() for other in others]
-            scales = [others.pop(0)] if type_ is MatrixType.INT8 else []
-            bias = others[0].data_ptr() if others else None
+            vectors, is_int8 = [other.float().contiguous() for other in others], type_ is MatrixType.INT8
+            matrix = (matrix if is_int8 else matrix.float()).contiguous()
+            bias = vectors[-1].data_ptr() if len(vectors) > is_int8 else None
             shape = (inner, outer, *strides, bias)
-            if scales:
-                status = self._library.zoo_matrix_int8(matrix.data_ptr(), scales[0].data_ptr(), *shape, address)
+            if is_int8:
+                status = self._library.zoo_matrix_int8(matrix.data_ptr(), vectors[0].data_ptr(), *shape, address)
             else:
                 status = self._library.zoo_matrix(matrix.data_ptr(), *shape, type_, address)
             raise_for(status, f"the weights `{parameter.name}`")
@@ -204,11 +207,8 @@ def _as_int64(tensor: Tensor) -> Int64[np.ndarray, ...]:
 
 
 def _refuse(request: BuildRequest) -> str | None:
-    try:
-        request.native_code  # noqa: B018 - generated here, and used by the program
-    except Unsupported as refusal:
-        return f"{refusal.problem}: use the `eager` backend"
-    return None
+    problem = refusal(lambda: request.native_code)
+    return problem and f"{problem}: use the `eager` backend"
 
 
 native = Backend(

@@ -95,7 +95,7 @@ def whole_loss(
     classes: int,
     bias: Float[Tensor, " rows"] | None = None,
 ) -> Float[Tensor, 2]:
-    """Return the same loss as `compiler.runtime.chunked_loss`, with all logits in memory at once.
+    """Return the same loss as `compiler.runtime.losses.chunked_loss`, with all logits in memory at once.
 
     The amount of work does not depend on the number of PAD labels, so a CUDA graph can compute the loss. The kernel
     overwrites the logits with their gradients. Logits and gradients have the data type of x.

@@ -60,7 +60,7 @@ def _backward(gate, z, spans, out, gradient, gate_gradient, z_gradient, count, w
 def packed_ssru(
     gate: Float[Tensor, "1 n d"], value: Float[Tensor, "1 n d"], spans: Int[Tensor, "2 n"]
 ) -> Float[Tensor, "1 n d"]:
-    """Return the states of an SSRU (see `compiler.sublayers.ssru`). Each packed sentence starts with a state of 0.
+    """Return the states of an SSRU (see `compiler.runtime.layers.ssru`). Each packed sentence starts with a state of 0.
 
     Args:
         gate: The forget gate before the sigmoid.

@@ -16,7 +16,7 @@ namespace {
 struct Program {
     std::vector<Instruction> encode, step;
     std::vector<int64_t> strides;  // distance between two rows of each buffer, in floats
-    Slots memory, cache;
+    Arrays memory, cache;
     PositionTables sinusoids, rotations;
     NGrams n_grams;
 
@@ -225,7 +225,7 @@ class Execution {
         const int64_t width = round_up(i.width, LANES);
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
-            float *stored = s.cache_slot(program.cache, i.c), *to = stored + s.used * width;
+            float *stored = s.cache_array(program.cache, i.c), *to = stored + s.used * width;
             for (int64_t r = 0; r < s.rows; r++) {
                 const float* previous = nullptr;
                 if (s.position) previous = stored + s.ancestry[size_t(r * s.max_positions + s.position - 1)] * width;
@@ -284,7 +284,7 @@ class Execution {
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
             const float* from = at(i.a, i.a_column, row);
-            float* to = s.memory_slot(program.memory, i.out);
+            float* to = s.memory_array(program.memory, i.out);
             if (program.memory.transposed[size_t(i.out)]) {
                 transpose(from, stride(i.a), s, i.width, to);
             } else {
@@ -301,7 +301,7 @@ class Execution {
         const int64_t width = round_up(i.width, LANES);
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
-            float* to = s.cache_slot(program.cache, i.out) + s.used * width;
+            float* to = s.cache_array(program.cache, i.out) + s.used * width;
             for (int64_t end = row + s.rows * s.k; row < end; row++, to += width)
                 std::memcpy(to, at(i.a, i.a_column, row), size_t(i.width) * sizeof(float));
         }
@@ -313,8 +313,8 @@ class Execution {
         for (const Sentence& s : state.sentences) {
             const int64_t length = s.position + s.k, shared = i.heads / i.groups;
             float* scores = work.scores.grow(s.rows * s.k * i.heads * (round_up(length, LANES) + 1));
-            attend(CachedAttention{at(i.a, i.a_column, row), s.cache_slot(program.cache, i.b),
-                        s.cache_slot(program.cache, i.c), at(i.out, i.out_column, row), s.ancestry.data(),
+            attend(CachedAttention{at(i.a, i.a_column, row), s.cache_array(program.cache, i.b),
+                        s.cache_array(program.cache, i.c), at(i.out, i.out_column, row), s.ancestry.data(),
                         stride(i.a), round_up(shared * i.key_width, LANES), round_up(shared * i.value_width, LANES),
                         stride(i.out), s.rows, s.k, s.max_positions, length, i.heads, i.groups, i.key_width,
                         i.value_width, i.scale, i.constants ? &bias : nullptr},
@@ -330,15 +330,15 @@ class Execution {
             const Sentence &s = state.sentences[n], &next = state.sentences[n + 1 < state.sentences.size() ? n + 1 : n];
             float* scores = work.scores.grow(4 * s.padded);
             const int64_t key_step = i.key_width * s.padded, value_step = i.value_width * s.length;
-            const float *first_keys = s.memory_slot(program.memory, i.b);
-            const float *first_values = s.memory_slot(program.memory, i.c);
+            const float *first_keys = s.memory_array(program.memory, i.b);
+            const float *first_values = s.memory_array(program.memory, i.c);
             for (int64_t head = 0; head < i.heads; head++) {
                 const int64_t shared = head / groups, following = (head + 1) / groups;
                 const bool last = head + 1 == i.heads;
                 const float *keys = first_keys + shared * key_step, *values = first_values + shared * value_step;
                 attend(AttentionHead{at(i.a, i.a_column, row) + head * i.key_width, keys, values,
-                            last ? next.memory_slot(program.memory, i.b) : first_keys + following * key_step,
-                            last ? next.memory_slot(program.memory, i.c) : first_values + following * value_step,
+                            last ? next.memory_array(program.memory, i.b) : first_keys + following * key_step,
+                            last ? next.memory_array(program.memory, i.c) : first_values + following * value_step,
                             at(i.out, i.out_column, row) + head * i.value_width, stride(i.a), i.value_width,
                                 stride(i.out),
                             s.length, s.padded, i.key_width, i.value_width, i.scale},

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from compiler.instruction import SentenceState, Status
 from compiler.kernels.library import POINTERS, InstructionStruct
-from compiler.program import MAX_PREFIX_TOKENS, BeamOptions, BeamResult, TreeRules
+from compiler.program import MAX_PREFIX_TOKENS, BeamResult, SearchRequest, TreeRules
 from specs import BOS
 
 if TYPE_CHECKING:
@@ -122,19 +122,23 @@ class KernelProgram:
         if self.handle:
             self.library.zoo_close(self.handle)
 
+    @property
+    def searcher(self) -> Self:
+        """The beam search of the kernels, which consists of methods of this class."""
+        return self
+
+    def can_search(self, beam: int, *, trees: bool, shortlist: bool) -> bool:
+        """Return True, because the kernels support all searches of a `SearchingDecoder`."""
+        return True
+
     def start_search(
         self,
-        sources: Sequence[Sequence[int]],
-        prefixes: Sequence[Sequence[int]],
-        options: Sequence[BeamOptions],
-        penalties: Sequence[Sequence[float]],
+        requests: Sequence[SearchRequest],
         shortlists: Sequence[Int64[np.ndarray, " listed"]] | None = None,
+        rules: TreeRules | None = None,
     ) -> KernelState:
         """Encode sources, and let the decoder read the prefixes (see `SearchingDecoder.start_search`)."""
-        if {len(prefixes), len(options), len(penalties)} != {len(sources)}:
-            raise ValueError(
-                f"got {len(sources)} sources: pass one prefix, one `BeamOptions` and one row of penalties per source"
-            )
+        sources, prefixes, options, penalties = zip(*requests, strict=True)
         state = self._encode(_concatenated(sources), np.fromiter(map(len, sources), np.int32))
         if shortlists is not None:
             state = self.restrict(state, shortlists)
@@ -156,6 +160,8 @@ class KernelProgram:
         pointers = (each.ctypes.data for each in (fields, totals, table))
         raise_for(self.library.zoo_start_search(state.handle, *pointers, longest))
         state.beams = 0
+        if rules is not None:
+            self._constrain(state, rules, prefixes)
         return state
 
     def restrict(self, state: KernelState, tokens: Sequence[Int64[np.ndarray, " listed"]]) -> KernelState:
@@ -166,21 +172,21 @@ class KernelProgram:
         raise_for(self.library.zoo_restrict(self.handle, state.handle, listed.ctypes.data, counts.ctypes.data))
         return state
 
-    def constrain(self, state: KernelState, rules: TreeRules) -> KernelState:
-        """Restrict the output for each sentence to well-formed parse trees (see `SearchingDecoder.constrain`)."""
+    def _constrain(self, state: KernelState, rules: TreeRules, prefixes: Sequence[Sequence[int]]) -> None:
+        """Restrict a search to well-formed parse trees that start with the prefixes. Call this before the first step.
+
+        All prefixes have the same length.
+        """
         if len(rules.sentences) != state.sentences:
             raise ValueError(f"got limits for {len(rules.sentences)} sentences, but the state has {state.sentences}")
         if rules.kinds.shape != (self.vocabulary,) or rules.kinds.dtype != np.int32:
             raise ValueError(f"`kinds` has the shape {rules.kinds.shape}; it should be ({self.vocabulary},) of int32")
-        if len({len(each.prefix) for each in rules.sentences}) != 1:
-            raise ValueError("the prefixes have different lengths: run a separate search for each prefix length")
         counts = _concatenated([(each.words, each.constituents, len(each.word_tokens)) for each in rules.sentences])
         words = _concatenated([each.word_tokens for each in rules.sentences])
-        prefixes = _concatenated([each.prefix for each in rules.sentences])
+        forced = _concatenated(prefixes)
         arguments = (rules.kinds.ctypes.data, self.vocabulary, rules.max_opening_run, counts.ctypes.data)
-        lists = (words.ctypes.data, prefixes.ctypes.data, len(rules.sentences[0].prefix))
+        lists = (words.ctypes.data, forced.ctypes.data, len(prefixes[0]))
         raise_for(self.library.zoo_constrain(state.handle, *arguments, *lists))
-        return state
 
     def search(
         self, state: KernelState, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None
@@ -211,8 +217,6 @@ class KernelProgram:
 
     def join(self, first: KernelState, second: KernelState) -> KernelState:
         """Return one state with the sentences of two states. Both states must have the same number of beams."""
-        if first is second:
-            raise ValueError("a state cannot be joined with itself")
         if first.beams != second.beams:
             raise ValueError(f"cannot join a state with {first.beams} beams and a state with {second.beams} beams")
         raise_for(self.library.zoo_join(first.handle, second.handle))

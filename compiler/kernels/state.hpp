@@ -11,11 +11,11 @@
 
 namespace {
 
-// Layout of the slots of a sentence: the width of each slot, and the width of all slots before it.
-struct Slots {
+// Layout of the arrays of a sentence: the width of each array, and the width of all arrays before it.
+struct Arrays {
     std::vector<int64_t> width, offset;
     std::vector<bool> transposed;
-    int64_t keys = 0, others = 0;  // widths of all transposed slots together, and of all others
+    int64_t keys = 0, others = 0;  // widths of all transposed arrays together, and of all others
 
     void set(int64_t n, const int32_t* widths) {
         width.assign(widths, widths + n), offset.assign(size_t(n), 0), transposed.assign(size_t(n), false);
@@ -63,20 +63,20 @@ struct Sentence {
     int64_t length = 0, padded = 0, rows = 1;
     int64_t k = 1;                  // number of tokens that each hypothesis reads in a step
     int64_t position = 0;           // number of positions of each hypothesis
-    Block<float> memory;            // key slots as [width, padded], others as [head, length, width of a head]
-    Block<float> cache;             // [slot, capacity, width]
+    Block<float> memory;            // key arrays as [width, padded], others as [head, length, width of a head]
+    Block<float> cache;             // [array, capacity, width]
     int64_t capacity = 0, used = 0; // number of stored rows
     int64_t max_positions = 0;      // positions that fit into `ancestry`
     std::vector<int32_t> ancestry;  // [rows, max_positions]
     std::unique_ptr<Beam> beam;     // null unless the kernels search
     std::unique_ptr<Shortlist> shortlist;  // null if the sentence may choose any token
 
-    float* memory_slot(const Slots& slots, int64_t slot) const {
-        const int64_t offset = slots.offset[size_t(slot)];
-        return memory.data + (slots.transposed[size_t(slot)] ? offset * padded : slots.keys * padded + offset * length);
+    float* memory_array(const Arrays& arrays, int64_t array) const {
+        const int64_t offset = arrays.offset[size_t(array)];
+        return memory.data + (arrays.transposed[size_t(array)] ? offset * padded : arrays.keys * padded + offset * length);
     }
-    float* cache_slot(const Slots& slots, int64_t slot) const {
-        return cache.data + slots.offset[size_t(slot)] * capacity; }
+    float* cache_array(const Arrays& arrays, int64_t array) const {
+        return cache.data + arrays.offset[size_t(array)] * capacity; }
 
     // Ancestry of hypotheses, of which the i-th one continues row parents[i].
     std::vector<int32_t> ancestry_after(const int64_t* parents, int64_t count) const {
@@ -94,8 +94,8 @@ struct Sentence {
 
     // Reserves stored rows for k more positions of each hypothesis, and enters them into the ancestry. The stored rows
     // of a hypothesis are consecutive.
-    void add_positions(const Slots& slots) {
-        if (used + rows * k > capacity) compact(slots);
+    void add_positions(const Arrays& arrays) {
+        if (used + rows * k > capacity) compact(arrays);
         if (position + k > max_positions) {
             const int64_t grown = std::max<int64_t>(round_up(position + k, 32), 2 * max_positions);
             std::vector<int32_t> copied(size_t(rows * grown));
@@ -109,7 +109,7 @@ struct Sentence {
     }
 
     // Removes stored rows that no hypothesis uses. Doubles the capacity if they and k more positions are more than half.
-    void compact(const Slots& slots) {
+    void compact(const Arrays& arrays) {
         std::vector<int32_t> new_row(size_t(used), -1);
         for (int64_t row = 0; row < rows; row++)
             for (int64_t t = 0; t < position; t++)
@@ -120,10 +120,10 @@ struct Sentence {
         const bool grow = 2 * (alive + rows * k) > capacity;
         const int64_t grown = grow ? std::max<int64_t>(2 * capacity, round_up(alive + rows * k, 16)) : capacity;
         Block<float> larger;
-        if (grow) larger = block_pool.take(slots.others * grown);
+        if (grow) larger = block_pool.take(arrays.others * grown);
         float* to = grow ? larger.data : cache.data;
-        for (size_t slot = 0; slot < slots.width.size(); slot++) {
-            const int64_t width = round_up(slots.width[slot], LANES), offset = slots.offset[slot];
+        for (size_t array = 0; array < arrays.width.size(); array++) {
+            const int64_t width = round_up(arrays.width[array], LANES), offset = arrays.offset[array];
             for (int64_t row = 0; row < used; row++)
                 if (new_row[size_t(row)] >= 0)
                     std::memmove(to + offset * grown + new_row[size_t(row)] * width,

@@ -70,5 +70,5 @@ class Align(Operation):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         memory, mask, like = inputs
         if self.in_step:
-            return f"windows.align({memory}, {mask}, {like})"
-        return f"windows.align({memory}, {mask}, torch.arange({like}.shape[1], device={like}.device)[None])"
+            return f"layers.align({memory}, {mask}, {like})"
+        return f"layers.align({memory}, {mask}, torch.arange({like}.shape[1], device={like}.device)[None])"

@@ -113,8 +113,8 @@ class TopKGates(Operation):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (x,), (gate, noise) = inputs, parameters
         if not self.noisy:
-            return f"sublayers.top_k_gates({x}, {gate}, {self.k})"
-        return f"sublayers.noisy_top_k_gates({x}, {gate}, {noise}, {self.k}, {self.balance!r}, w.training)"
+            return f"layers.top_k_gates({x}, {gate}, {self.k})"
+        return f"layers.noisy_top_k_gates({x}, {gate}, {noise}, {self.k}, {self.balance!r}, w.training)"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape[:2]) * product(parameters[0]) * (2 if self.noisy else 1)
@@ -131,7 +131,7 @@ class Experts(Operation):
     is 0.
     """
 
-    code = "sublayers.mix_experts({all})"
+    code = "layers.mix_experts({all})"
     caption = ("linear", "Experts")
     details = "all run; gates weight them"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.builder import GraphBuilder, Value
 from compiler.instruction import Opcode
-from compiler.operations.mask import slot_positions
+from compiler.operations.mask import key_positions
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -164,7 +164,7 @@ class PositionalEncoding(Operation):
             rows = position[0] if position else f": {x}.shape[1]"
             return f"{x} + {parameters[0]}[{rows}]"
         options = (["halves=True"] if self.halves else []) + ([f"first={self.first}"] if self.first else [])
-        return f"{x} + runtime.sinusoids({', '.join([*inputs, *options])})"
+        return f"{x} + layers.sinusoids({', '.join([*inputs, *options])})"
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         table = next(iter(node.parameters), None)
@@ -187,7 +187,7 @@ class GridEncoding(Operation):
 
     rows: int
 
-    code = "{0} + runtime.sinusoids_2d({0}, rows={self.rows})"
+    code = "{0} + layers.sinusoids_2d({0}, rows={self.rows})"
     caption = ("position", "2-D positional encoding")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -210,7 +210,7 @@ class Rotate(Operation):
 
     theta: float
 
-    code = "windows.rotate({all}, theta={self.theta!r})"
+    code = "attention.rotate({all}, theta={self.theta!r})"
     caption = ("position", "Rotary positions")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -243,7 +243,7 @@ class PositionBias(Operation):
 
     For whole sequences, the input is the input of the layer stack [batch, n, ...], and the result is [1, heads, n, n].
     Only the shape of the input is used. In a decoder step, the inputs are the positions [rows, new] and the key cache
-    [rows, kv_heads, n, d], and the result is [rows, heads, new, slots]. `UnwrittenMask` explains the cache slots.
+    [rows, kv_heads, n, d], and the result is [rows, heads, new, entries]. `UnwrittenMask` explains the cache entries.
     Parameters are tables [..., heads].
     """
 
@@ -274,13 +274,13 @@ class PositionBias(Operation):
         rows, new, *_ = stream.shape
         if not self.in_step:
             return ValueType((ONE, Size.of(self.heads), new, new), ValueKind.BIAS)
-        slots = cache[0].shape[2] + (0 if self.planned else new)
-        return ValueType((rows, Size.of(self.heads), new, slots), ValueKind.BIAS)
+        entries = cache[0].shape[2] + (0 if self.planned else new)
+        return ValueType((rows, Size.of(self.heads), new, entries), ValueKind.BIAS)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         first, *cache = inputs
         if self.in_step:
-            query, key = first, slot_positions(first, cache[0], self.planned)
+            query, key = first, key_positions(first, cache[0], self.planned)
         else:
             query = key = first.new_tensor([range(first.shape[1])])
         values = [
@@ -292,7 +292,7 @@ class PositionBias(Operation):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         planned = f", planned={self.planned}" if self.in_step else ""
-        distance = f"windows.{'cache_' if self.in_step else ''}distances({', '.join(inputs)}{planned})"
+        distance = f"attention.{'cache_' if self.in_step else ''}distances({', '.join(inputs)}{planned})"
         return self.emit_values(distance, parameters)
 
 
@@ -308,7 +308,7 @@ class RelativeBias(PositionBias):
 
     def emit_values(self, distance: str, parameters: Expressions) -> str:
         options = f"max_distance={self.max_distance}, causal={self.causal}"
-        return f"windows.relative_bias({distance}, {parameters[0]}, {options})"
+        return f"attention.relative_bias({distance}, {parameters[0]}, {options})"
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
         (table,) = node.parameters
@@ -327,7 +327,7 @@ class AlibiBias(PositionBias):
         return -abs(distance) * alibi_slope(head, self.heads)
 
     def emit_values(self, distance: str, parameters: Expressions) -> str:
-        return f"windows.alibi_bias({distance}, {self.heads})"
+        return f"attention.alibi_bias({distance}, {self.heads})"
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
         return {"constants": tuple(alibi_slope(head, self.heads) for head in range(self.heads))}

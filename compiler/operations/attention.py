@@ -120,9 +120,9 @@ class AttentionWeights(Operation):
 
     def _emit_scores(self, query: str, key: str, parameters: Expressions) -> str:
         if parameters:
-            return f"runtime.additive_scores({query}, {key}, {parameters[0]})"
+            return f"attention.additive_scores({query}, {key}, {parameters[0]})"
         if self.groups > 1:
-            return f"runtime.grouped_product({scaled(query, self.scale)}, {key}.mT)"
+            return f"attention.grouped_product({scaled(query, self.scale)}, {key}.mT)"
         return f"{scaled(query, self.scale)} @ {key}.mT"
 
 
@@ -159,7 +159,7 @@ class Attention(AttentionWeights):
         hidden = " | ".join(masks)
         if self.one_kernel:
             options = (f", bias={bias}" if bias else "") + (", grouped=True" if self.groups > 1 else "")
-            return f"runtime.fused_attention({query}, {key}, {value}, {hidden or None}, {self.scale!r}{options})"
+            return f"attention.fused_attention({query}, {key}, {value}, {hidden or None}, {self.scale!r}{options})"
         weights = context.temporary("weights")
         context.statements.append(f"{weights} = {self._emit_scores(query, key, parameters)}")
         if bias:
@@ -170,8 +170,8 @@ class Attention(AttentionWeights):
         converted = f".to({value}.dtype)" if bias else ""
         context.statements.append(f"{weights} = torch.softmax({weights}, dim=-1){converted}")
         if self.dropout:
-            context.statements.append(f"{weights} = runtime.dropout({weights}, {self.dropout!r}, w.training)")
-        return f"runtime.grouped_product({weights}, {value})" if self.groups > 1 else f"{weights} @ {value}"
+            context.statements.append(f"{weights} = layers.dropout({weights}, {self.dropout!r}, w.training)")
+        return f"attention.grouped_product({weights}, {value})" if self.groups > 1 else f"{weights} @ {value}"
 
     def with_one_kernel(self, parameters: Sequence[str]) -> Attention:
         """Return the variant with one kernel, which supports neither dropout nor additive scores."""
@@ -215,7 +215,7 @@ class WeightedSum(Operation):
     weights [batch, h, n, m], V [batch, kv_heads, m, d_v] -> [batch, h, n, d_v].
     """
 
-    code = "runtime.grouped_product({0}.to({1}.dtype), {1})"
+    code = "attention.grouped_product({0}.to({1}.dtype), {1})"
     caption = ("attention", "Weighted sum")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -283,7 +283,7 @@ class RestrictedAttention(Operation):
         if self.dropout:
             options += f", dropped={self.dropout!r} if w.training else 0.0"
         sizes = f"({self.before}, {self.after}), {self.block}, {self.scale!r}"
-        return f"windows.restricted_attention({query}, {key}, {value}, {sizes}{options})"
+        return f"attention.restricted_attention({query}, {key}, {value}, {sizes}{options})"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 2 * self._weights(inputs) * (inputs[1].shape[3] + inputs[2].shape[3])

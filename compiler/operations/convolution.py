@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from compiler.operations.operation import (
-    EmitContext,
-    Expressions,
     Operation,
     PlainOperation,
     ReceptiveField,
@@ -40,6 +38,7 @@ class Convolution(Operation):
     dilation: int = 1
     stride: int = 1
 
+    code = "layers.convolve({all}, ({self.before}, {self.after}), {self.dilation}, {self.stride})"
     caption = ("linear", "Convolution")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -65,11 +64,6 @@ class Convolution(Operation):
             shifted = padded[:, index * self.dilation :][:, : length : self.stride]
             result = result + (shifted * weights if weights.ndim == 1 else shifted @ weights)
         return result
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        padding = (self.before, self.after)
-        options = f"{self.dilation}" if self.stride == 1 else f"{self.dilation}, stride={self.stride}"
-        return f"windows.convolve({inputs[0]}, {parameters[0]}, {parameters[1]}, {padding}, {options})"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         result = self.infer(inputs, parameters)

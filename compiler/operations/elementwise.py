@@ -147,7 +147,7 @@ class Dropout(Operation):
 
     dropout: float
 
-    code = "runtime.dropout({0}, {self.dropout!r}, w.training)"
+    code = "layers.dropout({0}, {self.dropout!r}, w.training)"
     caption = ("add", "Dropout")
     joins_boxes = None
 

@@ -142,7 +142,7 @@ class PackedPositions(PositionalEncoding):
     All positions are less than n.
     """
 
-    code = "{0} + functional.embedding({1}, runtime.sinusoids({0}, halves={self.halves}, first={self.first}))"
+    code = "{0} + functional.embedding({1}, layers.sinusoids({0}, halves={self.halves}, first={self.first}))"
     emit = Operation.emit
 
 
@@ -153,9 +153,7 @@ class WholeCrossEntropy(ChunkedCrossEntropy):
     """
 
     caption = ("softmax", "Cross entropy,")
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return super().emit(context, inputs, parameters).replace("runtime.chunked_loss", "cuda.losses.whole_loss")
+    function = "cuda.losses.whole_loss"
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return product(inputs[1].shape) * parameters[0][0]  # the logits, which their gradients overwrite
@@ -180,7 +178,7 @@ class SlotEmbedding(KernelOperation, Operation):
         positions = learned[0] if learned else None
         if self.positions and not learned:
             options = f"{self.positions.halves}, {self.positions.first}"
-            positions = f"runtime.sinusoid_table({slots}.layout.capacity, {table}, {options})"
+            positions = f"layers.sinusoid_table({slots}.layout.capacity, {table}, {options})"
         return f"cuda.search.embed({slots}, {table}, {self.scale!r}, {positions})"
 
 

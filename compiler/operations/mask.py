@@ -12,8 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from compiler.operations.operation import (
-    EmitContext,
-    Expressions,
     MaskRole,
     Operation,
     Shape,
@@ -44,7 +42,7 @@ class PaddingMask(Mask):
 
     mask_role = MaskRole.PADDING
     details = "padding of the source"
-    code = "runtime.padding_mask({0}, {1})"
+    code = "attention.padding_mask({0}, {1})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         length, stream = inputs
@@ -65,7 +63,7 @@ class CausalMask(Mask):
 
     mask_role = MaskRole.CAUSAL
     details = "later positions"
-    code = "runtime.causal_mask({0})"
+    code = "attention.causal_mask({0})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         length = inputs[0].shape[1]
@@ -89,6 +87,7 @@ class DistanceMask(Mask):
     before: int
     after: int
 
+    code = "attention.distance_mask({all}, before={self.before}, after={self.after})"
     details = "more than {self.before} before, {self.after} after"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -97,10 +96,6 @@ class DistanceMask(Mask):
         expected = ValueType((batch, ONE, ONE, length), ValueKind.MASK)
         require(all(mask == expected for mask in padding), self, *inputs)
         return ValueType((batch, ONE, length, length), ValueKind.MASK)
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        stream, *padding = inputs
-        return f"windows.distance_mask({', '.join((stream, str(self.before), str(self.after), *padding))})"
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         stream, *padding = inputs
@@ -121,7 +116,7 @@ class WindowMask(Mask):
 
     radius: int
 
-    code = "windows.window_mask({0}, {self.radius})"
+    code = "attention.window_mask({all})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         position, window = inputs
@@ -132,22 +127,22 @@ class WindowMask(Mask):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         position, window = inputs
-        query, key = position[:, None, :, None], slot_positions(position, window, planned=False)[:, None, None, :]
+        query, key = position[:, None, :, None], key_positions(position, window, planned=False)[:, None, None, :]
         return (key < 0) | (key > query) | (key < query - self.radius)
 
 
 class UnwrittenMask(Mask):
-    """Hide cache slots that are empty, or that contain the key of a position after the query.
+    """Hide cache entries that are empty, or that contain the key of a position after the query.
 
-    Inputs: the positions of the queries [rows, new], and the key cache [rows, h, n, d]. Result: [rows, 1, new, slots].
-    Rows may be at different positions. A `planned` cache is preallocated: slots = n, and the keys of a row are in the
-    first slots. In a cache that grows, slots = n + new, and the keys are in the last slots.
+    Inputs: the positions of the queries [rows, new], and the key cache [rows, h, n, d]. Result: [rows, 1, new,
+    entries]. Rows may be at different positions. A `planned` cache is preallocated: entries = n, and the keys of a row
+    are in the first entries. In a cache that grows, entries = n + new, and the keys are in the last entries.
     """
 
     planned: bool = False
 
     mask_role = MaskRole.UNWRITTEN
-    code = "runtime.unwritten_mask({0}, {1}, planned={self.planned})"
+    code = "attention.unwritten_mask({0}, {1}, planned={self.planned})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         position, cache = inputs
@@ -160,20 +155,20 @@ class UnwrittenMask(Mask):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         position, cache = inputs
-        query, key = position[:, None, :, None], slot_positions(position, cache, self.planned)[:, None, None, :]
+        query, key = position[:, None, :, None], key_positions(position, cache, self.planned)[:, None, None, :]
         return (key < 0) | (key > query)
 
 
-def slot_positions(position: Tensor, cache: Tensor, planned: bool) -> Tensor:
-    """Return the position of the key in each slot of a cache: [rows, slots]. It is negative if a slot is empty.
+def key_positions(position: Tensor, cache: Tensor, planned: bool) -> Tensor:
+    """Return the position of the key in each entry of a cache: [rows, entries]. It is negative if an entry is empty.
 
     Args:
         position: The positions of the queries [rows, new].
         cache: The key cache [rows, h, n, d].
-        planned: Whether the cache is preallocated (see `UnwrittenMask`). If so, slots = n, and slots after the last
-            query may be empty. Otherwise, slots = n + new.
+        planned: Whether the cache is preallocated (see `UnwrittenMask`). If so, entries = n, and entries after the last
+            query may be empty. Otherwise, entries = n + new.
     """
     if planned:
         return position.new_tensor(range(cache.shape[2])).expand(len(position), -1)
-    slots = cache.shape[2] + position.shape[1]
-    return position.new_tensor(range(1 - slots, 1)) + position[:, -1:]
+    entries = cache.shape[2] + position.shape[1]
+    return position.new_tensor(range(1 - entries, 1)) + position[:, -1:]

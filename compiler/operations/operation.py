@@ -115,7 +115,7 @@ class MaskRole(StrEnum):
     CAUSAL = "causal"
     """The mask hides keys after the query."""
     UNWRITTEN = "unwritten"
-    """The mask hides key/value cache slots that are empty or contain later positions."""
+    """The mask hides key/value cache entries that are empty or contain later positions."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -232,7 +232,7 @@ class Operation(ABC):
         return self
 
     def with_planned_cache(self) -> Operation | None:
-        """Return the variant for preallocated caches of an operation that computes a mask or bias for cache slots.
+        """Return the variant for preallocated caches of an operation that computes a mask or bias for cache entries.
 
         The inputs of such an operation are the positions of the queries and the cache. Return None for any other
         operation.

@@ -56,7 +56,7 @@ class PickLabels(Operation):
     log-probabilities [..., V], labels [...] -> [...].
     """
 
-    code = "runtime.pick({0}, {1})"
+    code = "losses.pick({0}, {1})"
     caption = ("softmax", "Pick labels")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -80,7 +80,7 @@ class CrossEntropy(Operation):
     smoothing: float
     wrong_classes: bool
 
-    code = "runtime.smoothed_loss({0}, {1}, {self.smoothing!r}, {self.wrong_classes})"
+    code = "losses.smoothed_loss({0}, {1}, {self.smoothing!r}, {self.wrong_classes})"
     caption = ("softmax", "Cross entropy")
     details = "smoothed by {self.smoothing:g}"
 
@@ -113,7 +113,7 @@ class AlignmentLoss(Operation):
 
     weight: float
 
-    code = "runtime.alignment_loss({0}, {1}, {2}, {self.weight!r})"
+    code = "losses.alignment_loss({0}, {1}, {2}, {self.weight!r})"
     caption = ("softmax", "Alignment loss")
     details = "weighted by {self.weight:g}"
 
@@ -143,7 +143,7 @@ class CtcLoss(Operation):
 
     weight: float
 
-    code = "runtime.ctc_loss({0}, {1}, {2}, {3}, {self.weight!r})"
+    code = "losses.ctc_loss({0}, {1}, {2}, {3}, {self.weight!r})"
     caption = ("softmax", "CTC loss")
     details = "weighted by {self.weight:g}"
 
@@ -184,6 +184,8 @@ class ChunkedCrossEntropy(CrossEntropy):
     classes: int
 
     caption = ("softmax", "Chunked cross entropy,")
+    function = "losses.chunked_loss"
+    """The function that emitted code calls."""
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, labels = inputs
@@ -197,7 +199,7 @@ class ChunkedCrossEntropy(CrossEntropy):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (x, labels), (table, *bias) = inputs, parameters
         options = [repr(self.smoothing), str(self.wrong_classes), str(self.classes)]
-        return f"runtime.chunked_loss({', '.join((x, table, labels, *options, *bias))})"
+        return f"{self.function}({', '.join((x, table, labels, *options, *bias))})"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape) * parameters[0][0]

@@ -104,7 +104,7 @@ class _Int8(_Projection):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         (x,), (matrix, *others) = inputs, parameters
-        return f"runtime.quantised_linear({', '.join((x, f'{matrix}.T' if self.transposed else matrix, *others))})"
+        return f"layers.quantised_linear({', '.join((x, f'{matrix}.T' if self.transposed else matrix, *others))})"
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         rows = codegen.parameter_shape(node.parameters[0])[1 if self.transposed else 0]

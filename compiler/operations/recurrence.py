@@ -104,7 +104,7 @@ class Ssru(Recurrence):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         function = "ssru_step" if len(inputs) > 2 and not self.backwards else "ssru"
-        return f"sublayers.{function}({', '.join(inputs)})"
+        return f"layers.{function}({', '.join(inputs)})"
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         gate, value, *rest = node.inputs
@@ -157,8 +157,8 @@ class Lstm(Recurrence):
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         x, *rest = inputs
         if rest and not self.backwards:
-            return f"sublayers.lstm_step({', '.join((*inputs, *parameters))})"
-        return f"sublayers.lstm({', '.join((x, *parameters, *rest))})"
+            return f"layers.lstm_step({', '.join((*inputs, *parameters))})"
+        return f"layers.lstm({', '.join((x, *parameters, *rest))})"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         matrix, recurrent, _ = parameters

@@ -193,7 +193,7 @@ class WriteToCache(Operation):
     """
 
     overwrites = 0
-    code = "runtime.write_cache({0}, {1}, {2})"
+    code = "attention.write_cache({0}, {1}, {2})"
     caption = ("cache", "Cache write")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -206,8 +206,8 @@ class WriteToCache(Operation):
         cache, new, position = inputs
         cache = cache.clone()
         for row, positions in enumerate(position.tolist()):
-            for index, slot in enumerate(positions):
-                cache[row, :, slot] = new[row, :, index]
+            for index, entry in enumerate(positions):
+                cache[row, :, entry] = new[row, :, index]
         return cache
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:

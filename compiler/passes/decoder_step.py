@@ -156,7 +156,7 @@ def _input_type(name: str, type_: ValueType, graph: Graph) -> ValueType:
 def plan_cache(graph: Graph) -> Graph:
     """Allocate the caches of the decoder step with spare capacity, and write each new position in place.
 
-    Caches are preallocated if only attention reads them, with a mask that hides unused slots. If several caches are
+    Caches are preallocated if only attention reads them, with a mask that hides unused entries. If several caches are
     read with the same mask or bias, either all or none of these caches are preallocated.
     """
     caches = _growing_caches(graph)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from compiler import TRANSLATE, build, graphs
-from compiler.initialization import initial_weights
+from compiler.assemble import initial_weights
 from specs import Spec
 from zoo.files import storage
 from zoo.training.benchmarks import weights_avoiding

@@ -19,7 +19,7 @@ from torch.nn import functional
 from compiler import build_module
 from compiler.host import fast_float32, tune_process
 from compiler.padded_batch import PaddedBatch
-from compiler.runtime import sinusoids
+from compiler.runtime.layers import sinusoids
 from specs import BOS, EOS, PAD, Spec
 from tests.examples import changed
 from zoo.data.batches import Batch

@@ -17,8 +17,9 @@ import jiwer
 import torch
 
 import zoo
-from compiler import EmittedProgram, Purpose, emit, lower, stored_tensors
-from compiler.backends.eager import Functions
+from compiler import Purpose, lower
+from compiler.backends import BuildRequest
+from compiler.backends.eager import build_eager
 from compiler.padded_batch import PaddedBatch
 from specs import Spec
 from specs.sections import PAD
@@ -50,9 +51,7 @@ def read(run: str, sounds: Path, count: int | None, radius: int | None) -> Itera
     tensors = weights.read(Path(run) / "weights.safetensors").tensors
     spec = with_radius(model.spec, radius)
     graphs = {Purpose.ENCODE: lower(spec, Purpose.ENCODE)}  # without the passes, which remove the output `memory`
-    program = EmittedProgram(spec, graphs, Functions(emit(graphs.values())))
-    program.share({name: tensors[name] for name in stored_tensors(graphs.values())})
-    program.eval()
+    program = build_eager(BuildRequest(spec, graphs, tensors))
     table = tensors["target_embedding"].float()
     for file in islice(model.modality.read(sounds), count):
         batch = PaddedBatch.pad([torch.from_numpy(model.modality.encode(file))])

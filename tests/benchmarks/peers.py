@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from compiler import Purpose, build, graphs
-from compiler.initialization import initial_weights
+from compiler.assemble import initial_weights
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Spec
 from zoo.generation.translation import pad_sequences

@@ -19,14 +19,15 @@ from filelock import FileLock
 from torch import Tensor
 from torch.nn import functional
 
-from compiler import TRANSLATE, Purpose, graphs, runtime
+from compiler import TRANSLATE, Purpose, graphs
+from compiler.assemble import initial_weights
 from compiler.backends import BuildRequest
 from compiler.backends.native import NativeProgram
 from compiler.host import cpp_compiler
-from compiler.initialization import initial_weights
 from compiler.instruction import ActivationKind, MatrixType, Opcode, Status
 from compiler.kernels.library import FLAGS, InstructionStruct, compile_kernels, declare_functions
 from compiler.kernels.program import KernelProgram, KernelState, Memory, PackedModel
+from compiler.runtime import layers
 from specs import Spec
 
 ACTIVATIONS: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
@@ -112,7 +113,7 @@ def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int, scale: fl
 def reference_product(x: Tensor, w: Tensor, scales: Tensor, type_: MatrixType) -> Tensor:
     """Multiply x by w times scales in torch, rounded as for a matrix of this type. Sums are in float32."""
     if type_ is MatrixType.INT8:
-        return runtime.quantised_linear(x, w, scales)
+        return layers.quantised_linear(x, w, scales)
     weights = w.float() * scales
     if type_ is MatrixType.BFLOAT16:
         x, weights = x.bfloat16().float(), weights.bfloat16().float()
@@ -238,9 +239,9 @@ def attending_program(new: Callable[..., Any], tables: Sequence[Tensor], heads: 
     a, b, c = (program.embed(table, program.encode) for table in tables)
     own, one_hot = program.buffer(v), program.embed(torch.eye(ids), program.encode)
     program.add(Opcode.ATTEND_SOURCE, program.encode, a=a, b=b, c=c, out=own, **size)
-    slots = ((one_hot, ids, 1, 1), (own, v, 1, 0), (b, k, heads, 1), (c, v, heads, 0))
-    for slot, (buffer, width, parts, keys) in enumerate(slots):
-        program.add(Opcode.STORE_MEMORY, program.encode, out=slot, a=buffer, width=width, heads=parts, keys=keys)
+    arrays = ((one_hot, ids, 1, 1), (own, v, 1, 0), (b, k, heads, 1), (c, v, heads, 0))
+    for array, (buffer, width, parts, keys) in enumerate(arrays):
+        program.add(Opcode.STORE_MEMORY, program.encode, out=array, a=buffer, width=width, heads=parts, keys=keys)
     out, (query, key, value) = program.buffer(3 * v + k), map(program.embed, tables)
     program.add(Opcode.ATTEND_MEMORY, a=program.embed(torch.eye(ids) * 1000), b=0, c=1, out=out, **lookup)
     program.add(Opcode.ATTEND_MEMORY, a=query, b=2, c=3, out=out, out_column=v, **size)

@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from compiler.runtime import _sinusoid_table
+from compiler.runtime.layers import _sinusoid_table
 
 DEVICE = torch.device("cuda:0")
 _GUARDS = "_ZN3c104impl26device_guard_impl_registryE"

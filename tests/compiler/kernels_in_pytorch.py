@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from compiler import cuda, runtime, sublayers
+from compiler import cuda
 from compiler.operations.attention import HeadColumns
+from compiler.runtime import layers, losses
 from compiler.slots import Field, Slots
 from tests.compiler.beam_in_slots import select
 
@@ -113,7 +114,7 @@ def packed_ssru(gate: Tensor, value: Tensor, spans: Tensor) -> Tensor:
     starts = (torch.arange(value.shape[1]) == spans[0]) | (spans[1] == 0)
     cuts = starts.nonzero().flatten().tolist()[1:]
     parts = zip(gate.tensor_split(cuts, 1), value.tensor_split(cuts, 1), strict=True)
-    return torch.cat([sublayers.ssru(*part) for part in parts], 1)
+    return torch.cat([layers.ssru(*part) for part in parts], 1)
 
 
 def whole_loss(
@@ -121,7 +122,7 @@ def whole_loss(
     bias: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     logits = functional.linear(x, table, bias)[..., :classes]
-    return runtime.smoothed_loss(logits, labels, smoothing, wrong_classes)
+    return losses.smoothed_loss(logits, labels, smoothing, wrong_classes)
 
 
 def embed(slots: Slots, table: Tensor, scale: float, positions: Tensor | None) -> Tensor:

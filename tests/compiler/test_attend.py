@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from compiler import EmittedProgram, Purpose, build, graphs, interpret, lower
-from compiler.initialization import initial_weights
+from compiler.assemble import initial_weights
 from compiler.operations.attention import Attention
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD

@@ -10,8 +10,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import specs
-from compiler import TRANSLATE, EmittedProgram, Purpose, cost, emit, graphs
-from compiler.backends.eager import Functions
+from compiler import TRANSLATE, EmittedProgram, Purpose, cost, graphs, stored_tensors
+from compiler.backends import BuildRequest
+from compiler.backends.eager import build_eager
 from compiler.costs import memory_traffic
 from compiler.decoder import CACHE_BLOCK
 from compiler.padded_batch import PaddedBatch
@@ -50,7 +51,9 @@ def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
     for name in names.values():
         spec = specs.load(name, {} if every else {"architecture.N": 1})
         optimised = graphs(spec, TRANSLATE)
-        program = EmittedProgram(spec, optimised, Functions(emit(optimised.values()))).eval()
+        stored = stored_tensors(optimised.values())
+        weights = {name: torch.empty(tensor.shape, device="meta") for name, tensor in stored.items()}
+        program = build_eager(BuildRequest(spec, optimised, weights, "meta"))
         at = {"batch": 3, "source": 19, "target": 5, "beams": 1, "new": 1, "capacity": CACHE_BLOCK}
         tokens, target = (torch.empty(3, length, dtype=torch.long, device="meta") for length in (19, 6))
         source, read = PaddedBatch.full(tokens), spec.architecture.source

@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional
 
 from compiler import Purpose, lower
-from compiler.initialization import initial_weights
-from compiler.sublayers import mix_experts, noisy_top_k_gates, top_k_gates
+from compiler.assemble import initial_weights
+from compiler.runtime.layers import mix_experts, noisy_top_k_gates, top_k_gates
 from tests.examples import small
 
 MIXTURE: dict[str, object] = {"kind": "mixture_of_experts", "experts": 4, "top_k": 2}

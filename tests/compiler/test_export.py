@@ -14,13 +14,13 @@ import pytest
 import torch
 
 from compiler import TRANSLATE, Purpose, build, graphs
+from compiler.assemble import initial_weights
 from compiler.backends import BACKENDS, choose_backend
 from compiler.backends.conformance import disagreement
 from compiler.backends.export import TRANSLATING, artefact_key, export_programs
 from compiler.backends.inductor import _allow_variants
 from compiler.backends.tensorrt import check_shapes, engine_key, input_profiles
 from compiler.decoder import CACHE_BLOCK
-from compiler.initialization import initial_weights
 from specs import ZooError
 from tests.compiler.conftest import requested, run_python
 from tests.examples import changed, small

@@ -17,8 +17,8 @@ from compiler.backends.eager import Functions, program
 from compiler.backends.export import TRANSLATING, export_programs, refuse
 from compiler.emission import emit
 from compiler.padded_batch import PaddedBatch
-from compiler.runtime import _ChunkedLoss, _Smoothing
-from compiler.sublayers import _BalanceGradient, _GatedAverage
+from compiler.runtime.layers import _BalanceGradient, _GatedAverage
+from compiler.runtime.losses import _ChunkedLoss, _Smoothing
 from specs import BOS, EOS, PAD
 from tests.compiler.conftest import requested
 from tests.compiler.fake_gpu import DEVICE, FakeGpu, HostWait, fake_gpu, tensors

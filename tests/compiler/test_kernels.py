@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from compiler import runtime
 from compiler.decoder import top_k
 from compiler.instruction import MAX_INT8_ROWS, MatrixType, Opcode, Status
 from compiler.kernels.program import KernelState, Memory
-from compiler.sublayers import ssru
+from compiler.runtime import layers
+from compiler.runtime.layers import ssru
 from tests.compiler.conftest import ACTIVATIONS, attending_program, attention, reference_product
 
 pytestmark = pytest.mark.integration
@@ -106,7 +106,7 @@ def test_row_operations_are_torchs(new_program: Any, rows: int, width: int, halv
     state = program.start(tokens, [1] * rows)
     for t in range(5):
         position = torch.tensor([[first + t]])
-        encoding = runtime.sinusoids(torch.zeros(1, 1, width), position, halves=halves)[0, :, :width].float()
+        encoding = layers.sinusoids(torch.zeros(1, 1, width), position, halves=halves)[0, :, :width].float()
         expected = layer_norm(3 * x + table[t] + encoding + y, (width,), gain, bias) + y
         close(program.run(state, tokens), layer_norm(expected, (width,), gain, bias, 1e-2))
 

@@ -15,7 +15,7 @@ from compiler import Purpose, build_module, emit, graphs, interpret, lower
 from compiler.graph import stored_tensors, verify
 from compiler.operations.elementwise import Dropout
 from compiler.padded_batch import PaddedBatch
-from compiler.runtime import sinusoids
+from compiler.runtime.layers import sinusoids
 from specs import Spec
 from tests.examples import small
 

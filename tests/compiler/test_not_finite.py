@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from compiler.instruction import MatrixType, Opcode
-from compiler.sublayers import ssru
+from compiler.runtime.layers import ssru
 from specs import EOS
 from tests.compiler.conftest import ACTIVATIONS, attending_program, attention, reference_product
 

@@ -7,10 +7,11 @@ import math
 import pytest
 import torch
 
-from compiler import Purpose, lower, runtime, windows
+from compiler import Purpose, lower
 from compiler.lowering.positions import GridEncoding, Rotate, alibi_slope, relative_bucket
 from compiler.operations.attention import Attention
-from compiler.runtime import fused_attention
+from compiler.runtime import attention, layers
+from compiler.runtime.attention import fused_attention
 from specs import load
 from tests.examples import small
 
@@ -22,7 +23,7 @@ def test_rotary_positions_multiply_complex_numbers() -> None:
     angles = position[:, None, :, None] * 100.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
     turned = numbers * torch.polar(torch.ones_like(angles), angles)
     expected = torch.cat([turned.real, turned.imag], -1).float()
-    torch.testing.assert_close(windows.rotate(x, position, theta=100.0), expected)
+    torch.testing.assert_close(attention.rotate(x, position, theta=100.0), expected)
     torch.testing.assert_close(Rotate(100.0).interpret([x, position], []), expected)
 
 
@@ -32,7 +33,7 @@ def test_two_dimensional_sinusoids_encode_the_column_and_the_row_of_each_patch()
     for start, place in ((0, angles[:, None]), (4, angles[None, :rows])):
         encoded[..., start : start + 4 : 2], encoded[..., start + 1 : start + 4 : 2] = place.sin(), place.cos()
     torch.testing.assert_close(GridEncoding(rows).interpret([x], []), x + encoded.flatten(0, 1))
-    torch.testing.assert_close(x + runtime.sinusoids_2d(x, rows=rows), x + encoded.flatten(0, 1))
+    torch.testing.assert_close(x + layers.sinusoids_2d(x, rows=rows), x + encoded.flatten(0, 1))
 
 
 def test_alibi_slopes_are_those_of_its_paper() -> None:
@@ -41,7 +42,7 @@ def test_alibi_slopes_are_those_of_its_paper() -> None:
     for heads, expected in slopes.items():
         assert [alibi_slope(head, heads) for head in range(heads)] == pytest.approx(expected)
     for heads in range(1, 34):
-        bias = windows.alibi_bias(torch.tensor([[[[-3, 0, 2]]]]), heads)[0, :, 0]
+        bias = attention.alibi_bias(torch.tensor([[[[-3, 0, 2]]]]), heads)[0, :, 0]
         each = torch.tensor([[alibi_slope(head, heads)] for head in range(heads)])
         torch.testing.assert_close(bias, each * torch.tensor([[-3.0, 0.0, -2.0]]))
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 import specs
 from compiler import Purpose, emit, interpret, optimise
-from compiler.backends.eager import Functions
+from compiler.backends import BuildRequest
+from compiler.backends.eager import Functions, program
 from compiler.builder import GraphBuilder, Value
-from compiler.emitted import EmittedProgram
 from compiler.graph import Graph, StepState, prune, stored_tensors, unique_name, verify
 from compiler.lowering.norm import LayerNorm
 from compiler.lowering.positions import PositionalEncoding
@@ -209,9 +209,8 @@ def random_case(seed: int, steps: int) -> tuple[Graph, dict[str, Tensor], dict[s
 def test_emitted_code_computes_what_the_interpreter_does(seed: int, steps: int) -> None:
     graph, weights, inputs, expected = random_case(seed, steps)
     code = emit([graph])
-    program = EmittedProgram(specs.load("tiny"), {graph.purpose: graph}, Functions(code)).eval()
-    program.share(weights)
-    found = Functions(code)[graph.purpose](program, inputs)
+    request = BuildRequest(specs.load("tiny"), {graph.purpose: graph}, weights)
+    found = Functions(code)[graph.purpose](program(request, Functions(code)).eval(), inputs)
     assert found.keys() == expected.keys() == graph.results.keys()
     for name, tensor in found.items():
         assert list(tensor.shape) == [size(**SIZES) for size in graph.types[graph.results[name]].shape]

@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
-from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs
-from compiler.backends.eager import Functions
+from compiler import TRANSLATE, EmittedProgram, Purpose, graphs
+from compiler.assemble import initial_weights
+from compiler.backends import BuildRequest
+from compiler.backends.eager import Functions, program
+from compiler.capture import Recorder
 from compiler.emission import emit
-from compiler.initialization import initial_weights
 from compiler.instruction import Unsupported
 from compiler.search import Searcher
 from compiler.search_graphs import search_graphs
@@ -52,16 +55,16 @@ def searching() -> Iterator[Searching]:
         function()
         return function
 
-    def make(**architecture: object) -> tuple[EmittedProgram, Searcher]:
+    def make(record: Recorder = run_once_before, **architecture: object) -> tuple[EmittedProgram, Searcher]:
         spec, generator = small(**architecture), torch.Generator().manual_seed(4)
         drawn = initial_weights(spec, graphs(spec)).items()
         weights = {name: 2 * each + 0.1 * torch.randn(each.shape, generator=generator) for name, each in drawn}
-        program = build(spec, weights=weights, backend="eager")
-        assert isinstance(program, EmittedProgram)
         made = search_graphs(spec, TRANSLATE, "float32")
-        searcher = Searcher(program, made, Functions(emit(made.values())))
-        searcher.record = run_once_before
-        return program, searcher
+        search = partial(Searcher, graphs=made, functions=Functions(emit(made.values())), record=record)
+        request = BuildRequest(spec, graphs(spec), weights)
+        built = program(request, Functions(emit(request.graphs.values())), make_searcher=search)
+        assert isinstance(built.searcher, Searcher)
+        return built, built.searcher
 
     with kernels_in_pytorch():
         yield make
@@ -149,9 +152,8 @@ def test_cancelled_sentences_leave_and_their_slots_are_used_again(searching: Sea
 
 
 def test_the_slots_of_an_abandoned_search_are_used_again(searching: Searching) -> None:
-    program, searcher = searching()
-    recorded = []
-    searcher.record = lambda function: recorded.append(function) or function  # type: ignore[func-returns-value]
+    recorded: list[Callable[[], object]] = []
+    program, searcher = searching(lambda function: recorded.append(function) or function)  # type: ignore[func-returns-value]
     search, given = BeamSearch(3, 0.6), sources(1)
     abandoned: ProgramBatch[Any] = ProgramBatch(searcher, [search.new_history(given[0])])
     abandoned.step()
@@ -178,8 +180,7 @@ def test_hypotheses_may_reach_the_last_learned_position(searching: Searching) ->
 
 
 def test_a_search_that_has_no_kernel_runs_in_python(searching: Searching) -> None:
-    program, searcher = searching()
-    program.searcher = searcher
+    program, _ = searching()
     for beam, kind in ((16, ProgramBatch), (17, Batch)):
         search = BeamSearch(beam, 0.6)
         assert isinstance(start_batch(program, [search.new_history(sources(1)[0])], "cpu"), kind)

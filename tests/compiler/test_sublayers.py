@@ -12,8 +12,8 @@ from compiler.backends import BACKENDS
 from compiler.costs import sublayer_stack
 from compiler.decoder import CACHE_BLOCK
 from compiler.padded_batch import PaddedBatch
-from compiler.sublayers import ssru, ssru_step
-from compiler.windows import restricted_attention
+from compiler.runtime.attention import restricted_attention
+from compiler.runtime.layers import ssru, ssru_step
 from specs import RestrictedAttention, Spec
 from tests.compiler.test_conformance import FEED_FORWARD, SUBLAYERS
 from tests.compiler.test_cost import count_flops, runs

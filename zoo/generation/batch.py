@@ -20,6 +20,7 @@ from compiler.program import (
     BeamOptions,
     DecoderOnly,
     SearchingDecoder,
+    SearchRequest,
     ShortlistDecoder,
     State,
     StepwiseDecoder,
@@ -265,15 +266,8 @@ class ProgramBatch(Generic[State]):
         self._allowed = None if beam.suppressed is None else _allowed_tokens(beam.suppressed)
         if beam.constraint is not None and sources[0].prefix:
             start_constraint(beam.constraint, sources, "cpu")  # reject prefixes that are not allowed
-        self._state = program.start_search(
-            [source.tokens for source in sources],
-            [source.prefix for source in sources],
-            [_options(history) for history in histories],
-            [_penalties(history) for history in histories],
-            _shortlists(histories),
-        )
-        if beam.trees is not None:
-            self._state = program.constrain(self._state, beam.trees.rules(sources))
+        rules = None if beam.trees is None else beam.trees.rules(sources)
+        self._state = program.start_search([*map(_request, histories)], _shortlists(histories), rules)
 
     def prepare_to_join(self, rows: int) -> list[SearchHistory]:
         """Return an empty list. Batches can be joined before their first step, even if they differ in `rows`."""
@@ -309,9 +303,9 @@ class ProgramBatch(Generic[State]):
         self._state = self.program.keep(self._state, [])
 
 
-def _options(history: SearchHistory) -> BeamOptions:
+def _request(history: SearchHistory) -> SearchRequest:
     beam, source = cast(BeamSearch, history.strategy), history.source
-    return BeamOptions(
+    options = BeamOptions(
         size=beam.size,
         candidates=beam.candidates,
         n_best=beam.n_best,
@@ -320,6 +314,7 @@ def _options(history: SearchHistory) -> BeamOptions:
         min_length=min(beam.suppressed.min_length, source.max_length) if beam.suppressed else 0,
         max_length=source.max_length,
     )
+    return SearchRequest(source.tokens, source.prefix, options, _penalties(history))
 
 
 def _shortlists(histories: Sequence[SearchHistory]) -> list[Int64[np.ndarray, " listed"]] | None:

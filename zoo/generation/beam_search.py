@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 
 from compiler.lazy import torch
-from compiler.program import SearchingDecoder, State, StepwiseDecoder, TopK
+from compiler.program import SearchingDecoder, SearchingProgram, State, StepwiseDecoder, TopK
 from specs import EOS
 from zoo.generation.constraints import BracketConstraint, Constraint, SuppressedTokens
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection
@@ -94,11 +94,9 @@ class BeamSearch:
         """
         if not (self.constraint is None or self.suppressed or self.trees):
             return None
-        if issubclass(type(program), SearchingDecoder):
-            return cast("SearchingDecoder[State]", program)
-        searcher, has_shortlist = getattr(program, "searcher", None), self.shortlist is not None
-        runs = searcher and searcher.can_search(beam, trees=self.trees is not None, shortlist=has_shortlist)
-        return searcher if runs else None
+        searcher = program.searcher if isinstance(program, SearchingProgram) else None
+        required = {"trees": self.trees is not None, "shortlist": self.shortlist is not None}
+        return searcher if searcher is not None and searcher.can_search(beam, **required) else None
 
     def new_history(self, source: SearchInput) -> SearchHistory:
         """Return an empty search history for a sentence."""

@@ -67,7 +67,7 @@ def build_with_message(
         spec: The model's spec.
         purposes: Purposes of the compiled model's graphs, such as training.
         report: Receives the message.
-        **options: Weights, device, precision and backend (see `compiler.assemble.prepare_build`).
+        **options: Weights, device, precision and backend (see `compiler.assemble.BuildOptions`).
     """
     options["folder"] = folder = storage.compiled()
     message = f"compiling the model; this is done once on this machine, and the result is stored in {folder}"

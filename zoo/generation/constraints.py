@@ -205,7 +205,7 @@ class BracketConstraint:
 def _limits_of(source: SearchInput) -> TreeLimits:
     """Return the constraints on a sentence's tree. PAD in the result's `word_tokens` allows any word token."""
     words = [PAD if token == UNK else token for token in source.words]
-    return TreeLimits(len(words), (source.max_length - len(words)) // 2, words, source.prefix)
+    return TreeLimits(len(words), (source.max_length - len(words)) // 2, words)
 
 
 class _Tables(NamedTuple):

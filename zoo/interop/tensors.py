@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from compiler.runtime import sinusoids
+from compiler.runtime.layers import sinusoids
 from specs import ZooError
 from specs.notation import quote
 from zoo.files.reading import damaged, open_file

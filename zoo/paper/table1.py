@@ -16,6 +16,7 @@ import specs
 from compiler import EmittedProgram, Purpose, emit
 from compiler.backends.eager import Functions
 from compiler.costs import END, LENGTH, START, SubLayer, complexity, sublayer_stack
+from compiler.graph import origins
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from zoo.paper.runs import TOLERANCE, LayerTiming
 from zoo.system.processors import repeat
@@ -239,13 +240,12 @@ def growth_exponent(points: Mapping[int, float]) -> float:
 def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
     """Compile a model that consists of one sub-layer, with normally distributed random weights."""
     graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
-    program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, Functions(emit([graph])))
-    program.to_empty(device="cpu")
     generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in program.parameters():
-            parameter.normal_(0.0, d**-0.5, generator=generator)
-    return program
+    parameters = {
+        name: torch.nn.Parameter(torch.empty(origin.shape).normal_(0.0, d**-0.5, generator=generator))
+        for name, origin in origins([graph]).items()
+    }
+    return EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, Functions(emit([graph])), parameters)
 
 
 def _forward(program: EmittedProgram, inputs: Mapping[str, Tensor]) -> None:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from compiler import Purpose, build, build_module, find_device, graphs, interpret, lower
+from compiler.assemble import initial_weights
 from compiler.host import fast_float32
-from compiler.initialization import initial_weights
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TranslationModel
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError

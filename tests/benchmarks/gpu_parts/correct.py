@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from compiler import TRANSLATE, Purpose, build, build_module, graphs
+from compiler.assemble import initial_weights
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
-from compiler.initialization import initial_weights
 from specs import EOS, Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
 from tests.compiler.kernels_in_pytorch import kernels_in_pytorch

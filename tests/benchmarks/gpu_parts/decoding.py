@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from compiler import EmittedProgram, build, graphs
-from compiler.initialization import initial_weights
+from compiler.assemble import initial_weights
 from specs import Spec
 from tests.benchmarks.gpu_parts.profile import profiled
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
@@ -37,9 +37,8 @@ def decoding(setting: Setting) -> Iterator[tuple[str, Figures]]:
             yield "Hugging Face", {"absent": "transformers is not installed: `pip install transformers`"}
             break
         yield f"Hugging Face, batch {batch}", _generate(setting, spec, batch)
-    program.searcher = None
     for batch in batches:
-        yield f"batch {batch}, step by step", _figures(setting, spec, program, batch, rounds=1)
+        yield f"batch {batch}, step by step", _figures(setting, spec, program.with_parameters({}), batch, rounds=1)
 
 
 def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int, rounds: int = 3) -> Figures:

@@ -16,7 +16,7 @@ import compiler
 import specs
 from compiler.backends.native import NativeProgram
 from compiler.padded_batch import PaddedBatch
-from compiler.program import TreeLimits, TreeRules
+from compiler.program import SearchRequest, TreeLimits, TreeRules
 from specs import EOS, UNK
 from tests.zoo.generation.conftest import require_backend
 from zoo.generation import batch as module
@@ -249,25 +249,23 @@ def rejected(error: Any, pattern: str | None, function: Any, *arguments: Any) ->
 
 
 def test_invalid_calls_are_refused(program: NativeProgram) -> None:
-    start, none, sources, penalties = program.start_search, [(), ()], [(5, EOS), (6, EOS)], [[1.0] * 42] * 2
+    start, sources = program.start_search, [(5, EOS), (6, EOS)]
     rejected(IndexError, "does not exist", program.search, program.encode(PaddedBatch.pad(sources)), 1, None)
-    one = module._options(SLOW.new_history(long_sources(1)[0]))
-    options, short = [one, one], [one._replace(max_length=1)] * 2
+    one = module._request(SLOW.new_history(long_sources(1)[0])).options
+    requests = [SearchRequest(source, (), one, [1.0] * 42) for source in sources]
     for invalid in ({"size": 0}, {"n_best": 0}, {"max_length": -1}):
-        rejected((IndexError, ValueError), None, start, sources, none, [one, one._replace(**invalid)], penalties)
-    rejected(IndexError, "does not exist", start, sources, [(5, 5)] * 2, short, penalties)
-    rejected(ValueError, "shape", start, sources, none, options, [[1.0] * 41] * 2)
-    for few in ((none[:1], options, penalties), (none, [one], penalties), (none, options, penalties[:1])):
-        rejected(ValueError, "zip|argument|prefix|one for each", start, sources, *few)
-    rejected(ValueError, "got 1 shortlists", start, sources, none, options, penalties, [np.array([EOS, 5])])
+        wrong = requests[1]._replace(options=one._replace(**invalid))
+        rejected((IndexError, ValueError), None, start, [requests[0], wrong])
+    short = one._replace(max_length=1)
+    rejected(IndexError, "does not exist", start, [each._replace(prefix=(5, 5), options=short) for each in requests])
+    rejected(ValueError, "shape", start, [each._replace(penalties=[1.0] * 41) for each in requests])
+    rejected(ValueError, "got 1 shortlists", start, requests, [np.array([EOS, 5])])
     kinds = np.array([0] * 4 + [2] * 5 + [3] * 5 + [1] * (SIZE - 14), np.int32)
-    limits = TreeLimits(2, 3, (), ())
-    for tree in (limits._replace(word_tokens=(14,)), limits._replace(prefix=(9,)), limits._replace(prefix=(SIZE,))):
-        state = start(sources, none, options, penalties)
-        rejected(IndexError, "does not exist", program.constrain, state, TreeRules(kinds, 9, [tree] * 2))
-    state = program.encode(PaddedBatch.pad([(5, EOS)]))
-    rejected(IndexError, "does not exist", program.constrain, state, TreeRules(kinds, 9, [limits]))
-    state = start(sources, none, options, penalties)
+    for words, prefix in (((14,), ()), ((), (9,)), ((), (SIZE,))):
+        rules, given = TreeRules(kinds, 9, [TreeLimits(2, 3, words)] * 2), [r._replace(prefix=prefix) for r in requests]
+        rejected(IndexError, "does not exist|out of bounds", start, given, None, rules)
+    rejected(ValueError, "got limits for 1", start, requests, None, TreeRules(kinds, 9, [TreeLimits(2, 3, ())]))
+    state = start(requests)
     for kept in ([2], [-1], [1, 0], [0, 0]):
         rejected(IndexError, "does not exist", program.keep, state, kept)
     rejected(ValueError, "rows", program.top_k, state, torch.tensor([[5], [5]]), 1)

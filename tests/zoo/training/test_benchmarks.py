@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from compiler import build, graphs
+from compiler.assemble import initial_weights
 from compiler.host import cores
-from compiler.initialization import initial_weights
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Learned, Spec, ZooError
 from tests.examples import changed

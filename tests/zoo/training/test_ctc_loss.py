@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 import specs
-from compiler import build_module, runtime
+from compiler import build_module
 from compiler.operations.probability import CtcLoss
 from compiler.padded_batch import PaddedBatch
+from compiler.runtime import losses
 from specs import BOS, EOS, PAD, Spec
 from tests.examples import changed, small
 from tests.refusals import refused
@@ -43,7 +44,7 @@ def test_the_loss_is_the_probability_of_every_path_that_spells_the_labels() -> N
     given = (loss, logits, (torch.arange(4) >= LENGTHS[:, None])[:, None, None], LABELS)
     expected = loss + torch.tensor([WEIGHT, 0.0]) * expected_nats(logits)
     torch.testing.assert_close(CtcLoss(WEIGHT).interpret([*given], []), expected)
-    computed = runtime.ctc_loss(*given, WEIGHT)
+    computed = losses.ctc_loss(*given, WEIGHT)
     torch.testing.assert_close(computed, expected)
     gradients = [torch.autograd.grad(each[0], logits, retain_graph=True)[0] for each in (computed, expected)]
     torch.testing.assert_close(*gradients)
@@ -54,7 +55,7 @@ def test_the_loss_is_the_probability_of_every_path_that_spells_the_labels() -> N
 def test_labels_that_do_not_fit_into_the_positions_add_nothing(labels: list[int]) -> None:
     loss, logits = torch.tensor([3.0, 2.0]), torch.zeros(1, 2, 7, requires_grad=True)
     given = (loss, logits, torch.zeros(1, 1, 1, 2, dtype=torch.bool), torch.tensor([[*labels, EOS]]))
-    computed = runtime.ctc_loss(*given, WEIGHT)
+    computed = losses.ctc_loss(*given, WEIGHT)
     assert torch.equal(computed, loss)
     assert torch.equal(CtcLoss(WEIGHT).interpret([*given], []), loss)
     assert not torch.autograd.grad(computed[0], logits)[0].any()

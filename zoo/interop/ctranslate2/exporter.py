@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from compiler.lowering.attention import attention_scale
-from compiler.runtime import sinusoids
+from compiler.runtime.layers import sinusoids
 from specs import BOS, EOS, PAD, UNK, Architecture, Rotary, Sinusoidal, Spec, ZooError
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.ctranslate2.network import ACTIVATIONS, POSITIONS, alibi_table, written_layers

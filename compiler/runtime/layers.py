@@ -1,14 +1,186 @@
-"""Sub-layer functions that emitted code calls: the recurrences SSRU and LSTM, and mixtures of experts."""
+"""Layers other than attention: encodings of positions, dropout, 8-bit products, convolutions, recurrences, experts."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Any, cast
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
+
+from compiler.weights import round_to_int8
+
+MAX_INT8_PRODUCTS = (2**31 - 1) // 127**2
+"""The largest number of products of two 8-bit integers whose sum always fits in 32 bits."""
+
+
+def sinusoids(
+    x: Float[Tensor, "batch length d_model"],
+    position: Int[Tensor, "batch length"] | None = None,
+    *,
+    halves: bool = False,
+    first: int = 0,
+) -> Float[Tensor, "... d_model"]:
+    """Return the positional encodings PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(...) (3.5).
+
+    Args:
+        x: The embeddings. The encodings have the same length, d_model, type and device.
+        position: The positions. None: 0, 1, ...
+        halves: Whether to use the layout of tensor2tensor, the code of the paper's authors: all sines, then all
+            cosines, with PE(pos, i) = sin(pos / 10000^(i/(d_model/2 - 1))).
+        first: A number that is added to all positions.
+    """
+    if position is None and torch.compiler.is_exporting():
+        position = torch.arange(x.shape[1], device=x.device)
+    if position is not None:
+        return _encode_positions(position + first, x.shape[2], halves).to(x.dtype)
+    return sinusoid_table(x.shape[1], x[0], halves, first)
+
+
+def sinusoids_2d(x: Float[Tensor, "batch length d_model"], *, rows: int) -> Float[Tensor, "length d_model"]:
+    """Return positional encodings of patches. The first half of the features encodes the column, the second the row.
+
+    Args:
+        x: The patches. The encodings have the same length, d_model, type and device.
+        rows: Number of patches in each column. Position p is the patch in column p // rows and row p % rows.
+    """
+    position = torch.arange(x.shape[1], device=x.device)
+    halves = [_encode_positions(each, x.shape[2] // 2, False) for each in (position // rows, position % rows)]
+    return torch.cat(halves, -1).to(x.dtype)
+
+
+def sinusoid_table(length: int, like: Tensor, halves: bool, first: int) -> Float[Tensor, "length d_model"]:
+    """Return the encodings of `length` positions, starting at `first`, with the width, type and device of `like`."""
+    rounded = max(256, 2 ** math.ceil(math.log2(length + first)))
+    return _sinusoid_table(rounded, like.shape[1], halves, like.device, like.dtype)[first : first + length]
+
+
+@lru_cache(maxsize=8)
+def _sinusoid_table(length: int, d_model: int, halves: bool, device: torch.device, dtype: torch.dtype) -> Tensor:
+    with torch.inference_mode(False):
+        return _encode_positions(torch.arange(length), d_model, halves).to(device, dtype)
+
+
+def _encode_positions(position: Int[Tensor, ...], d_model: int, halves: bool) -> Float[Tensor, "... d_model"]:
+    # Use float64, because at position 1000, a float32 angle is already wrong in the fifth digit.
+    exponent = torch.arange(0, d_model, 2, dtype=torch.float64, device=position.device)
+    angles = position[..., None] / 10000 ** (exponent / (max(2, d_model - 2) if halves else d_model))
+    if halves:
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+
+
+def dropout(x: Float[Tensor, ...], probability: float, training: bool) -> Float[Tensor, ...]:
+    """Apply dropout in training (5.4): set random elements to zero, and scale the others by 1 / (1 - probability).
+
+    On a CPU, torch draws one random number per element, one after the other. For a small model, this takes a fifth of a
+    training step. This function is faster: it uses one 64-bit random number for four elements, and rounds the
+    probability to a multiple of 2^-16.
+    """
+    if not training or not probability:
+        return x
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
+        return functional.dropout(x, probability)
+    bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    uniform = bits.view(torch.int16)[: x.numel()].view(x.shape)
+    kept = uniform >= round(probability * 2**16) - 2**15
+    return x * kept.to(x.dtype).mul_(1 / (1 - probability))
+
+
+def quantised_linear(
+    x: Float[Tensor, "... inner"],
+    matrix: Int[Tensor, "inner outer"],
+    scales: Float[Tensor, " outer"],
+    bias: Float[Tensor, " outer"] | None = None,
+) -> Float[Tensor, "... outer"]:
+    """Return x W + b, computed in 8-bit integers with exact sums. W is `matrix` times the scale of each column.
+
+    Each row of x is rounded to 8 bits with its own scale. A row that contains infinity or NaN gives NaN.
+    """
+    rows, row_scales = round_to_int8(x, -1)
+    sums = _exact_int8_product(rows.flatten(0, -2), matrix).view(*x.shape[:-1], -1)
+    y = sums * row_scales * scales
+    return y if bias is None else y + bias
+
+
+def _exact_int8_product(
+    rows: Int[Tensor, "rows inner"], matrix: Int[Tensor, "inner outer"]
+) -> Int[Tensor, "rows outer"]:
+    """Return the exact product of two int8 matrices, in int32 or, if that might be inexact, in int64."""
+    if not sums_int8_exactly() or 1 in matrix.shape:
+        return (rows.double() @ matrix.double()).long()
+    if rows.shape[0] == 1:  # torch reads out of bounds if a single row or column has unusual strides
+        return _exact_int8_product(rows.repeat(2, 1), matrix)[:1]
+    if rows.shape[1] <= MAX_INT8_PRODUCTS:
+        return torch._int_mm(rows, matrix)
+    sums = torch.zeros(rows.shape[0], matrix.shape[1], dtype=torch.long, device=rows.device)
+    for start in range(0, rows.shape[1], MAX_INT8_PRODUCTS):
+        part = slice(start, start + MAX_INT8_PRODUCTS)
+        sums += _exact_int8_product(rows[:, part].contiguous(), matrix[part])
+    return sums
+
+
+def sums_int8_exactly() -> bool:
+    """Return whether torch's int8 matrix products are exact. Without VNNI, 16-bit sums in oneDNN may saturate.
+
+    Backends that use torch.compile must mark the result as constant themselves, because a decorator here would import
+    torch's compiler.
+    """
+    return _probe_int8_product()
+
+
+@cache  # in a separate function, because torch.compile ignores the cache of a function that it traces
+def _probe_int8_product() -> bool:
+    largest = torch.full((32, 32), 127, dtype=torch.int8)
+    return bool((torch._int_mm(largest, largest) == 32 * 127**2).all())
+
+
+def align(
+    memory: Float[Tensor, "batch m d"], hidden: Bool[Tensor, "batch 1 1 m"], position: Int[Tensor, "#batch n"]
+) -> Float[Tensor, "batch n d"]:
+    """Return the encoder output at the given positions, or zeros after the end of the source.
+
+    Args:
+        memory: The encoder output.
+        hidden: True at padding of the source.
+        position: The positions to read.
+    """
+    length = memory.shape[1]
+    cleared = functional.pad(memory.masked_fill(hidden[:, 0, 0, :, None], 0.0), (0, 0, 0, 1))
+    index = position.clamp(max=length)[..., None].expand(memory.shape[0], -1, memory.shape[2])
+    return cleared.gather(1, index)
+
+
+def convolve(
+    x: Float[Tensor, "batch n inner"],
+    kernel: Float[Tensor, "k ..."],
+    bias: Float[Tensor, " outer"],
+    reach: tuple[int, int],
+    dilation: int,
+    stride: int,
+) -> Float[Tensor, "batch positions outer"]:
+    """Return the one-dimensional convolution of x along its positions, with zeros beyond the ends.
+
+    Args:
+        x: The input.
+        kernel: Weights for k positions: [k, inner, outer], or [k, inner] for a depthwise convolution.
+        bias: A bias that is added to each output.
+        reach: How many of the k positions are before and after the output's position, and how many zeros to add at
+            each end. (0, 0): add no zeros.
+        dilation: The distance between adjacent kernel positions.
+        stride: The distance between the positions of adjacent outputs.
+    """
+    before, after = reach
+    weight, groups = (kernel.T[:, None], x.shape[2]) if kernel.ndim == 2 else (kernel.permute(2, 1, 0), 1)
+    # With a dilation above n, all other positions are padding. An exported graph does not know n.
+    if dilation > 1 and before + after and not torch.compiler.is_exporting():
+        dilation = min(dilation, x.shape[1])
+    x = functional.pad(x, (0, 0, before * dilation, after * dilation))
+    return functional.conv1d(x.mT, weight, bias, stride, dilation=dilation, groups=groups).mT
 
 
 def ssru(
