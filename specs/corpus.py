@@ -4,7 +4,7 @@ Each of the three sets is a list of parts. A part is one data source, such as tw
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from urllib.parse import urlsplit
@@ -43,8 +43,8 @@ def _check_url(url: str) -> str:
 class CorpusPart(Sparse):
     """Base class of corpus parts. To add a kind of part, list its class in `Part`, and add its reader in `zoo/data`."""
 
-    examples: ClassVar[frozenset[str]] = frozenset({"sentence pairs", "sentences"})
-    """Examples that a part of this kind can supply. They must contain the `examples` of the task."""
+    supplies: ClassVar[Container[str]] = ("text",)
+    """Data that a part of this kind can have: `text`, `trees` or `features`. It must include what the task needs."""
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Fields with paths of local files, which are relative to `corpus.folder`."""
 
@@ -81,7 +81,7 @@ class Directed(Weighted):
 class Grammar(Directed):
     """Sentence pairs from the built-in synthetic English-German corpus. The train, dev and test sets share no pairs."""
 
-    examples = frozenset({"sentence pairs", "sentences", "trees"})
+    supplies = ("text", "trees")
 
     grammar: Size = Field(le=5_000_000)
     """Number of pairs to take from the built-in English-German corpus. It has 40,000 pairs for `train`, and 2,000 each
@@ -94,7 +94,7 @@ class Files(Directed):
     For a language model, only `target` is given.
     """
 
-    examples = frozenset({"sentence pairs", "sentences", "files"})
+    supplies = ("text", "features")
     path_fields = ("source", "target")
 
     source: Path | None = None
@@ -110,7 +110,6 @@ class Pairs(Weighted):
     When a spec is loaded, such a part is replaced by a `Files` part for each direction.
     """
 
-    examples = frozenset({"sentence pairs"})
     path_fields = ("pairs",)
 
     pairs: Path
@@ -148,7 +147,7 @@ class Pairs(Weighted):
 class Table(Directed):
     """Text file with tab-separated columns (TSV, without quotes or header). Each line is a sentence pair."""
 
-    examples = frozenset({"sentence pairs", "sentences", "files"})
+    supplies = ("text", "features")
     path_fields = ("tsv",)
 
     tsv: Path
@@ -249,7 +248,7 @@ class Synthetic(Directed):
 class Treebank(Weighted):
     """Bracketed constituency trees. Each tree is the target, and its words are the source."""
 
-    examples = frozenset({"trees"})
+    supplies = ("trees",)
     path_fields = ("trees",)
 
     trees: Path
@@ -265,7 +264,7 @@ class Digits(Weighted):
     scikit-learn. The train, dev and test sets share no voices and no handwritten digits.
     """
 
-    examples = frozenset({"files"})
+    supplies = ("features",)
 
     digits: Size = Field(le=1_000_000)
     """Number of strings. Each string has 1 to 8 digits. The strings are generated before training. Unit: strings."""
@@ -277,7 +276,7 @@ class HeldOut(CorpusPart):
     The pairs are selected by a hash of the source line, so the selection is always the same.
     """
 
-    examples = frozenset({"sentence pairs", "sentences", "trees", "files"})
+    supplies = ("text", "trees", "features")
 
     held_out: Size = Field(le=1_000_000)
     """Number of pairs to move from `train` to this split. Unit: sentence pairs."""

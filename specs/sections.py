@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from specs.parts import SourceFiles
+from specs.parts import FeatureSource, SourceFiles
 from specs.section import Count, Epsilon, Positive, Probability, Section, Size, Steps, reject
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -110,11 +110,11 @@ def suggest_language(code: str, languages: Languages) -> str:
 
 OUTPUT = "target"
 """Name of the stream that a model generates. All other streams are inputs of the encoder."""
-MODALITY_CLASSES: Mapping[str, str] = {
+TOKENIZERS: Mapping[str, str] = {
     "text": "zoo.text.tokenizer:Tokenizer",
     "trees": "zoo.text.trees.tokenizer:TreeTokenizer",
 }
-"""Token modality -> its tokenizer class."""
+"""The class of each modality of tokens. The class of features is in `FeatureSource.modality`."""
 
 
 class BaseTask(Section):
@@ -140,22 +140,38 @@ class BaseTask(Section):
     redirections: ClassVar[str]
     """Redirections in the shell example of the model card."""
     examples: ClassVar[str]
-    """Plural noun for training examples in the model card, such as "sentence pairs"."""
+    """Plural noun for training examples in messages and in the model card, such as "sentence pairs"."""
+    corpus_fields: ClassVar[str] = "`source` and `target`"
+    """Fields of the corpus parts that usually supply the examples, for messages."""
+    needs: ClassVar[Literal["text", "trees", "features"]] = "text"
+    """Data that each part of the corpus must have (see `CorpusPart.supplies`)."""
     scores: ClassVar[tuple[str, ...]]
     """Metrics that rate models of this task. The main metric comes first. See `Spec.scores`."""
 
     modalities: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "text"}
-    """Modality of each stream in an example, unless the spec specifies it (see `streams`)."""
+    """Modality of each stream in an example, if the source consists of tokens (see `streams`)."""
+    encoding_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that determine how examples are encoded as tokens. Tokenizers know only these fields of a task."""
+
+    @property
+    def features(self) -> FeatureSource | None:
+        """Options of the source if it consists of features. None if it consists of tokens or if there is no source."""
+        return None
 
     @property
     def streams(self) -> Mapping[str, str]:
         """Modality of each stream in an example, such as text. The encoder reads all streams except `OUTPUT`."""
-        return self.modalities
+        return self.modalities if self.features is None else {**self.modalities, "source": self.features.kind}
 
     @property
     def token_streams(self) -> tuple[str, ...]:
-        """Names of the streams that consist of tokens. All other streams consist of features."""
-        return tuple(name for name, modality in self.streams.items() if modality in MODALITY_CLASSES)
+        """Names of the streams that consist of tokens."""
+        return tuple(name for name in self.streams if name != "source" or self.features is None)
+
+    @property
+    def encoding(self) -> Mapping[str, Any]:
+        """Values of `encoding_fields`. A prepared corpus can only be reused if they are the same."""
+        return self.model_dump(include={*self.encoding_fields})
 
     @property
     def reads(self) -> bool:
@@ -193,8 +209,11 @@ class Parsing(BaseTask):
     method = "parse"
     redirections = "sentences.txt > trees.txt"
     examples = "trees"
+    corpus_fields = "`trees`"
+    needs = "trees"
     scores = ("f1", "perplexity")
     modalities: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "trees"}
+    encoding_fields = ("linearisation",)
     kind: Literal["parsing"]
     """Parse sentences into constituency trees (section 6.3)."""
     linearisation: Literal["vinyals", "tensor2tensor", "initials"]
@@ -216,6 +235,7 @@ class LanguageModelling(BaseTask):
     method = "generate"
     redirections = "prompts.txt > texts.txt"
     examples = "sentences"
+    corpus_fields = "`target`"
     scores = ("perplexity",)
     modalities: ClassVar[Mapping[str, str]] = {OUTPUT: "text"}
     kind: Literal["language_modelling"]
@@ -232,6 +252,8 @@ class Recognition(BaseTask):
     method = "translate"
     redirections = "names-of-files.txt > texts.txt"
     examples = "files"
+    corpus_fields = "`source`, a list of file names, and `target`"
+    needs = "features"
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")
     kind: Literal["recognition"]
     """Write the text of a recording or image, in the same language or in another one (section 7)."""
@@ -239,9 +261,9 @@ class Recognition(BaseTask):
     """Kind of the files that the model reads, and how they become features."""
 
     @property
-    def streams(self) -> Mapping[str, str]:
-        """The streams of an example: the source is audio or images, and the target is text."""
-        return {"source": self.source.kind, OUTPUT: "text"}
+    def features(self) -> FeatureSource:
+        """Options of the source, which consists of features."""
+        return self.source
 
 
 Task = Annotated[Translation | Parsing | LanguageModelling | Recognition, Field(discriminator="kind")]

@@ -15,7 +15,6 @@ from specs import Archive, Corpus, Digits, Files, Grammar, HeldOut, Spec, Synthe
 from specs.corpus import CorpusPart, Direction
 from specs.corpus_paths import language_suffix
 from zoo.data import builtin
-from zoo.features import spoken_digits, written_digits
 from zoo.features.modality import FeatureModality, identify, modality_of
 from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
@@ -33,8 +32,6 @@ SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
 _DIGITS_BYTES = 50_000  # average size of the frames for a string of digits
-_DIGITS: Mapping[str, ModuleType] = {"audio": spoken_digits, "image": written_digits}
-"""The module that generates strings of digits, for each modality."""
 _EXAMPLE_OVERHEAD = 200  # bytes of memory per example, in addition to its text
 _MAX_SCORED_TEXT = 256_000_000
 _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
@@ -129,8 +126,9 @@ class PartReader(ABC, Generic[_Part]):
         """Prepare to read a part with a name such as `train[0]`."""
         self.part, self.name, self.split = part, f"corpus.{name}", name.partition("[")[0]
         self.corpus, self.streams, self.report = spec.corpus, spec.task.streams, report
-        features = cast(FeatureModality, modality_of(spec.task))
-        self.modalities = {name: MODALITIES.get(kind, features) for name, kind in self.streams.items()}
+        self.features = modality_of(spec.task)
+        tokens = {name: MODALITIES[self.streams[name]] for name in spec.task.token_streams}
+        self.modalities = {name: tokens.get(name) or cast(FeatureModality, self.features) for name in self.streams}
         self.direction: Direction = spec.corpus.direction(part)
         self.languages = dict(zip(("source", "target"), self.direction, strict=True))
         self.tag: str | None = getattr(part, "tag", None)  # only parts with languages of their own have this field
@@ -206,15 +204,26 @@ class _GrammarReader(PartReader[Grammar]):
 
 
 class _DigitsReader(PartReader[Digits]):
+    @property
+    def generator(self) -> ModuleType:
+        """Module that generates the strings. Raise ZooError if the modality has none."""
+        if self.features and self.features.digits:
+            return self.features.digits
+        problem = f"`{self.name}` has `digits`, which cannot be generated as {self.streams['source']}"
+        raise ZooError(problem, hint="list your own files in this part, with `source` and `target`")
+
+    def check(self) -> None:
+        _ = self.generator
+
     def examples(self) -> Iterator[Example]:
-        for example in _DIGITS[self.streams["source"]].strings(self.split, self.part.digits, self.report):
+        for example in self.generator.strings(self.split, self.part.digits, self.report):
             yield dict(zip(self.streams, example, strict=True))
 
     def bytes(self) -> int:
         return _DIGITS_BYTES * self.part.digits
 
     def identity(self) -> list[Any]:
-        return ["digits", _DIGITS[self.streams["source"]].VERSION, self.part.digits]
+        return ["digits", self.generator.VERSION, self.part.digits]
 
     def corpus_name(self) -> str:
         return f"digits ({self.part.digits:,} strings)"

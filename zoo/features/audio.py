@@ -15,6 +15,7 @@ import numpy.typing as npt
 import specs
 from specs import ZooError
 from specs.parts import Masks
+from zoo.features import spoken_digits
 from zoo.features.modality import FeatureModality, Frames, input_name, open_input
 from zoo.files.reading import UnreadableError
 
@@ -49,6 +50,8 @@ class Audio(FeatureModality):
     """
 
     suffixes = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
+    cut_at_pauses = True
+    digits = spoken_digits
     options: specs.Audio
 
     def encode(self, file: str | Path | BinaryIO) -> Frames:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specs import ZooError, parts
+from zoo.features import written_digits
 from zoo.features.modality import FeatureModality, Frames, grey_pixels, input_name, open_input
 from zoo.files.reading import MAX_BYTES, UnreadableError
 from zoo.report import size
@@ -36,6 +37,7 @@ class Image(FeatureModality):
     """
 
     suffixes = (".png", ".jpg", ".jpeg")
+    digits = written_digits
     options: parts.Image
 
     def encode(self, file: str | Path | BinaryIO) -> Frames:

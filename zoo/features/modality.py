@@ -1,32 +1,30 @@
 """Base class for feature modalities, such as audio, and functions that find input files.
 
-Each modality has its own file, such as `audio.py`, and an entry in `FEATURES`. The class of its options is in
-`specs/parts.py`.
+Each modality has its own file, such as `audio.py`. The class of its options in `specs/parts.py` names the modality.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
 from pkgutil import resolve_name
+from types import ModuleType
 from typing import Any, BinaryIO, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from compiler.host import cores
-from specs import FeatureSource, Recognition, Task, ZooError
+from specs import FeatureSource, Task, ZooError
 from zoo.files.reading import UnreadableError, file_exists, open_file
 from zoo.text.lines import clean, read_sentences
 
-FEATURES: Mapping[str, str] = {"audio": "zoo.features.audio:Audio", "image": "zoo.features.image:Image"}
-"""The class of each feature modality. A class is only imported when needed, because it may need optional packages."""
 Frames = npt.NDArray[np.float32]
 """Values of an example: feature vectors in order, `[frames, width]`."""
 _HASHED_BYTES = 1 << 16
@@ -47,6 +45,10 @@ class FeatureModality(ABC):
     """Suffixes of the files that can be read, such as `.wav`."""
     names_files: ClassVar[bool] = True
     """Whether the raw data of an example is the path of a file."""
+    cut_at_pauses: ClassVar[bool] = False
+    """Whether `zoo transcribe` can cut a file at pauses into parts that are recognised one by one."""
+    digits: ClassVar[ModuleType | None] = None
+    """Module that generates examples for the corpus part `digits`. None: there are no such examples."""
     version: ClassVar[int] = 1
     """Version of the code that computes frames. Increase it whenever the same file gives different frames."""
 
@@ -146,11 +148,8 @@ def grey_pixels(values: Frames) -> npt.NDArray[np.uint8]:
 
 
 def modality_of(task: Task) -> FeatureModality | None:
-    """Return the modality of a task's source. None if the source is text, or if there is no source."""
-    if not isinstance(task, Recognition):
-        return None
-    modality: FeatureModality = resolve_name(FEATURES[task.source.kind])(task.source)
-    return modality
+    """Return the modality of a task's source. None if the source consists of tokens, or if there is no source."""
+    return task.features and cast(FeatureModality, resolve_name(task.features.modality)(task.features))
 
 
 def identify(paths: Iterable[str]) -> str:

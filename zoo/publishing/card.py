@@ -10,6 +10,7 @@ import compiler
 import specs
 from specs import Archive, Corpus, Digits, Files, Grammar, Parsing, Recognition, Spec, Synthetic, Table, Task, Treebank
 from zoo.evaluation.metrics import direction_score, metrics_for
+from zoo.features.modality import modality_of
 from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF
 from zoo.models.folder import SCORES
 from zoo.publishing.provenance import Provenance, TrainingProvenance
@@ -51,7 +52,7 @@ def card(
         hint = "remove the file; `zoo evaluate --model RUN` writes it again"
         problem = f"the run's `{SCORES}` is damaged: some values are missing"
         raise specs.ZooError(problem, hint=hint, exit_code=1) from None
-    target = next((target for _, target in _directions(spec)), None)
+    target, modality = next((target for _, target in _directions(spec)), None), modality_of(spec.task)
     return _TEMPLATE.read_text("utf-8").format(
         spec=spec,
         provenance=provenance,
@@ -63,7 +64,7 @@ def card(
         data=_data(spec, provenance),
         limitations=_limitations(spec, vocabulary, provenance, longest_source, confidence),
         notes=f"{notes.strip()}\n\n" if notes.strip() else "",
-        method="transcribe" if spec.task.streams.get("source") == "audio" else spec.task.method,
+        method="transcribe" if modality and modality.cut_at_pauses else spec.task.method,
         argument="" if target is None else f', target="{target}"',
         option="" if target is None else f" --to {target}",
         references=REFERENCES,

@@ -11,7 +11,7 @@ from typing import Literal, Self, TypeVar, cast
 
 import specs
 from specs import EOS, UNK, Task, Translation, ZooError
-from specs.sections import MODALITY_CLASSES
+from specs.sections import TOKENIZERS
 from zoo.files.atomic import atomic_file
 from zoo.files.reading import MAX_VOCABULARY_BYTES, file_exists, read_bytes
 from zoo.text.lines import clean
@@ -22,7 +22,7 @@ Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 Loaded = TypeVar("Loaded", bound=Modality)
 ExampleSource = Callable[[], Iterable[Mapping[str, str]]]
-MODALITIES: Mapping[str, type[Modality]] = {name: resolve_name(path) for name, path in MODALITY_CLASSES.items()}
+MODALITIES: Mapping[str, type[Modality]] = {name: resolve_name(path) for name, path in TOKENIZERS.items()}
 
 MAX_EXAMPLES = 1_000_000
 """Maximum number of examples to learn a vocabulary from. SentencePiece holds all of them in memory."""
@@ -194,12 +194,12 @@ class Vocabulary:
         if section.shared:
             chosen = islice(examples(), 0, None, step)
             lines = (example[name] for example in chosen for name in task.token_streams)
-            return cls(Tokenizer.learn(lines, section, "source", language_tokens, task))
+            return cls(Tokenizer.learn(lines, section, "source", language_tokens, task.encoding))
 
         def learned(stream: str) -> Modality:
             modality = MODALITIES[task.streams[stream]]
-            chosen = islice(examples(), 0, None, step if modality.sampled else 1)
-            return modality.learn((example[stream] for example in chosen), section, stream, language_tokens, task)
+            chosen = (example[stream] for example in islice(examples(), 0, None, step if modality.sampled else 1))
+            return modality.learn(chosen, section, stream, language_tokens, task.encoding)
 
         source, target = map(learned, SIDES)
         return cls(cast(Tokenizer, source), target)

@@ -21,8 +21,10 @@ from tests.refusals import refused
 from tests.unreadable import unreadable
 from zoo.data import prepare as prepare_module
 from zoo.data.cleaning import CleaningCounts
-from zoo.data.prepare import known_counts, prepare
+from zoo.data.corpus import CorpusReader
+from zoo.data.prepare import fingerprint, known_counts, prepare
 from zoo.data.prepared_corpus import PreparedCorpus
+from zoo.features.image import Image
 from zoo.files import manifest, storage
 from zoo.files.atomic import remove_folder
 from zoo.files.reading import UnreadableError
@@ -356,8 +358,25 @@ def test_trees_are_prepared_like_other_corpora():
         assert " ".join(leaves) == source
         assert UNK not in ids
         assert list(tokenizer.to_tree(ids, leaves).leaves()) == leaves
-    translation = specs.load("tiny", {**parts, "vocabulary.size": 90})
-    assert prepare(translation, Report()).fingerprint != prepared.fingerprint
+
+
+FINGERPRINTS = {"tiny": "d29125f8ee12e429", "parsing/tiny": "dbab0cc13e7845e5", "speech/digits": "9dbd096f7c1344b5"}
+
+
+@pytest.mark.parametrize("name", FINGERPRINTS)
+def test_a_corpus_is_reused_if_all_options_of_its_encoding_are_the_same(name, monkeypatch):
+    """The fingerprints only change if corpora have to be prepared again."""
+    spec = specs.load(name)
+    corpus = CorpusReader(spec, Report())
+    assert fingerprint(spec, corpus) == FINGERPRINTS[name]
+    monkeypatch.setattr(type(spec.task), "encoding_fields", ("kind",))
+    assert fingerprint(spec, corpus) != FINGERPRINTS[name]
+
+
+def test_digits_are_refused_if_the_modality_generates_none(monkeypatch):
+    spec = specs.load("pictures/digits")
+    monkeypatch.setattr(Image, "digits", None)
+    refused("`corpus.train.0.` has `digits`, which cannot be generated as image", CorpusReader, spec, Report())
 
 
 def test_swapped_files_give_a_warning_even_if_the_corpus_is_prepared_already(folder, report):
