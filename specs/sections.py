@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Discriminator, Field, Tag
 
@@ -141,10 +141,6 @@ class BaseTask(Section):
     """Redirections in the shell example of the model card."""
     examples: ClassVar[str]
     """Plural noun for training examples in messages and in the model card, such as "sentence pairs"."""
-    corpus_fields: ClassVar[str] = "`source` and `target`"
-    """Fields of the corpus parts that usually supply the examples, for messages."""
-    needs: ClassVar[Literal["text", "trees", "features"]] = "text"
-    """Data that each part of the corpus must have (see `CorpusPart.supplies`)."""
     scores: ClassVar[tuple[str, ...]]
     """Metrics that rate models of this task. The main metric comes first. See `Spec.scores`."""
 
@@ -209,8 +205,6 @@ class Parsing(BaseTask):
     method = "parse"
     redirections = "sentences.txt > trees.txt"
     examples = "trees"
-    corpus_fields = "`trees`"
-    needs = "trees"
     scores = ("f1", "perplexity")
     modalities: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "trees"}
     encoding_fields = ("linearisation",)
@@ -235,7 +229,6 @@ class LanguageModelling(BaseTask):
     method = "generate"
     redirections = "prompts.txt > texts.txt"
     examples = "sentences"
-    corpus_fields = "`target`"
     scores = ("perplexity",)
     modalities: ClassVar[Mapping[str, str]] = {OUTPUT: "text"}
     kind: Literal["language_modelling"]
@@ -252,8 +245,6 @@ class Recognition(BaseTask):
     method = "translate"
     redirections = "names-of-files.txt > texts.txt"
     examples = "files"
-    corpus_fields = "`source`, a list of file names, and `target`"
-    needs = "features"
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")
     kind: Literal["recognition"]
     """Write the text of a recording or image, in the same language or in another one (section 7)."""
@@ -267,7 +258,7 @@ class Recognition(BaseTask):
 
 
 Task = Annotated[Translation | Parsing | LanguageModelling | Recognition, Field(discriminator="kind")]
-
+_SCORES = list(dict.fromkeys(name for task in get_args(get_args(Task)[0]) for name in task.scores))
 
 TokenCount = Annotated[int, Field(ge=1, le=100_000_000)]
 TokenId = Annotated[int, Field(ge=0, le=1_048_576)]
@@ -315,7 +306,7 @@ class Training(Section):
     max_tokens: Annotated[int, Field(ge=1, le=10**15)] | None
     """Stop training after this number of target tokens, unless `steps` is reached first (not in the paper). null: no
     limit. Unit: tokens."""
-    dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "wer", "cer", "f1"] | None
+    dev_score: Annotated[str, Field(json_schema_extra={"enum": _SCORES})] | None
     """Metric computed on the development set at every checkpoint (sections 6.2 and 6.3). bleu uses the tokenisation of
     sacreBLEU. paper_bleu uses the paper's tokenisation. wer and cer count the wrong words and characters in
     transcripts. f1 compares the brackets of trees. The checkpoint with the best score is kept in addition to the

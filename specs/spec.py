@@ -198,12 +198,14 @@ class Spec(Section):
         directions = [("en", "en")] if parsing else [("en", "de"), *([("de", "en")] if self.languages else [])]
         if not reads:
             directions = [(corpus.source, "en"), (corpus.source, "de")]
+        data = "features" if task.features else "trees" if parsing else "text"
         for name, part in corpus.named_parts:
-            if task.needs not in part.supplies:
+            if data not in part.supplies:
                 needed = f"{task.features.kind} {task.examples}" if task.features else task.examples
+                fields = "`trees`" if parsing else " and ".join(f"`{stream}`" for stream in task.streams)
                 problem = f"the `{task.kind}` task needs {needed}, but `corpus.{name}` has no {needed}"
                 kind = "`kind: recognition` in" if isinstance(part, Digits) else "another"
-                hint = f"write {task.corpus_fields} in this part, or set {kind} `task`"
+                hint = f"write {fields} in this part, or set {kind} `task`"
                 reject((f"corpus.{name}", "task.kind"), problem, hint)
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
                 reject(

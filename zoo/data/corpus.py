@@ -126,9 +126,8 @@ class PartReader(ABC, Generic[_Part]):
         """Prepare to read a part with a name such as `train[0]`."""
         self.part, self.name, self.split = part, f"corpus.{name}", name.partition("[")[0]
         self.corpus, self.streams, self.report = spec.corpus, spec.task.streams, report
-        self.features = modality_of(spec.task)
-        tokens = {name: MODALITIES[self.streams[name]] for name in spec.task.token_streams}
-        self.modalities = {name: tokens.get(name) or cast(FeatureModality, self.features) for name in self.streams}
+        features = cast(FeatureModality, modality_of(spec.task))
+        self.modalities = {name: MODALITIES.get(kind, features) for name, kind in self.streams.items()}
         self.direction: Direction = spec.corpus.direction(part)
         self.languages = dict(zip(("source", "target"), self.direction, strict=True))
         self.tag: str | None = getattr(part, "tag", None)  # only parts with languages of their own have this field
@@ -207,13 +206,10 @@ class _DigitsReader(PartReader[Digits]):
     @property
     def generator(self) -> ModuleType:
         """Module that generates the strings. Raise ZooError if the modality has none."""
-        if self.features and self.features.digits:
-            return self.features.digits
+        if generator := self.modalities["source"].digits:
+            return generator
         problem = f"`{self.name}` has `digits`, which cannot be generated as {self.streams['source']}"
-        raise ZooError(problem, hint="list your own files in this part, with `source` and `target`")
-
-    def check(self) -> None:
-        _ = self.generator
+        raise ZooError(problem, hint="list your own data in this part, with `source` and `target`")
 
     def examples(self) -> Iterator[Example]:
         for example in self.generator.strings(self.split, self.part.digits, self.report):

@@ -374,9 +374,8 @@ def test_a_corpus_is_reused_if_all_options_of_its_encoding_are_the_same(name, mo
 
 
 def test_digits_are_refused_if_the_modality_generates_none(monkeypatch):
-    spec = specs.load("pictures/digits")
     monkeypatch.setattr(Image, "digits", None)
-    refused("`corpus.train.0.` has `digits`, which cannot be generated as image", CorpusReader, spec, Report())
+    refused("has `digits`, which cannot be generated as image", prepare, specs.load("pictures/digits"), Report())
 
 
 def test_swapped_files_give_a_warning_even_if_the_corpus_is_prepared_already(folder, report):
