@@ -6,6 +6,7 @@ Each of the three sets is a list of parts. A part is one data source, such as tw
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice
+from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from urllib.parse import urlsplit
 
@@ -47,6 +48,14 @@ class CorpusPart(Sparse):
     """Data that a part of this kind can have: `text`, `trees` or `features`. It must include what the task needs."""
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Fields with paths of local files, which are relative to `corpus.folder`."""
+    credit: ClassVar[str] = ""
+    """Description for the model card. `{part}` is the part, `{examples}` is the noun of the task for examples, and
+    `{names}` are the `credited_names`."""
+
+    @property
+    def credited_names(self) -> Sequence[str | None]:
+        """Names for the model card: by default, names of local files without folders, equal for both directions."""
+        return sorted(PurePath(path).name for path in self.local_paths)
 
     @property
     def local_paths(self) -> list[str]:
@@ -82,6 +91,7 @@ class Grammar(Directed):
     """Sentence pairs from the built-in synthetic English-German corpus. The train, dev and test sets share no pairs."""
 
     supplies = ("text", "trees")
+    credit = "{part.grammar:,} {examples} from zoo's built-in grammar (no licence applies)"
 
     grammar: Size = Field(le=5_000_000)
     """Number of pairs to take from the built-in English-German corpus. It has 40,000 pairs for `train`, and 2,000 each
@@ -96,6 +106,7 @@ class Files(Directed):
 
     supplies = ("text", "features")
     path_fields = ("source", "target")
+    credit = "files of the publisher: {names}"
 
     source: Path | None = None
     """Path of the file with the source sentences, relative to `corpus.folder`. It may be a .gz or .sgm file. Omit it
@@ -149,6 +160,7 @@ class Table(Directed):
 
     supplies = ("text", "features")
     path_fields = ("tsv",)
+    credit = "a file of the publisher: {names}"
 
     tsv: Path
     """Path of the TSV file, relative to `corpus.folder`. It may be a .gz file."""
@@ -161,6 +173,8 @@ class Table(Directed):
 class Archive(Directed):
     """Two text files in an archive (.tgz, .tar.gz, .tar or .zip), which is downloaded once and cached."""
 
+    credit = "<{part.archive}>: {names}"
+
     archive: Annotated[str, Field(pattern=r"^(https?|file)://\S+$", max_length=4_096), AfterValidator(_check_url)]
     """URL of the archive: http://, https:// or file://."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None
@@ -171,6 +185,11 @@ class Archive(Directed):
     language model."""
     target: Path
     """Path of the file with the target sentences inside the archive. It may be a .gz or .sgm file."""
+
+    @property
+    def credited_names(self) -> Sequence[str | None]:
+        """Paths inside the archive."""
+        return self.source, self.target
 
 
 class SearchOptions(Sparse):
@@ -201,6 +220,7 @@ class Synthetic(Directed):
     """
 
     path_fields = ("source", "target", "reference")
+    credit = "a file of the publisher, `{part.text}`, and its translations by {names}"
 
     models: Annotated[tuple[Path, ...], Field(strict=False, min_length=1, max_length=64)]
     """Models that translate: names of published models, or folders of runs. The probabilities of several models are
@@ -233,6 +253,11 @@ class Synthetic(Directed):
             reject("reference", problem, "write `source` and `n_best: 4`, or remove `reference`")
 
     @property
+    def credited_names(self) -> Sequence[str | None]:
+        """Names of the models, without folders."""
+        return [PurePath(model).name for model in self.models]
+
+    @property
     def text(self) -> str:
         """Path of the text file that the models translate, relative to `corpus.folder`."""
         return self.source or self.target or ""
@@ -250,6 +275,7 @@ class Treebank(Weighted):
 
     supplies = ("trees",)
     path_fields = ("trees",)
+    credit = "trees of the publisher: {names}"
 
     trees: Path
     """Path of the trees in Penn Treebank notation, relative to `corpus.folder` (section 6.3: WSJ). It is a file, a .gz
@@ -265,6 +291,7 @@ class Digits(Weighted):
     """
 
     supplies = ("features",)
+    credit = "{part.digits:,} strings of digits that zoo generated"
 
     digits: Size = Field(le=1_000_000)
     """Number of strings. Each string has 1 to 8 digits. The strings are generated before training. Unit: strings."""
