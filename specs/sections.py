@@ -110,11 +110,6 @@ def suggest_language(code: str, languages: Languages) -> str:
 
 OUTPUT = "target"
 """Name of the stream that a model generates. All other streams are inputs of the encoder."""
-TOKENIZERS: Mapping[str, str] = {
-    "text": "zoo.text.tokenizer:Tokenizer",
-    "trees": "zoo.text.trees.tokenizer:TreeTokenizer",
-}
-"""The class of each modality of tokens. The class of features is in `FeatureSource.modality`."""
 
 
 class BaseTask(Section):
@@ -135,7 +130,7 @@ class BaseTask(Section):
     and `{2}` and `{3}` are the languages."""
     variable: ClassVar[str]
     """Variable in the Python example of the model card."""
-    method: ClassVar[str]
+    method: ClassVar[str] = "translate"
     """Method that the Python example of the model card calls."""
     redirections: ClassVar[str]
     """Redirections in the shell example of the model card."""
@@ -186,7 +181,6 @@ class Translation(BaseTask):
     action = "translates"
     summary = "It translates from `{0.source}` to `{0.target}`."
     variable = "translator"
-    method = "translate"
     redirections = "source.txt > target.txt"
     examples = "sentence pairs"
     scores = ("bleu", "paper_bleu", "chrf", "ter", "perplexity")
@@ -242,7 +236,6 @@ class Recognition(BaseTask):
     action = "reads the file that is named in"
     summary = "It reads {1} files in {2}, and writes their text in {3}."
     variable = "recognizer"
-    method = "translate"
     redirections = "names-of-files.txt > texts.txt"
     examples = "files"
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")

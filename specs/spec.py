@@ -208,12 +208,10 @@ class Spec(Section):
                 hint = f"write {fields} in this part, or set {kind} `task`"
                 reject((f"corpus.{name}", "task.kind"), problem, hint)
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
-                reject(
-                    (f"corpus.{name}", "task.kind"),
-                    f"the `{task.kind}` task reads {'a' if reads else 'no'} source, but `corpus.{name}` "
-                    f"has {'none' if reads else 'one'}",
-                    f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
-                )
+                read, found, verb = ("a", "none", "write") if reads else ("no", "one", "remove")
+                problem = f"the `{task.kind}` task reads {read} source, but `corpus.{name}` has {found}"
+                hint = f"{verb} `source` in this part, or set another `task`"
+                reject((f"corpus.{name}", "task.kind"), problem, hint)
             if {"models", "tag"} & part.model_dump().keys() and not isinstance(task, Translation):
                 problem = f"`models` and `tag` are for translation, but the task is `{task.kind}`"
                 hint = "remove this part, or write `task: {kind: translation}`"

@@ -136,13 +136,13 @@ def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None 
     section, tokens = spec.corpus, spec.vocabulary.model_dump(mode="json", exclude={"separate_models"})
     if not spec.vocabulary.copy_symbols:
         del tokens["copy_symbols"]  # keep the fingerprints of corpora that were prepared before this setting existed
-    encoding = spec.task.encoding.values() or [None]  # None is in the fingerprints of all corpora without such options
     parts = {
         "format": _FORMAT,
         "streams": spec.task.streams,
         "text": corpus.identity(),
         "cleaning": [section.max_length, section.max_ratio, section.deduplicate, section.filters],
-        "vocabulary": [tokens, *encoding] if vocabulary is None else vocabulary.digest,
+        # Without options, the list contains None, as in corpora that were prepared by earlier versions.
+        "vocabulary": [tokens, *(spec.task.encoding.values() or [None])] if vocabulary is None else vocabulary.digest,
     }
     if section.filters or spec.languages is not None:
         languages = spec.languages and spec.languages.model_dump(mode="json")

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,7 @@ class Audio(FeatureModality):
 
     suffixes = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
     cut_at_pauses = True
-    digits = spoken_digits
+    digits: ClassVar[ModuleType | None] = spoken_digits
     options: specs.Audio
 
     def encode(self, file: str | Path | BinaryIO) -> Frames:

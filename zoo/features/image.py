@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from types import ModuleType
+from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,7 @@ class Image(FeatureModality):
     """
 
     suffixes = (".png", ".jpg", ".jpeg")
-    digits = written_digits
+    digits: ClassVar[ModuleType | None] = written_digits
     options: parts.Image
 
     def encode(self, file: str | Path | BinaryIO) -> Frames:

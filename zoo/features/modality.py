@@ -149,7 +149,7 @@ def grey_pixels(values: Frames) -> npt.NDArray[np.uint8]:
 
 def modality_of(task: Task) -> FeatureModality | None:
     """Return the modality of a task's source. None if the source consists of tokens, or if there is no source."""
-    return task.features and cast(FeatureModality, resolve_name(task.features.modality)(task.features))
+    return cast(FeatureModality, resolve_name(task.features.modality)(task.features)) if task.features else None
 
 
 def identify(paths: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
 """Base class for modalities. A modality reads the raw data of a stream, and converts it to values and back.
 
 Each modality has its own file: `zoo/text/tokenizer.py` contains `text`, and `zoo/text/trees/tokenizer.py` contains
-`trees`. The table `TOKENIZERS` in `specs/sections.py` lists the modalities. Each task in the same file assigns a
-modality to each of its streams.
+`trees`. The table `MODALITIES` in `zoo/text/vocabulary.py` lists the modalities. Each task in `specs/sections.py`
+assigns a modality to each of its streams.
 """
 
 from __future__ import annotations

@@ -63,8 +63,7 @@ def source_only(model: Transformer) -> None:
 def test_a_task_without_decoder_has_a_plan(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(specs.Translation, "loss", f"{__name__}:source_only")
     spec = small(decoder=[], tied_embeddings="none")
-    plan = plans.plan(spec)
-    assert (plan.cache_bytes, [stack.stack for stack in plan.positions]) == (0, ["encoder"])
+    assert plans.plan(spec).cache_bytes == 0
     assert all(effect.after.flops > 0 == effect.after.step_bytes for effect in plans.pass_effects(spec, 27))
 
 
