@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from specs import Archive, Corpus, Digits, Files, Grammar, HeldOut, Spec, Synthetic, Table, Treebank, ZooError
@@ -126,8 +125,8 @@ class PartReader(ABC, Generic[_Part]):
         """Prepare to read a part with a name such as `train[0]`."""
         self.part, self.name, self.split = part, f"corpus.{name}", name.partition("[")[0]
         self.corpus, self.streams, self.report = spec.corpus, spec.task.streams, report
-        features = cast(FeatureModality, modality_of(spec.task))
-        self.modalities = {name: MODALITIES.get(kind, features) for name, kind in self.streams.items()}
+        self.features = cast(FeatureModality, modality_of(spec.task))
+        self.modalities = {name: MODALITIES.get(kind, self.features) for name, kind in self.streams.items()}
         self.direction: Direction = spec.corpus.direction(part)
         self.languages = dict(zip(("source", "target"), self.direction, strict=True))
         self.tag: str | None = getattr(part, "tag", None)  # only parts with languages of their own have this field
@@ -203,23 +202,15 @@ class _GrammarReader(PartReader[Grammar]):
 
 
 class _DigitsReader(PartReader[Digits]):
-    @property
-    def generator(self) -> ModuleType:
-        """Module that generates the strings. Raise ZooError if the modality has none."""
-        if generator := self.modalities["source"].digits:
-            return generator
-        problem = f"`{self.name}` has `digits`, which cannot be generated as {self.streams['source']}"
-        raise ZooError(problem, hint="list your own data in this part, with `source` and `target`")
-
     def examples(self) -> Iterator[Example]:
-        for example in self.generator.strings(self.split, self.part.digits, self.report):
+        for example in self.features.digits().strings(self.split, self.part.digits, self.report):
             yield dict(zip(self.streams, example, strict=True))
 
     def bytes(self) -> int:
         return _DIGITS_BYTES * self.part.digits
 
     def identity(self) -> list[Any]:
-        return ["digits", self.generator.VERSION, self.part.digits]
+        return ["digits", self.features.digits().VERSION, self.part.digits]
 
     def corpus_name(self) -> str:
         return f"digits ({self.part.digits:,} strings)"

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,6 @@ class Audio(FeatureModality):
 
     suffixes = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
     cut_at_pauses = True
-    digits: ClassVar[ModuleType | None] = spoken_digits
     options: specs.Audio
 
     def encode(self, file: str | Path | BinaryIO) -> Frames:
@@ -75,6 +74,10 @@ class Audio(FeatureModality):
         frames -= frames.mean(0, np.float64)
         frames /= np.sqrt(np.square(frames, dtype=np.float64).mean(0) + _MIN_VARIANCE)
         return frames
+
+    def digits(self) -> ModuleType:
+        """Return the module that generates spoken digits."""
+        return spoken_digits
 
     def place(self, frame: int) -> str:
         """Return the time of a frame, such as `1.25 s`."""

@@ -6,7 +6,7 @@ import io
 import warnings
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,6 @@ class Image(FeatureModality):
     """
 
     suffixes = (".png", ".jpg", ".jpeg")
-    digits: ClassVar[ModuleType | None] = written_digits
     options: parts.Image
 
     def encode(self, file: str | Path | BinaryIO) -> Frames:
@@ -55,6 +54,10 @@ class Image(FeatureModality):
         pixels = np.pad(pixels, ((0, 0), (0, -pixels.shape[1] % patch.width)), mode="edge")
         grid = pixels.reshape(self.options.rows, patch.height, -1, patch.width).transpose(2, 0, 1, 3)
         return np.ascontiguousarray(grid).reshape(-1, self.options.width)
+
+    def digits(self) -> ModuleType:
+        """Return the module that generates images of handwritten digits."""
+        return written_digits
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
         """Join patches into an image, [height, width]."""

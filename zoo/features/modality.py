@@ -47,8 +47,6 @@ class FeatureModality(ABC):
     """Whether the raw data of an example is the path of a file."""
     cut_at_pauses: ClassVar[bool] = False
     """Whether `zoo transcribe` can cut a file at pauses into parts that are recognised one by one."""
-    digits: ClassVar[ModuleType | None] = None
-    """Module that generates examples for the corpus part `digits`. None: there are no such examples."""
     version: ClassVar[int] = 1
     """Version of the code that computes frames. Increase it whenever the same file gives different frames."""
 
@@ -114,6 +112,11 @@ class FeatureModality(ABC):
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
         """Draw frames as a greyscale image, [height, width], with a column per frame. The lowest row is feature 0."""
         return grey_pixels(frames.T[::-1])
+
+    def digits(self) -> ModuleType:
+        """Return the module that generates examples for the corpus part `digits`. By default, raise ZooError."""
+        problem = f"the corpus part `digits` cannot be generated as {self.options.kind}"
+        raise ZooError(problem, hint="list your own data in this part, with `source` and `target`")
 
     @abstractmethod
     def place(self, frame: int) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar, Self
 
 from specs import Vocabulary
@@ -32,8 +31,6 @@ class Modality(ABC):
 
     names_files: ClassVar[bool] = False
     """Whether the raw data of an example is the path of a file."""
-    digits: ClassVar[ModuleType | None] = None
-    """Module that generates examples for the corpus part `digits`. None: there are no such examples."""
     suffix: ClassVar[str]
     """Suffix of the file that stores the content."""
     sampled: ClassVar[bool] = True

@@ -25,6 +25,7 @@ from zoo.data.corpus import CorpusReader
 from zoo.data.prepare import fingerprint, known_counts, prepare
 from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.features.image import Image
+from zoo.features.modality import FeatureModality
 from zoo.files import manifest, storage
 from zoo.files.atomic import remove_folder
 from zoo.files.reading import UnreadableError
@@ -370,8 +371,8 @@ def test_a_corpus_is_reused_if_all_options_of_its_encoding_are_the_same(name, kn
 
 
 def test_digits_are_refused_if_the_modality_generates_none(monkeypatch):
-    monkeypatch.setattr(Image, "digits", None)
-    refused("has `digits`, which cannot be generated as image", prepare, specs.load("pictures/digits"), Report())
+    monkeypatch.setattr(Image, "digits", FeatureModality.digits)
+    refused("`digits` cannot be generated as image", prepare, specs.load("pictures/digits"), Report())
 
 
 def test_swapped_files_give_a_warning_even_if_the_corpus_is_prepared_already(folder, report):
