@@ -290,7 +290,7 @@ def pull_model(reference: str, report: Report) -> list[Path]:
     """Pull a model from the registries, even if an older revision is in the local model store.
 
     If no registry has the model, it is downloaded from the source that the catalogue specifies, unless it is already in
-    the local model store.
+    the local model store. For a model in neither place, return the folder in the local model store, if there is one.
 
     Returns:
         The folder of the model, or the folders of all members of an ensemble.
@@ -308,8 +308,13 @@ def pull_model(reference: str, report: Report) -> list[Path]:
                 hint = f"to pull the public model, remove your own with `zoo remove {folder.name}` first"
                 raise ZooError(f"`{folder}` is your own model, not the public model `{card.name}`", hint=hint)
         if folders:
-            report.info(f"`{reference}` was already pulled")
+            report.info(f"`{reference}` is already in the local model store, so nothing was pulled")
         return folders or _fetch(card, reference, report)
+    if parsed is not None and (folder := local_store.find_revision(parsed)) is not None:
+        for address in skipped_registries():
+            report.warn(f"`{address}` was not searched because of ZOO_OFFLINE")
+        report.info(f"`{reference}` is already in the local model store, so nothing was pulled")
+        return [folder]
     if configured_registries() == [included_registry()] and not skipped_registries():
         guess = suggest(reference, [*local_store.names(), *catalogue.names()])
         hint = (

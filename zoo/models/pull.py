@@ -125,7 +125,7 @@ def _download(found: RegistryModel, folder: Path, report: Report) -> None:
     downloads = storage.pulls() / f"{revision.name}@{revision.digest}"
     with convert_disk_errors(downloads), exclusive(downloads, report):
         if _is_complete(folder, revision, report):
-            report.info(f"`{revision.pin}` of `{address}` was already pulled and is complete")
+            report.info(f"`{revision.pin}` of `{address}` is already in the local model store and is complete")
             if read_origin(folder) is None:
                 write_origin(folder, revision, address)
         else:
