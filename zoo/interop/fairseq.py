@@ -86,7 +86,7 @@ class FairseqImport(ImportFormat):
         source = source if shared else replace(source, start=None)
         if request.languages is None:
             request = replace(request, languages=_language_codes(names))
-        models = find_models(file.parent)
+        models = find_models(file.parent, request.languages)
         text = _text(_flat_options(saved_options, ("tokenizer", "bpe"), str(file)), request)
         rules = find_rules(models, file.parent, request.text, text)
         vocabulary = convert_vocabulary(models, source, target, shared=shared, where=file.parent, rules=rules)

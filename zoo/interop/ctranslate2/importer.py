@@ -62,7 +62,7 @@ class CTranslate2Import(ImportFormat):
         source, target = _read_token_lists(path, settings, starts_from_zeros=starts_from_zeros)
         settings.require_all_known()
         tables.require_rows(source, target)
-        models = find_models(path)
+        models = find_models(path, request.languages)
         rules = find_rules(models, path, request.text, ModelText(request.languages))
         vocabulary = convert_vocabulary(
             models, source, target, shared=source == target, where=path, source_has_end=reads_end, rules=rules

@@ -60,7 +60,7 @@ class MarianImport(ImportFormat):
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         # A damaged model is reported before missing vocabularies.
         arrays = read_arrays(path) if path.suffix in (".npz", ".bin") else None
-        decoder = read_decoder(path)
+        decoder = read_decoder(path, request.languages)
         arrays = arrays or read_arrays(decoder.model)
         options = network_options(arrays, decoder.model)
         tensors = tensors_of(arrays, decoder.model)

@@ -51,7 +51,7 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: Im
     shared = source == target or read_bytes(source) == read_bytes(target)
     has_lists = any(file.suffix in _LISTS for file in files)
     if has_lists:
-        models = find_models(source.parent)
+        models = find_models(source.parent, request.languages)
     else:
         models = [SentencePieceModel(file) for file in (files[:1] if shared else files)]
     rules = find_rules(models, source.parent, request.text, ModelText(request.languages))
