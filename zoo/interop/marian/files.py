@@ -132,15 +132,15 @@ def network_options(arrays: dict[str, np.ndarray], file: Path) -> Settings:
         raise ValueError(f"`{OPTIONS}` is longer than {_MAX_OPTIONS:,} bytes")
     if array.dtype.itemsize != 1:
         raise ValueError(f"`{OPTIONS}` is not text")
-    return yaml_settings(array.tobytes().rstrip(b"\0"), where, "the options are not a mapping of keys to values")
+    return yaml_settings(array.tobytes().rstrip(b"\0"), where)
 
 
-def yaml_settings(content: bytes, where: str, problem: str) -> Settings:
-    """Parse YAML settings. Raise ZooError with the message `problem` if the content is not a mapping."""
+def yaml_settings(content: bytes, where: str) -> Settings:
+    """Parse YAML settings. Raise ZooError if the content is not a mapping."""
     values = read_value(content.decode("utf-8", "replace"), where).plain()
     if not isinstance(values, dict):
         hint = "restore the file from the model's original source"
-        raise ZooError(problem, where=where, hint=hint)
+        raise ZooError("the settings are not a mapping of keys to values", where=where, hint=hint)
     return Settings(values, where)
 
 
@@ -178,9 +178,7 @@ def read_decoder(path: Path, languages: tuple[str, str] | None) -> Decoder:
     """
     model, file = _find(path)
     if file:
-        options = yaml_settings(
-            read_bytes(file, _MAX_OPTIONS), str(file), "the file is not a mapping of keys to values"
-        )
+        options = yaml_settings(read_bytes(file, _MAX_OPTIONS), str(file))
     else:
         options = Settings(_FIREFOX if model and model.suffix == ".bin" else {}, str(model))
     folder = path if path.is_dir() else path.parent

@@ -23,7 +23,7 @@ from zoo.interop.marian.files import (
     tensors_of,
 )
 from zoo.interop.marian.vocabulary import read_shortlist, read_vocabulary, shortlist_files
-from zoo.interop.tables import Settings, head_sizes, read_settings, read_tensors, tensor_layout
+from zoo.interop.tables import Settings, read_settings, read_tensors, tensor_layout
 from zoo.interop.tensors import EmbeddingTables, ForeignTensors
 from zoo.models.loading import Model
 from zoo.models.weights import Weights
@@ -116,7 +116,6 @@ def _architecture_fields(options: Settings) -> dict[str, Any]:
         **fields,
         "encoder": [{"kind": "self_attention"}, {"kind": "feed_forward"}],
         "decoder": [{"kind": _first_sublayer(options)}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
-        **head_sizes(options, "dim-emb", fields),
         "norm": {**fields["norm"], "placement": _norm_placement(options)},
     }
 

@@ -67,13 +67,13 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: Im
 
 
 def _tokens_of_model(model: SentencePieceModel, rows: int) -> TokenList:
-    end = model.id(_END)
-    if end is None or len(model.entries) != rows:
-        reason = f"it has {len(model.entries):,} tokens but the embedding has {rows:,} rows, or it lacks `{_END}`"
+    names = model.names()
+    if _END not in names or len(names) != rows:
+        reason = f"it has {len(names):,} tokens but the embedding has {rows:,} rows, or it lacks `{_END}`"
         raise damaged(model.file, reason)
     types = [entry.type for entry in model.entries]
     unknown = types.index(TokenType.UNKNOWN) if TokenType.UNKNOWN in types else UNK
-    return TokenList(tuple(model.names()), unknown=unknown, end=end)
+    return TokenList(tuple(names), unknown=unknown, end=names.index(_END))
 
 
 def _read_list(file: Path, rows: int) -> TokenList:
