@@ -66,7 +66,7 @@ class _Pull:
         origin, pin = Origin.of(self.revision, self.registry.address), self.revision.pin
         with convert_disk_errors(self.downloads), exclusive(self.downloads, self.report):
             if self._is_complete():
-                self.report.info(f"`{pin}` of `{origin.registry}` was already pulled and is complete")
+                self.report.info(f"`{pin}` of `{origin.registry}` is already in the local model store and is complete")
                 if self.model.origin is None:
                     origin.write(self.model.folder)
             else:
