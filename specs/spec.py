@@ -133,8 +133,8 @@ class Spec(Section):
         return spec.model_copy(update={"corpus": spec.corpus.expanded(codes)})
 
     def _check(self) -> None:
-        self._check_languages()
         self._check_corpus()
+        self._check_languages()
         self._check_task()
         self._check_losses()
         self._check_tokens()
