@@ -8,6 +8,7 @@ import pytest
 from tests.refusals import refused
 from tests.zoo.models.registries.test_kills import start
 from zoo.files import manifest, storage
+from zoo.files.atomic import link_or_copy
 from zoo.models import find, local_store
 from zoo.models import pull as pull_module
 from zoo.models.local_store import Origin, StoredModel
@@ -204,8 +205,12 @@ def test_space_is_required_and_files_are_downloaded_for_the_missing_bytes_only(p
     registry, required = publish(1, 2), []
     monkeypatch.setenv("ZOO_REGISTRIES", web.address)
     files, old = registry.newest("model").files, pull_by("model@1")
-    if damaged:
-        (old / "vocabulary.model").write_bytes(b"the SAME in all")
+    if damaged:  # while it is linked
+
+        def link(source, target):
+            link_or_copy(source, target) if source.parent != old else target.write_bytes(b"the SAME in all")
+
+        monkeypatch.setattr(pull_module, "link_or_copy", link)
     start_download(registry, blob(registry).read_bytes()[:1000])
     web.asked.clear()
     monkeypatch.setattr(pull_module, "require_space", lambda folder, needed, purpose: required.append(needed))
