@@ -167,8 +167,7 @@ class Preprocessor:
             self.languages.target_tokens,
             text.strip(),
             language=language,
-            copied=replaced.spans,
-            capitals=replaced.capitals,
+            replaced=replaced,
         )
 
     def source_language(self, text: str) -> str:

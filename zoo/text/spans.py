@@ -9,7 +9,17 @@ from typing import NamedTuple
 
 from zoo.text.language_codes import base_language
 from zoo.text.notation import Notation, listed_names, notation_of, number_values, roman
-from zoo.text.span_kinds import CalendarSpan, DateSpan, LiteralSpan, NumberSpan, Span, match_spans
+from zoo.text.span_kinds import (
+    AmountSpan,
+    CalendarSpan,
+    CenturySpan,
+    DateSpan,
+    LiteralSpan,
+    NumberSpan,
+    Span,
+    TimeSpan,
+    match_spans,
+)
 from zoo.text.span_patterns import CURRENCIES, HALF_DAY, LARGEST_WORD, PLAIN, patterns_of
 
 _LAST_DAY, _LAST_MONTH = 31, 12
@@ -99,25 +109,26 @@ def compare(source: str, target: str, source_language: str, target_language: str
     matched, unmatched = {span for span, _ in matches}, {*found}.difference(other for _, other in matches)
     forms = notation.unit_forms | notation.unclear_forms
     units = {forms.get(form.casefold(), "") for form in patterns_of(notation.code).unit.findall(target)}
-    units |= {span.unit for span in found}
+    units = (units | {span.unit for span in found if isinstance(span, AmountSpan)}) - {""}
+    literals = {span for span in (*wanted, *found) if isinstance(span, LiteralSpan)}
     ranges = {span for span in found if isinstance(span, NumberSpan) and span.has_ends_in(source, from_notation)}
     parts = {number for span in ranges for number in re.findall(r"\d+", span.text)}
-    parts |= {number for span in found if isinstance(span, LiteralSpan) for number in _NUMBER_AT_END.findall(span.text)}
+    parts |= {number for span in literals.intersection(found) for number in _NUMBER_AT_END.findall(span.text)}
     missing, as_words = list[Span](), list[Span]()
     for span in wanted:
-        if span.unit not in {"", *units} and (notation.small or units - {""}):
+        if isinstance(span, AmountSpan) and span.unit not in units and (notation.small or units):
             missing.append(span)
         elif span not in matched and span.is_in(target, notation):
-            as_words += [] if isinstance(span, LiteralSpan) else [span]
+            as_words += [] if span in literals else [span]
         elif span not in matched and span.text not in parts:
             missing.append(span)
-    known = {reading for span in wanted if span.small is not None for reading in span.readings}
+    known = {reading for span in wanted if span.is_small for reading in span.readings}
     known |= {number for span in as_words for number in re.findall(r"\d+", span.text)}  # "half past 9" for "9:30"
-    numbers = [each for each in found if not isinstance(each, LiteralSpan)]
-    added = [each for each in numbers if each in unmatched and each not in ranges and not each.readings & known]
+    others = unmatched - ranges - literals
+    added = [span for span in found if span in others and not span.readings & known]
     if (not notation.small and not added) or re.search(from_notation.parts_of_hours, source, re.IGNORECASE):
-        as_words += [span for span in missing if span.small is not None]
-        missing = [span for span in missing if span.small is None]
+        as_words += [span for span in missing if span.is_small]
+        missing = [span for span in missing if not span.is_small]
     if (not from_notation.small and not missing) or patterns_of(from_notation.code).large.search(source):
         added = []
     return Differences(missing, [each for each in added if not each.has_word_in(source, from_notation)], as_words)
@@ -159,9 +170,8 @@ class _SpanReader:
         number = next(number for number in range(1, 40) if roman(number) == digits)
         ordinal = f"{number}{self._target.ending(str(number), is_ordinal=True, is_day=False)}"
         spelling = digits if self._target.roman_ending == "" else ordinal
-        small = number if number <= LARGEST_WORD else None
-        noun, values = self._target.century_noun, frozenset([str(number)])
-        return NumberSpan(match.start(), match[0], values, (spelling, match[0]), small=small, noun=noun)
+        small, noun = number if number <= LARGEST_WORD else None, self._target.century_noun
+        return CenturySpan(match.start(), match[0], frozenset([str(number)]), (spelling, match[0]), small, noun)
 
     def _name(self, match: re.Match[str]) -> Span | None:
         """Read the name of a month or weekday."""
@@ -209,12 +219,12 @@ class _SpanReader:
         is_other = self._patterns.not_before_spoken.search(self._text, *_before(match))
         if is_other or minutes is None or not spellings:
             return None
-        return NumberSpan(match.start(), match[0], frozenset(), spellings[-1:], minutes=(minutes, minutes + HALF_DAY))
+        return TimeSpan(match.start(), match[0], frozenset(), spellings[-1:], None, (minutes, minutes + HALF_DAY))
 
     def _phone(self, match: re.Match[str]) -> Span:
         return NumberSpan(match.start(), match[0], frozenset([re.sub(r"[^\d+]", "", match[0])]), (match[0],))
 
-    def _time(self, match: re.Match[str]) -> Span:
+    def _time(self, match: re.Match[str]) -> TimeSpan:
         hour, minute = int(match["hour"]), int(match["minute"] or (match["dotted"] or match["point"] or ".0")[1:])
         clock, first = self._clock(match), hour % 24 * 60 + minute
         start = self._start_of_range(match, first)
@@ -230,7 +240,7 @@ class _SpanReader:
         is_last = match.end() == len(self._text) and re.match(self._source.sentence, self._text)
         text = match[0].removesuffix("." * bool(is_last))  # the dot of "a.m." is also the full stop
         spellings = self._target.write_times(minutes) if clock or start is not None else []
-        return NumberSpan(match.start(), text, values, tuple(spellings) or (text,), small=small, minutes=minutes)
+        return TimeSpan(match.start(), text, values, tuple(spellings) or (text,), small, minutes)
 
     def _clock(self, match: re.Match[str]) -> str:
         """Return the key of the words after a time in `Notation.clock`, or "" for a time with a colon only."""
@@ -271,12 +281,12 @@ class _SpanReader:
         sign, is_short = _sign(match), number.isdecimal() and len(number) <= 2
         is_small = is_short and int(number) <= LARGEST_WORD and not (sign or match["numero"])
         small = int(number) if is_small else None
-        minutes: tuple[int, ...] = ()
+        signed = frozenset("-" * bool(sign) + each for each in values)
+        parts = match.start(), match[0], signed, tuple(spellings), small
         if not sign and len(number) <= len("21") and self._patterns.hours.match(self._text, match.end()):
             # Without a preposition, "21 h" may be a time or a duration.
-            minutes = tuple(int(number) % 12 * 60 + half for half in (0, HALF_DAY))
-        signed = frozenset("-" * bool(sign) + each for each in values)
-        return NumberSpan(match.start(), match[0], signed, tuple(spellings), unit, small, minutes)
+            return TimeSpan(*parts, tuple(int(number) % 12 * 60 + half for half in (0, HALF_DAY)))
+        return AmountSpan(*parts, unit) if unit else NumberSpan(*parts)
 
     def _amount(self, match: re.Match[str], number: str, value: str, unit: str) -> str:
         """Write a number with its unit in the notation of the target language.
