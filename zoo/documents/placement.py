@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -163,11 +164,30 @@ def _set_parts(segment: Segment, words: Sequence[Word], view: View) -> None:
             index = bisect_right(starts, position) - 1
             span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
             word.parts = _word_parts(segment, word.text, position, slice(*span), view)
+    _keep_links_whole(segment, words)
     current = next((word.parts[0][1] for word in words if word.parts), segment.first_stack)
     for word in words[1:]:
         if word.unit is None:
             word.parts = word.parts or [(word.text, current)]
             current = word.parts[-1][1]
+
+
+def _keep_links_whole(segment: Segment, words: Sequence[Word]) -> None:
+    """Keep each link only around its longest group of adjacent words. All other words lose the elements around them."""
+    links = {index for index, (start, _) in enumerate(segment.elements) if start.is_link}
+    groups, before = defaultdict[int, list[list[Word]]](list), set[int]()
+    for word in words if links else ():
+        if word.parts or word.unit:
+            around = {element for _, stack in word.parts for element in links.intersection(stack)}
+            for link in around:
+                groups[link] += [] if link in before and groups[link] else [[]]
+                groups[link][-1].append(word)
+            before = around or links.intersection(word.first_stack)
+    for found in groups.values():
+        longest = max(found, key=lambda group: sum(len(word.text) for word in group))
+        for group in found:
+            for word in group if group is not longest else ():
+                word.parts = []
 
 
 def _word_parts(segment: Segment, text: str, position: int, span: slice, view: View) -> list[tuple[str, Stack]]:
