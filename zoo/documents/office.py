@@ -228,8 +228,7 @@ class ParagraphReader(ABC):
                 start, _, end = opened.pop()
                 yield Fragment(Kind.CLOSE, join_raw(tokens[index:end]), key=start.key, again=start.again)
             elif element and first < last:
-                again = "" if element.is_unique else None
-                raw = join_raw(tokens[index:first])
+                raw, again = join_raw(tokens[index:first]), "" if element.is_unique else None
                 start = Fragment(Kind.OPEN, raw, key=token.name, again=again, is_link=element.is_link)
                 opened.append((start, last, end))
                 end = first

@@ -6,9 +6,10 @@ import re
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
+
+import numpy as np
 
 from zoo.documents.fragments import View
 from zoo.documents.segments import PLACEHOLDER, WORDS, Segment, Stack, Unit
@@ -51,6 +52,7 @@ class _SourceOrder:
     def __init__(self, words: Sequence[Word]) -> None:
         aligned = ((word.source, index) for index, word in enumerate(words) if word.source is not None)
         self.pairs = [(-1, 0), *sorted(aligned)]
+        self._indices = np.array([index for _, index in self.pairs])  # a document may have very many ranges
 
     def preceding(self, position: int) -> int:
         """Return the index of the last translated word that is aligned to a source word before `position`.
@@ -65,22 +67,8 @@ class _SourceOrder:
 
     def outermost(self, start: int, end: int) -> tuple[int, int] | None:
         """Return the first and the last word, in the translation, whose sources are in `[start, end)`, or None."""
-        first, last = bisect_left(self.pairs, (start, 0)), bisect_left(self.pairs, (end, 0))
-        if first >= last:
-            return None
-        level = (last - first).bit_length() - 1
-        both = self._extremes[level][first] + self._extremes[level][last - (1 << level)]
-        return min(both), max(both)
-
-    @cached_property
-    def _extremes(self) -> list[list[tuple[int, int]]]:
-        """Sparse table: the first and the last word, in the translation, of each slice of 1, 2, 4, 8 ... pairs."""
-        levels, width = [[(index, index) for _, index in self.pairs]], 1
-        while len(levels[-1]) > width:
-            halves = zip(levels[-1], levels[-1][width:], strict=False)
-            levels.append([(min(one + other), max(one + other)) for one, other in halves])
-            width *= 2
-        return levels
+        found = self._indices[bisect_left(self.pairs, (start, 0)) : bisect_left(self.pairs, (end, 0))]
+        return (int(found.min()), int(found.max())) if len(found) else None
 
 
 def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -> list[Word]:
@@ -175,19 +163,15 @@ def _set_parts(segment: Segment, words: Sequence[Word], view: View) -> None:
 def _keep_links_whole(segment: Segment, words: Sequence[Word]) -> None:
     """Keep each link only around its longest group of adjacent words. All other words lose the elements around them."""
     links = {index for index, (start, _) in enumerate(segment.elements) if start.is_link}
-    groups, before = defaultdict[int, list[list[Word]]](list), set[int]()
-    for word in words if links else ():
-        if word.parts or word.unit:
-            around = {element for _, stack in word.parts for element in links.intersection(stack)}
-            for link in around:
-                groups[link] += [] if link in before and groups[link] else [[]]
-                groups[link][-1].append(word)
-            before = around or links.intersection(word.first_stack)
+    groups = defaultdict[int, list[list[Word]]](list)
+    aligned = (word for word in words if word.parts)
+    for link, group in groupby(aligned, lambda word: next(filter(links.__contains__, word.first_stack), None)):
+        if link is not None:
+            groups[link].append(list(group))
     for found in groups.values():
-        longest = max(found, key=lambda group: sum(len(word.text) for word in group))
-        for group in found:
-            for word in group if group is not longest else ():
-                word.parts = []
+        found.remove(max(found, key=lambda group: sum(len(word.text) for word in group)))
+        for word in chain.from_iterable(found):
+            word.parts = []
 
 
 def _word_parts(segment: Segment, text: str, position: int, span: slice, view: View) -> list[tuple[str, Stack]]:
@@ -280,13 +264,10 @@ def _place_units(words: Sequence[Word], order: _SourceOrder, units: Sequence[Uni
     good = [index for index in spaces if target[words[index + 1].start].isalnum()] or spaces or [len(words) - 1]
     for unit in units:
         place = order.preceding(unit.start)
-        words[_nearest(good, place) if unit.is_space else place].units.append(unit)
-
-
-def _nearest(values: Sequence[int], value: int) -> int:
-    """Return the element of the sorted `values` that is nearest to `value`. In a tie, return the higher element."""
-    index = bisect_left(values, value)
-    return min(values[max(index - 1, 0) : index + 1], key=lambda each: (abs(each - value), -each))
+        if unit.is_space:  # it replaces the nearest space or, in a tie, the later one
+            index = bisect_left(good, place)
+            place = min(good[max(index - 1, 0) : index + 1], key=lambda each: (abs(each - place), -each))
+        words[place].units.append(unit)
 
 
 def _place_marks(words: Sequence[Word], order: _SourceOrder, segment: Segment) -> None:

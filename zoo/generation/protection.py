@@ -63,11 +63,6 @@ class _Plan(NamedTuple):
     proxies: Mapping[str, Span]
     """The span that each ordinary number stands for while the sentence is translated."""
 
-    @property
-    def sources(self) -> list[SearchInput]:
-        """The fragments to translate."""
-        return [part for part in self.parts if isinstance(part, SearchInput)]
-
     def join(self, translations: Iterator[Translation]) -> Translation:
         """Join the copied strings and the next translations, which belong to the fragments."""
         text, used = "", list[Translation]()
@@ -115,7 +110,7 @@ class Protection:
         self._convert = partial(translator.to_translations, preprocessor)
         self._target = preprocessor.languages.target
         # Copy symbols take the place of ordinary numbers.
-        in_full = (self._whole,) if preprocessor.symbols else (self._with_numbers, self._whole)
+        in_full = (self._whole,) if preprocessor.vocabulary.copy_symbols else (self._with_numbers, self._whole)
         self._steps = *in_full, self._in_fragments
         self._can_repair = config.search == "beam" and config.n_best == 1 and translator.constraint is None
 
@@ -146,7 +141,7 @@ class Protection:
         for step in self._steps:
             damaged = {number: self._damage(*pairs[number]) for number, result in enumerate(results) if result.unkept}
             plans = {number: plan for number, damage in damaged.items() if (plan := step(damage))}
-            sources = [source for plan in plans.values() for source in plan.sources]
+            sources = [part for plan in plans.values() for part in plan.parts if isinstance(part, SearchInput)]
             numbered = [replace(source, index=index) for index, source in enumerate(sources)]
             found = (yield numbered, strategy) if numbered else []
             translations = (self._convert(source, each)[0] for source, each in zip(sources, found, strict=True))
@@ -232,11 +227,8 @@ class Protection:
         if not all(lengths):
             return []
         max_length = min(encoded.max_length, 2 * len(encoded) + sum(lengths) + _SPARE_TOKENS)
-        return [
-            fragment[:start],
-            replace(encoded, required=tuple(spans), max_length=max_length),
-            fragment[start + len(text) :],
-        ]
+        encoded = replace(encoded, required=tuple(spans), max_length=max_length)
+        return [fragment[:start], encoded, fragment[start + len(text) :]]
 
 
 def protected(

@@ -330,7 +330,7 @@ class TextSearch:
         translations: list[Translation] = []
         for each in hypotheses:
             text = self.vocabulary.decode(each.tokens[len(languages.target_tokens) :])
-            if preprocessor.symbols:
+            if self.vocabulary.copy_symbols:
                 text = source.replaced.restore(text, languages.target)
             translations.append(each.with_text(text).with_confidence(source.text, self.calibration))
         return translations

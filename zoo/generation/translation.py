@@ -23,7 +23,6 @@ MIN_ROW_TOKENS = 16
 """Minimum number of tokens to count for a sentence in a batch. Translations of short sentences also need memory."""
 MARKS = ("unkept", "uncertain")
 """Fields of a translation that list what a user should check. They are shown only if they are not empty."""
-_UNREPLACED = Replaced("")
 _UNCERTAIN = -0.7
 """Mean log-probability per token below which a translation is uncertain, if the model has no calibration."""
 
@@ -55,7 +54,7 @@ class SearchInput:
     part: int = 0
     required: tuple[Span, ...] = ()
     language: str = ""
-    replaced: Replaced = _UNREPLACED
+    replaced: Replaced = field(default_factory=Replaced)
 
     @property
     def tokens(self) -> tuple[int, ...]:

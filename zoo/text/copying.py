@@ -41,7 +41,7 @@ _DOTTED = frozenset({"tr", "az"})
 class Replaced(NamedTuple):
     """Text in which copy symbols (placeholder tokens) replace spans, such as numbers and links."""
 
-    text: str
+    text: str = ""
     spans: Mapping[str, Span] = {}
     """The span that each symbol stands for."""
     capitals: bool = False
@@ -103,8 +103,7 @@ def replace_spans(
         return Replaced(text)
     found = find_spans(text, source, target)
     text = text.translate(_DASHES)
-    capitals = in_capitals(text) and not _DOTTED & {base_language(source), base_language(target)}
-    if capitals:
+    if capitals := in_capitals(text) and not _DOTTED & {base_language(source), base_language(target)}:
         text = sentence_case(text, found, source)
     # In a text in capitals, only the first word of a sentence has a capital now, so names cannot be found.
     chosen = _copied("" if capitals else text, found, source, target, is_rare)[: len(symbols)]

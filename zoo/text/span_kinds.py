@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import time
 from typing import Self
 
 from zoo.text.notation import Notation, roman
@@ -27,7 +27,8 @@ class Span:
     Attributes:
         start: Position of the first character.
         text: The characters.
-        values: The possible values of the text. For example, "1.234" may be 1234 or 1.234.
+        values: The possible values of the text. For example, "1.234" may be 1234 or 1.234. Two spans agree if they have
+            a value in common.
         spellings: How the span may be written in a translation, with the best spelling first.
     """
 
@@ -42,19 +43,9 @@ class Span:
         return self.start + len(self.text)
 
     @property
-    def readings(self) -> frozenset[Hashable]:
-        """The values, and the times of day. Two spans agree if they have a reading in common."""
-        return self.values
-
-    @property
     def keys(self) -> frozenset[Hashable]:
-        """The readings, with the unit of an amount. Spans with a common key have the same symbol in a sentence pair."""
-        return self.readings
-
-    @property
-    def is_small(self) -> bool:
-        """Whether the span contains a number that a translation may write as a word, such as "three"."""
-        return False
+        """The values, with the unit of an amount. Spans with a common key have the same symbol in a sentence pair."""
+        return self.values
 
     @property
     def may_be_word(self) -> bool:
@@ -63,10 +54,6 @@ class Span:
 
     def is_in(self, text: str, notation: Notation) -> bool:
         """Return whether a text in a language contains the span, literally or as words."""
-        return False
-
-    def has_word_in(self, text: str, notation: Notation) -> bool:
-        """Return whether a text contains a word for a small number, such as "three"."""
         return False
 
     def written(self, before: str, ending: str, after: str) -> str:
@@ -131,14 +118,9 @@ class NumberSpan(Span):
     small: int | None = None
 
     @property
-    def is_small(self) -> bool:
-        """Whether the number may be written as a word."""
-        return self.small is not None
-
-    @property
     def may_be_word(self) -> bool:
         """Whether the number may be written as a word, and has no unit or the like."""
-        return self.is_small and _PLAIN_NUMBER.fullmatch(self.spellings[-1]) is not None
+        return self.small is not None and _PLAIN_NUMBER.fullmatch(self.spellings[-1]) is not None
 
     def is_in(self, text: str, notation: Notation) -> bool:
         """Return whether a text contains the number in words, as a range or as a Roman numeral."""
@@ -176,7 +158,9 @@ class AmountSpan(NumberSpan):
 
 @dataclass(frozen=True)
 class TimeSpan(NumberSpan):
-    """Time of day, in digits or in words. The value is the hour of a full hour, as in "9 o'clock".
+    """Time of day, in digits or in words.
+
+    The values are the times in ISO 8601 notation, such as "T09:30", and the hour of a full hour, as in "9 o'clock".
 
     Attributes:
         minutes: The possible meanings, in minutes after midnight.
@@ -185,24 +169,17 @@ class TimeSpan(NumberSpan):
     minutes: tuple[int, ...] = ()
     may_be_word = False
 
-    @property
-    def readings(self) -> frozenset[Hashable]:
-        """The hour of a full hour, and the times of day."""
-        return self.values.union(time(*divmod(minutes, 60)) for minutes in self.minutes)
-
     def is_in(self, text: str, notation: Notation) -> bool:
         """Return whether a text contains the time or its hour in words."""
         patterns = patterns_of(notation.code)
         spoken = {notation.spoken_forms.get(words.casefold()) for words in patterns.spoken.findall(text)}
         if super().is_in(text, notation) or spoken.intersection(minutes % HALF_DAY for minutes in self.minutes):
             return True
-        if all(minutes % 60 not in _QUARTERS for minutes in self.minutes):
-            return False
-        hours = {minutes // 60 % 12 or 12 for minutes in self.minutes}
+        hours = {minutes // 60 % 12 or 12 for minutes in self.minutes if minutes % 60 in _QUARTERS}
         words = [word for hour in hours for word in patterns.small[hour : hour + 1]]  # such as "neun Uhr dreißig"
         rest = patterns.spoken.sub("", text)
         has_words = patterns.large.search(rest) is not None and any(word.search(rest) for word in words)
-        return has_words or _has_quarter(text, notation)
+        return has_words or (bool(hours) and _has_quarter(text, notation))
 
     def written(self, before: str, ending: str, after: str) -> str:
         """Return the time and its ending. A time in words has no other ending than a dot."""
@@ -259,20 +236,19 @@ def match_spans(
     Args:
         spans: The spans, in order of priority.
         others: The spans to choose from. Each span is used at most once.
-        keys: Function that returns the keys of a span, such as its readings.
+        keys: Function that returns the keys of a span, such as its values.
     """
-    numbers: dict[Hashable, list[int]] = {}
-    for number in reversed(range(len(others))):
-        for key in keys(others[number]):
-            numbers.setdefault(key, []).append(number)
+    numbers = defaultdict[Hashable, deque[int]](deque)
+    for number, other in enumerate(others):
+        for key in keys(other):
+            numbers[key].append(number)
     pairs, used = list[tuple[Span, Span]](), set[int]()
     for span in spans:
-        free = []
-        for candidates in (numbers.get(key, []) for key in keys(span)):
-            while candidates and candidates[-1] in used:
-                candidates.pop()
-            free += candidates[-1:]
-        if free:
+        queues = [numbers[key] for key in keys(span)]
+        for queue in queues:
+            while queue and queue[0] in used:
+                queue.popleft()
+        if free := [queue[0] for queue in queues if queue]:
             used.add(min(free))
             pairs.append((span, others[min(free)]))
     return pairs
