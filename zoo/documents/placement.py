@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain, groupby, pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 import numpy as np
 
@@ -79,13 +79,10 @@ def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -
     words = [Word(*match.span(), match[0]) for match in WORDS.finditer(target)] or [Word(0, len(target), target)]
     words.insert(0, Word(0, 0, ""))
     starts, ends = [word.start for word in words], [word.end for word in words]
-    weights = [0.0] * len(words)
-    for token in sorted(tokens):
+    for token in sorted(sorted(tokens, reverse=True), key=attrgetter("weight")):  # in a tie, the first token is chosen
+        start = token.source[0]
         for index in range(bisect_right(ends, token.target[0]), bisect_left(starts, token.target[1])):
-            if words[index].source is None or token.weight > weights[index]:
-                start = token.source[0]
-                words[index].source = start + (segment.text[start : start + 1] == " ")
-                weights[index] = token.weight
+            words[index].source = start + (segment.text[start : start + 1] == " ")
     last = words[-1]
     if segment.text.endswith(last.text) and not last.text[-1:].isalnum():
         last.source = len(segment.text) - 1  # the full stop, which models often align to another word
@@ -163,12 +160,11 @@ def _set_parts(segment: Segment, words: Sequence[Word], view: View) -> None:
 def _keep_links_whole(segment: Segment, words: Sequence[Word]) -> None:
     """Keep each link only around its longest group of adjacent words. All other words lose the elements around them."""
     links = {index for index, (start, _) in enumerate(segment.elements) if start.is_link}
-    groups = defaultdict[int, list[list[Word]]](list)
+    groups = defaultdict[int | None, list[list[Word]]](list)
     aligned = (word for word in words if word.parts)
     for link, group in groupby(aligned, lambda word: next(filter(links.__contains__, word.first_stack), None)):
-        if link is not None:
-            groups[link].append(list(group))
-    for found in groups.values():
+        groups[link].append(list(group))
+    for found in map(groups.__getitem__, links & groups.keys()):
         found.remove(max(found, key=lambda group: sum(len(word.text) for word in group)))
         for word in chain.from_iterable(found):
             word.parts = []
