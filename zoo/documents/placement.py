@@ -161,9 +161,9 @@ def _keep_links_whole(segment: Segment, words: Sequence[Word]) -> None:
     """Keep each link only around its longest group of adjacent words. All other words lose the elements around them."""
     links = {index for index, (start, _) in enumerate(segment.elements) if start.is_link}
     groups = defaultdict[int | None, list[list[Word]]](list)
-    aligned = (word for word in words if word.parts)
-    for link, group in groupby(aligned, lambda word: next(filter(links.__contains__, word.first_stack), None)):
-        groups[link].append(list(group))
+    aligned = [(next((each for each in word.first_stack if each in links), None), word) for word in words if word.parts]
+    for link, group in groupby(aligned, itemgetter(0)):
+        groups[link].append([word for _, word in group])
     for found in map(groups.__getitem__, links & groups.keys()):
         found.remove(max(found, key=lambda group: sum(len(word.text) for word in group)))
         for word in chain.from_iterable(found):
