@@ -207,7 +207,7 @@ class _SpanReader:
         orders = {second > _LAST_MONTH for first, second in numbers if max(first, second) > _LAST_MONTH}
         return orders.pop() if len(orders) == 1 else None
 
-    def _short_date(self, match: re.Match[str]) -> Span:
+    def _short(self, match: re.Match[str]) -> Span:
         """Read a German date without a year, such as "24.12." after "am"."""
         (day, month), mark = re.findall(r"\d+", match[0]), self._target.date_mark
         stop = "" if re.search(r"\w", self._text[match.end() :]) else "."
