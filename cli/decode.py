@@ -88,10 +88,12 @@ def decode(
         zoo decode --spec tiny --search sample --top-p 0.9 --seed 7 < lines.en
         zoo decode --model runs/one --model runs/two < lines.en
     """
+    from zoo.generation.loading import open_model
+
     fraction = None if part is None else _fraction_of_part(part, input)
     choice: TranslationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "shortlist": shortlist}
-    translator = _open_model(spec, options.model_names(name, model), "decode", how, input)
+    translator = _open_model(spec, options.model_names(name, model), "decode", partial(open_model, **how), input)
     _require_text_name(translator, output)
     format_lines = partial(_format_results, json=json, n_best=n_best)
     choice |= {"source": from_, "target": to, "split": not no_split, "protect": not no_protect}
@@ -136,16 +138,16 @@ def parse(
         zoo parse --spec parsing/tiny --tokenized --input words.txt --output words.trees
         zoo parse --model parser-tiny --n-best 3 --json < words.txt
     """
+    from zoo.generation.loading import open_model
     from zoo.generation.parser import Parser
     from zoo.text.trees.tree import format_tree, read_tree
 
     if pretty:
         options.refuse_beside("--pretty", json=json, n_best=n_best)
     choice: TranslationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
-    parser = _open_model(spec, options.model_names(name, model), "parse", how, input)
+    open_one = partial(open_model, constrained=not unconstrained, **how)
+    parser = _open_model(spec, options.model_names(name, model), "parse", open_one, input)
     assert isinstance(parser, Parser)
-    if unconstrained:
-        parser.constraint = None
 
     def format_lines(number: int, source: str, parses: list[Translation]) -> list[str]:
         if pretty:
@@ -199,16 +201,15 @@ def _require_text_name(translator: Translator, output: Path | None) -> None:
 
 
 def _open_model(
-    spec: str | None, names: list[str] | None, command: str, how: options.Execution, input: Path | None
+    spec: str | None, names: list[str] | None, command: str, open_one: Callable[..., Translator], input: Path | None
 ) -> Translator:
-    """Load the model for a spec or a name. For several names, load an ensemble of the models.
+    """Load the model for a spec or a name with `open_one`. For several names, load an ensemble of the models.
 
     Raises:
         ZooError: The task of a model belongs to a different command, such as `parse` instead of `decode`.
     """
     from cli.console import is_typed, report
     from specs import ZooError
-    from zoo.generation.loading import open_model
     from zoo.generation.translator import Translator
     from zoo.models.find import all_from_options
     from zoo.models.folder import ModelFolder
@@ -221,7 +222,7 @@ def _open_model(
             alternative = f"train another model with `zoo train {_EXAMPLE_SPECS[command]}`"
             problem = f"the model `{folder}` has the task `{task.kind}`, so `zoo {command}` cannot use it"
             raise ZooError(problem, hint=f"run `zoo {task.command} --model {folder}`, or {alternative}")
-    models = [open_model(folder, **how, report=messages) for folder in folders]
+    models = [open_one(folder, report=messages) for folder in folders]
     if is_typed(input):
         action = models[0].spec.task.action
         messages.info(f"{', '.join(map(str, folders))} {action} each line that you type; Ctrl-D ends the input")

@@ -27,14 +27,11 @@ def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: C
         user_files: Names of the user's files that extend another spec.
         overrides: Names of the overrides. Values from overrides have these names instead of file names.
     """
-    corpus = spec.at(["corpus"]).value
-    folder = corpus.get("folder") if isinstance(corpus, dict) else None
-    if folder is None or not isinstance(folder.value, str):
+    corpus = _mapping(spec.at(["corpus"]))
+    folder = corpus.get("folder")
+    if folder is None or not isinstance(folder.value, str) or folder.file in overrides:
         return spec
-    origin = folder.file
-    if origin in overrides:
-        return spec
-    path, changed = folder.value, dict[str, LocatedValue]()
+    origin, path, changed = folder.file, folder.value, dict[str, LocatedValue]()
     if origin in user_files:
         if _is_relative(path) and (base := os.path.dirname(origin)):
             path = os.path.normpath(os.path.join(base, path))

@@ -140,18 +140,13 @@ def _chain(source: SpecFile) -> list[tuple[SpecFile, LocatedValue]]:
 
 def _merge(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Sequence[LocatedValue]) -> LocatedValue:
     """Merge the values in a chain of spec files with overrides, and resolve `corpus.folder`."""
-    merged = chain[-1][1]
-    for _, upper in reversed(chain[:-1]):
-        merged = merged.overlaid(upper)
+    layers = [values for _, values in reversed(chain)]
     source, own = chain[0]
     if len(chain) > 1 and not source.is_shipped:
         # The description and licence of the extended spec do not apply to a user's spec.
         inherited = {"description": f"A user's model that extends `{chain[1][0].short_name}`.", "licence": None}
-        for key, value in inherited.items():
-            if key not in own.value:
-                merged = merged.overlaid(LocatedValue({key: LocatedValue(value, own.file, own.line)}, own.file))
-    for values in overrides:
-        merged = merged.overlaid(values)
+        layers.insert(-1, locate(inherited, own.file, own.line))
+    merged = reduce(LocatedValue.overlaid, [*layers, *overrides])
     user_files = {file.file for file, _ in chain[:-1] if not file.is_shipped}
     return resolve_folder(merged, user_files, [values.file for values in overrides])
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self, Union, get_args
 
-from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
 from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Grammar, Pairs
@@ -124,17 +124,15 @@ class Spec(Section):
     def __repr_args__(self) -> Any:
         yield None, self.short_name
 
-    @model_validator(mode="wrap")
-    @classmethod
-    def _expand_corpus(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+    @model_validator(mode="after")
+    def _expand_corpus(self) -> Self:
         """Replace the `pairs` of the corpus by files. The checks run before this, on the parts that users wrote."""
-        spec = validate(values)
-        codes = spec.languages.codes if spec.languages else ()
-        return spec.model_copy(update={"corpus": spec.corpus.expanded(codes)})
+        codes = self.languages.codes if self.languages else ()
+        return self.model_copy(update={"corpus": self.corpus.expanded(codes)})
 
     def _check(self) -> None:
-        self._check_languages()
         self._check_corpus()
+        self._check_languages()
         self._check_task()
         self._check_losses()
         self._check_tokens()

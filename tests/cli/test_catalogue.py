@@ -128,7 +128,9 @@ def test_a_card_is_a_mapping_in_utf_8(content: bytes, problem: str) -> None:
 def test_a_card_of_the_user_replaces_that_of_the_package() -> None:
     first = next(card for card in catalogue.cards() if not card.is_pattern)
     add_card(first.name, "https://example.org/own.zip")
-    assert catalogue.find(first.name).source == "https://example.org/own.zip"
+    add_card("zzz", "https://example.org/z.zip", aliases=["firefox-base-en-de"])
+    found = [catalogue.find(name).source for name in (first.name, "firefox-base-en-de")]
+    assert found == ["https://example.org/own.zip", "https://example.org/z.zip"], "also instead of a pattern"
     own = storage.home() / f"catalogue/{first.name}.yaml"
     own.with_name("copy.yaml").write_bytes(own.read_bytes())
     refused("two cards have the name", catalogue.cards)

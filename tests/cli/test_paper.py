@@ -25,9 +25,9 @@ def test_summary_counts_the_claims(zoo: Zoo) -> None:
 
 def test_rows_without_scores_have_the_command_that_adds_them(zoo: Zoo) -> None:
     Path("elsewhere").mkdir()
-    printed = zoo("paper", "table3", "--runs", "elsewhere").printed
-    assert printed.startswith("Table 3:")
-    assert "zoo train table3/big --run elsewhere/big" in printed
+    printed = [zoo("paper", f"table{number}", "--runs", "elsewhere").printed for number in (1, 2, 3, 4)]
+    assert [table[:8] for table in printed] == ["Table 1:", "Table 2:", "Table 3:", "Table 4:"]
+    assert "zoo train table3/big --run elsewhere/big" in printed[2]
 
 
 def test_runs_and_claims_as_json(zoo: Zoo, trained: Trained) -> None:

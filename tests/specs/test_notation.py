@@ -83,3 +83,4 @@ def test_quotations_are_short_and_on_one_line(value: object) -> None:
     for quotation in (quote(value), quote_in_full(value)):
         assert len(quotation) < 500
         assert quotation.isprintable()
+    assert quote_in_full([{"encoder": 12, "decoder": 2}, [], 6]) == "`[{encoder: 12, decoder: 2}, [], 6]`"

@@ -58,6 +58,7 @@ MISTAKES = [
     ("corpus: {train: [{tsv: a, sha256: null}]}", "`corpus.train[0].sha256` is not a field", 2, "source_column"),
     ("corpus: {train: [{target: b}]}", "reads a source, but `corpus.train[0]` has none", 2, "write `source`"),
     ("corpus: {target: fr, train: [{grammar: 5}]}", "`grammar` has English and German", 2, "target: de"),
+    ("task: {kind: language_modelling}\ncorpus: {train: [{pairs: a}]}", "needs sentences", 3, "`target` in this part"),
     ("corpus: {train: [{pairs: a}]}", "has files in several languages, but", 2, "`languages: {codes: [en, de]}`"),
     (f"{PAIRS} {{pairs: b, wieght: 2}}]}}", "`corpus.train[1].wieght` is not a field", 4, "mean `weight`?"),
     (f"{PAIRS} {{pair: b}}]}}", "`corpus.train[1].pair` is not a field", 4, "mean `pairs`?"),

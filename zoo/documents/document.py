@@ -9,7 +9,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from itertools import islice
 from pathlib import PurePath
@@ -322,8 +322,6 @@ def format_of(name: str) -> Format | Archive:
 
 
 def _decode(content: bytes, name: str) -> str:
-    try:
+    with suppress(UnicodeDecodeError):
         return content.decode()
-    except UnicodeDecodeError:
-        list(decoded_lines(io.BytesIO(content), name))  # raises an error with the line number
-        raise
+    return "\n".join(decoded_lines(io.BytesIO(content), name))  # raises an error with the line number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from posixpath import dirname, join, normpath
+from posixpath import dirname, join, normpath, splitext
 from urllib.parse import unquote
 
 from zoo.documents.fragments import Archive, Format, pattern_view
@@ -58,8 +58,7 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
         links = _links(read(package), package, "item", "href")
         pages = {name: _BY_TYPE[kind] for name, kind in links if kind in _BY_TYPE and name in known}
         formats |= {**pages, package: (_PACKAGE,)} if pages else {}
-    suffixes = {name: f".{name.lower().rpartition('.')[2]}" for name in names}
-    return formats or {name: _BY_SUFFIX[suffix] for name, suffix in suffixes.items() if suffix in _BY_SUFFIX}
+    return formats or {name: _BY_SUFFIX[end] for name in names if (end := splitext(name)[1].lower()) in _BY_SUFFIX}
 
 
 def _links(text: str, base: str, element: str, attribute: str) -> Iterator[tuple[str, str]]:

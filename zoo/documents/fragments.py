@@ -82,6 +82,7 @@ class Fragment:
             adjacent in the translation. For instance, the repeated start tag has no `id`. If None, the tag does not
             change.
         raised: Whether the OPEN tag raises or lowers its text, as `sup` and `sub` do in HTML.
+        is_link: Whether the OPEN tag begins a link. A link is never repeated around words that are not adjacent.
     """
 
     kind: Kind
@@ -91,6 +92,7 @@ class Fragment:
     output: str | None = None
     again: str | None = None
     raised: bool = False
+    is_link: bool = False
 
     @property
     def written(self) -> str:

@@ -150,7 +150,8 @@ class Parser:
             if text is None:
                 text = unescape(raw) if part.kind is Kind.TEXT else ""
             output = "" if part.name == "wbr" else None  # it marks where a word of the source may be broken
-            yield Fragment(part.kind, raw, text, part.name, output, part.again, part.name in ("sub", "sup"))
+            is_raised = part.name in ("sub", "sup")
+            yield Fragment(part.kind, raw, text, part.name, output, part.again, is_raised, part.name == "a")
 
     def read(self) -> Self:
         """Read the text, and return the parser."""

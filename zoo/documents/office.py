@@ -154,10 +154,12 @@ class InlineElement(NamedTuple):
         is_unique: Whether the element keeps its tags for one place, even if its words are not adjacent in the
             translation. All other elements are repeated.
         child: Name of the child element that contains the text, or "" if the element itself contains the text.
+        is_link: Whether the element is a link (see `Fragment`).
     """
 
     is_unique: bool = False
     child: str = ""
+    is_link: bool = False
 
     def content(self, tokens: Sequence[Token], ends: Sequence[int], start: int) -> tuple[int, int]:
         """Return the start and end of the content of the element at `start`. They are equal if it has no content.
@@ -226,8 +228,8 @@ class ParagraphReader(ABC):
                 start, _, end = opened.pop()
                 yield Fragment(Kind.CLOSE, join_raw(tokens[index:end]), key=start.key, again=start.again)
             elif element and first < last:
-                again = "" if element.is_unique else None
-                start = Fragment(Kind.OPEN, join_raw(tokens[index:first]), key=token.name, again=again)
+                raw, again = join_raw(tokens[index:first]), "" if element.is_unique else None
+                start = Fragment(Kind.OPEN, raw, key=token.name, again=again, is_link=element.is_link)
                 opened.append((start, last, end))
                 end = first
                 yield start

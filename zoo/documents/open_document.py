@@ -27,7 +27,8 @@ _NAMESPACES = {
 } | {"urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0": "loext"}
 _UNIQUE = InlineElement(is_unique=True)
 _ELEMENTS = {
-    **dict.fromkeys(("text:span", "text:a"), InlineElement()),
+    "text:span": InlineElement(),
+    "text:a": InlineElement(is_link=True),
     **dict.fromkeys(("text:meta", "text:placeholder", "text:text-input", "loext:content-control"), _UNIQUE),
     "text:ruby": InlineElement(is_unique=True, child="text:ruby-base"),
 }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from collections.abc import Sequence
-from functools import cached_property
-from itertools import groupby, pairwise
-from operator import itemgetter
+from itertools import chain, groupby, pairwise
+from operator import attrgetter, itemgetter
+
+import numpy as np
 
 from zoo.documents.fragments import View
 from zoo.documents.segments import PLACEHOLDER, WORDS, Segment, Stack, Unit
@@ -50,6 +52,7 @@ class _SourceOrder:
     def __init__(self, words: Sequence[Word]) -> None:
         aligned = ((word.source, index) for index, word in enumerate(words) if word.source is not None)
         self.pairs = [(-1, 0), *sorted(aligned)]
+        self._indices = np.array([index for _, index in self.pairs])  # a document may have very many ranges
 
     def preceding(self, position: int) -> int:
         """Return the index of the last translated word that is aligned to a source word before `position`.
@@ -64,22 +67,8 @@ class _SourceOrder:
 
     def outermost(self, start: int, end: int) -> tuple[int, int] | None:
         """Return the first and the last word, in the translation, whose sources are in `[start, end)`, or None."""
-        first, last = bisect_left(self.pairs, (start, 0)), bisect_left(self.pairs, (end, 0))
-        if first >= last:
-            return None
-        level = (last - first).bit_length() - 1
-        both = self._extremes[level][first] + self._extremes[level][last - (1 << level)]
-        return min(both), max(both)
-
-    @cached_property
-    def _extremes(self) -> list[list[tuple[int, int]]]:
-        """Sparse table: the first and the last word, in the translation, of each slice of 1, 2, 4, 8 ... pairs."""
-        levels, width = [[(index, index) for _, index in self.pairs]], 1
-        while len(levels[-1]) > width:
-            halves = zip(levels[-1], levels[-1][width:], strict=False)
-            levels.append([(min(one + other), max(one + other)) for one, other in halves])
-            width *= 2
-        return levels
+        found = self._indices[bisect_left(self.pairs, (start, 0)) : bisect_left(self.pairs, (end, 0))]
+        return (int(found.min()), int(found.max())) if len(found) else None
 
 
 def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -> list[Word]:
@@ -90,13 +79,10 @@ def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -
     words = [Word(*match.span(), match[0]) for match in WORDS.finditer(target)] or [Word(0, len(target), target)]
     words.insert(0, Word(0, 0, ""))
     starts, ends = [word.start for word in words], [word.end for word in words]
-    weights = [0.0] * len(words)
-    for token in sorted(tokens):
+    for token in sorted(sorted(tokens, reverse=True), key=attrgetter("weight")):  # in a tie, the first token is chosen
+        start = token.source[0]
         for index in range(bisect_right(ends, token.target[0]), bisect_left(starts, token.target[1])):
-            if words[index].source is None or token.weight > weights[index]:
-                start = token.source[0]
-                words[index].source = start + (segment.text[start : start + 1] == " ")
-                weights[index] = token.weight
+            words[index].source = start + (segment.text[start : start + 1] == " ")
     last = words[-1]
     if segment.text.endswith(last.text) and not last.text[-1:].isalnum():
         last.source = len(segment.text) - 1  # the full stop, which models often align to another word
@@ -163,11 +149,25 @@ def _set_parts(segment: Segment, words: Sequence[Word], view: View) -> None:
             index = bisect_right(starts, position) - 1
             span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
             word.parts = _word_parts(segment, word.text, position, slice(*span), view)
+    _keep_links_whole(segment, words)
     current = next((word.parts[0][1] for word in words if word.parts), segment.first_stack)
     for word in words[1:]:
         if word.unit is None:
             word.parts = word.parts or [(word.text, current)]
             current = word.parts[-1][1]
+
+
+def _keep_links_whole(segment: Segment, words: Sequence[Word]) -> None:
+    """Keep each link only around its longest group of adjacent words. All other words lose the elements around them."""
+    links = {index for index, (start, _) in enumerate(segment.elements) if start.is_link}
+    groups = defaultdict[int | None, list[list[Word]]](list)
+    aligned = [(next((each for each in word.first_stack if each in links), None), word) for word in words if word.parts]
+    for link, group in groupby(aligned, itemgetter(0)):
+        groups[link].append([word for _, word in group])
+    for found in map(groups.__getitem__, links & groups.keys()):
+        found.remove(max(found, key=lambda group: sum(len(word.text) for word in group)))
+        for word in chain.from_iterable(found):
+            word.parts = []
 
 
 def _word_parts(segment: Segment, text: str, position: int, span: slice, view: View) -> list[tuple[str, Stack]]:
@@ -260,13 +260,10 @@ def _place_units(words: Sequence[Word], order: _SourceOrder, units: Sequence[Uni
     good = [index for index in spaces if target[words[index + 1].start].isalnum()] or spaces or [len(words) - 1]
     for unit in units:
         place = order.preceding(unit.start)
-        words[_nearest(good, place) if unit.is_space else place].units.append(unit)
-
-
-def _nearest(values: Sequence[int], value: int) -> int:
-    """Return the element of the sorted `values` that is nearest to `value`. In a tie, return the higher element."""
-    index = bisect_left(values, value)
-    return min(values[max(index - 1, 0) : index + 1], key=lambda each: (abs(each - value), -each))
+        if unit.is_space:  # it replaces the nearest space or, in a tie, the later one
+            index = bisect_left(good, place)
+            place = min(good[max(index - 1, 0) : index + 1], key=lambda each: (abs(each - place), -each))
+        words[place].units.append(unit)
 
 
 def _place_marks(words: Sequence[Word], order: _SourceOrder, segment: Segment) -> None:

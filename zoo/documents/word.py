@@ -152,7 +152,8 @@ def _join(fragments: list[Fragment], field: _Field) -> None:
     fragments[-1] = replace(parts[-1], kind=Kind.CLOSE, key=_Field, again=again)
     before = slice(field.begin, field.separate + 1)
     kind = Kind.OPEN if _is_whole(fragments[before]) else Kind.BREAK
-    fragments[before] = [replace(join_fragments(fragments[before], kind=kind), key=_Field, again=again)]
+    tag = join_fragments(fragments[before], kind=kind)
+    fragments[before] = [replace(tag, key=_Field, again=again, is_link=again is None)]
 
 
 def _is_whole(fragments: Sequence[Fragment]) -> bool:
@@ -176,7 +177,8 @@ _PICTURE = re.compile(r"""<(?:[\w.-]++:)?docPr\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*
 _PREFIX = re.compile(rf"""\sxmlns(?::([^\s=]+))?\s*=\s*["'](?:{"|".join(map(re.escape, _WORD))})["']""")
 _UNIQUE = InlineElement(is_unique=True)
 _ELEMENTS = {
-    **dict.fromkeys(("w:hyperlink", "w:ins", "w:moveTo", "w:dir", "w:bdo"), InlineElement()),
+    **dict.fromkeys(("w:ins", "w:moveTo", "w:dir", "w:bdo"), InlineElement()),
+    "w:hyperlink": InlineElement(is_link=True),
     **dict.fromkeys(("w:customXml", "w:smartTag", "w:fldSimple"), _UNIQUE),
     "w:sdt": InlineElement(is_unique=True, child="w:sdtContent"),
     "mc:AlternateContent": InlineElement(is_unique=True, child="mc:Choice"),

@@ -52,7 +52,7 @@ def fetch(url: str, expected: str | None, report: Report, command: str = "the sa
     Raises:
         ZooError: The file has a different SHA-256, or cannot be downloaded.
     """
-    source, recorded = _source(url), _records().get(url)
+    source = _source(url)
     if isinstance(source, Path):
         if not source.is_file():
             problem, hint = f"there is no file `{source}`, which should be used for `{url}`", "check the URL"
@@ -60,19 +60,11 @@ def fetch(url: str, expected: str | None, report: Report, command: str = "the sa
                 replaced = f"ZOO_MIRROR is `{mirror}` and replaces the scheme and host"
                 hint = f"{replaced}: put the file there, or unset ZOO_MIRROR"
             raise ZooError(problem, hint=hint, exit_code=1)
-        fetched = _accept(source, url, expected)
-    else:
-        path = path_of(url)
-        with convert_disk_errors(path), exclusive(path, report):
-            fetched = _downloaded_before(path, url, expected, report) or _download(
-                path, source, url, expected, report, command
-            )
-    if expected is None and recorded is None and not url.startswith("file:"):
-        report.warn(
-            f"no SHA-256 is specified for `{url}`, so this first download could not be verified; its SHA-256 "
-            f"{fetched.sha256} was recorded in `{records_file()}`, and later downloads are checked against it"
-        )
-    return fetched
+        return _accept(source, url, expected, report)
+    path = path_of(url)
+    with convert_disk_errors(path), exclusive(path, report):
+        found = _downloaded_before(path, url, expected, report)
+        return found or _download(path, source, url, expected, report, command)
 
 
 def path_of(url: str) -> Path:
@@ -80,11 +72,15 @@ def path_of(url: str) -> Path:
     return storage.archives() / f"{hashlib.sha256(url.encode()).hexdigest()[:8]}-{_file_name(url)}"
 
 
-def record_or_compare(address: str, sha256: str, bytes: int) -> bool:
+def record_or_compare(address: str, sha256: str, bytes: int, unspecified: str, report: Report) -> None:
     """Record the SHA-256 of downloaded content, or compare it with the recorded SHA-256.
 
-    Returns:
-        Whether this is the first download from the address.
+    Args:
+        address: The address of the content.
+        sha256: The SHA-256 of the content.
+        bytes: The size of the content.
+        unspecified: What would verify the first download, such as "SHA-256". The warning begins with it.
+        report: Receives a warning if this is the first download from the address.
 
     Raises:
         ZooError: The first download from this address had a different SHA-256.
@@ -95,7 +91,11 @@ def record_or_compare(address: str, sha256: str, bytes: int) -> bool:
         problem = f"the file from `{address}` has the SHA-256 {sha256}, but had {recorded.sha256} at its first download"
         raise ZooError(problem, hint=hint, exit_code=1)
     _record(address, ManifestEntry(sha256, bytes))
-    return recorded is None
+    if recorded is None and not address.startswith("file:"):
+        report.warn(
+            f"no {unspecified} is specified for `{address}`, so this first download could not be verified; its SHA-256 "
+            f"{sha256} was recorded in `{records_file()}`, and later downloads are checked against it"
+        )
 
 
 def discard_damaged(url: str, fetched: Fetched) -> None:
@@ -155,7 +155,7 @@ def _downloaded_before(path: Path, url: str, expected: str | None, report: Repor
     if recorded and recorded.bytes == path.stat().st_size and expected in (None, recorded.sha256):
         return Fetched(path, recorded.sha256)
     try:
-        return _accept(path, url, expected)
+        return _accept(path, url, expected, report)
     except ZooError as error:
         report.warn(f"{error.summary}; downloading the file again")
         return None
@@ -177,7 +177,7 @@ def _download(path: Path, source: str, url: str, expected: str | None, report: R
         raise ZooError(error.problem, hint=hint, exit_code=1) from None
     flush_to_disk(partial)  # before it is recorded, because later only its size is checked
     try:
-        fetched = _accept(partial, url, expected)
+        fetched = _accept(partial, url, expected, report)
     except ZooError:
         discard(partial)
         raise
@@ -187,11 +187,11 @@ def _download(path: Path, source: str, url: str, expected: str | None, report: R
     return Fetched(path, fetched.sha256)
 
 
-def _accept(path: Path, url: str, expected: str | None) -> Fetched:
+def _accept(path: Path, url: str, expected: str | None, report: Report) -> Fetched:
     """Check the SHA-256 of a downloaded file, and record it in `corpus.lock`."""
     actual, bytes = sha256(path), path.stat().st_size
     if expected is None:
-        record_or_compare(url, actual, bytes)
+        record_or_compare(url, actual, bytes, "SHA-256", report)
     elif expected != actual:
         hint = "compare both with the SHA-256 that the authors publish: the file or the specified `sha256` is wrong"
         problem = f"the file from `{url}` has the SHA-256 {actual}, but {expected} is specified"

@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Unpack, cast
 
 import compiler
-from specs import ZooError
+from specs import Parsing, ZooError
 from zoo.generation.alignment import AlignmentHead
 from zoo.generation.compilation import BackendOptions, build_with_message, packed_artefact, read_or_build
 from zoo.generation.confidence import Calibration
@@ -106,6 +106,7 @@ def open_model(
     folder: Path,
     *,
     max_batch_tokens: int | None = None,
+    constrained: bool = True,
     report: Report = WARNINGS,
     **options: Unpack[BackendOptions],
 ) -> Translator:
@@ -116,6 +117,8 @@ def open_model(
     Args:
         folder: Folder of the training run or published model.
         max_batch_tokens: Maximum number of source tokens in a batch. None for the default.
+        constrained: Whether a parser follows `task.constrained` in its spec. If false, its search is not restricted to
+            valid trees.
         report: Receives warnings. By default, they are issued with Python's `warnings` module.
         **options: Device, precision and backend (see `BackendOptions`).
 
@@ -125,11 +128,13 @@ def open_model(
     options.setdefault("device", "auto")
     for _ in range(_MAX_ATTEMPTS):
         with suppress(_ReplacedError):
-            return _open_version(folder, options, max_batch_tokens, report)
-    return _open_version(folder, options, max_batch_tokens, report)
+            return _open_version(folder, options, max_batch_tokens, constrained, report)
+    return _open_version(folder, options, max_batch_tokens, constrained, report)
 
 
-def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int | None, report: Report) -> Translator:
+def _open_version(
+    folder: Path, options: BackendOptions, max_batch_tokens: int | None, constrained: bool, report: Report
+) -> Translator:
     """Open a model. Raise _ReplacedError if another process replaces the model at the same time."""
     light = read_model(folder, tensors=False)
 
@@ -142,17 +147,21 @@ def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int |
         how: BackendOptions = {**options, "backend": ATTENTION_BACKEND}
         return cast("EmittedProgram", compiler.build(light.spec, purposes, weights=weights, **how))
 
-    packed = packed_artefact(light, **options)
-    translator: Translator = resolve_name(light.spec.task.translator)(
+    packed, spec, task = packed_artefact(light, **options), light.spec, light.spec.task
+    if isinstance(task, Parsing) and not constrained:
+        spec = spec.model_copy(update={"task": task.model_copy(update={"constrained": False})})
+    translator: Translator = resolve_name(task.translator)(
         read_or_build(packed, build_complete),
         light.vocabulary,
-        light.spec,
+        spec,
         longest_source=light.weights.longest_source,
         shortlist=light.shortlist,
         calibration=Calibration.read(ModelFolder(folder)),
         alignment_head=AlignmentHead.parse(light.weights.metadata.get("alignment_head")),
         attention_program=cache(build_attention),
-        reopen=partial(open_model, folder.absolute(), max_batch_tokens=max_batch_tokens, **options),
+        reopen=partial(
+            open_model, folder.absolute(), max_batch_tokens=max_batch_tokens, constrained=constrained, **options
+        ),
         report=report,
         device="cpu" if packed is not None else compiler.find_device(options["device"]),
         max_batch_tokens=max_batch_tokens,

@@ -102,11 +102,6 @@ class Preprocessor:
         own = 1 + len(self.languages.source_tokens)  # EOS and the language token
         return longest if self.positions is None else min(longest, self.positions - own)
 
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """The model's copy symbols (placeholder tokens)."""
-        return self.vocabulary.copy_symbols
-
     def is_unchanged(self, text: str) -> bool:
         """Return whether a text stays unchanged, because texts are protected and this text has no words."""
         return self.protects and not needs_translation(text[len(language_tokens(text)) :])
@@ -152,7 +147,9 @@ class Preprocessor:
             )
         # Between sentences without a space, as in Chinese, the target language determines whether to add one.
         default_gap = "" if base_language(self.languages.target) in _LANGUAGES_WITHOUT_SPACES else " "
-        gaps = tuple(_gap_after(part) or default_gap for part in parts[:-1])
+        # Tabs after a part remain, and other control characters become spaces.
+        spaces = (part[len(part.rstrip()) :].split("\t") for part in parts[:-1])
+        gaps = tuple("\t".join(map(without_control, each)) or default_gap for each in spaces)
         return EncodedText(index, text, tuple(inputs), length, gaps, too_long and not by_sentence)
 
     def encode_sentence(self, text: str, index: int, language: str, prefix: str = "") -> SearchInput:
@@ -167,8 +164,7 @@ class Preprocessor:
             self.languages.target_tokens,
             text.strip(),
             language=language,
-            copied=replaced.spans,
-            capitals=replaced.capitals,
+            replaced=replaced,
         )
 
     def source_language(self, text: str) -> str:
@@ -183,9 +179,9 @@ class Preprocessor:
 
         A sentence with a prefix stays unchanged, because the prefix may contain some of the numbers or links.
         """
-        if prefix.strip() or not self.symbols:
+        if prefix.strip() or not (symbols := self.vocabulary.copy_symbols):
             return Replaced(text)
-        return replace_spans(text, self.symbols, language, self.languages.target, self.vocabulary.source.is_rare)
+        return replace_spans(text, symbols, language, self.languages.target, self.vocabulary.source.is_rare)
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         """Return the tokens that the translation must start with: its language token, if any, and the prefix."""
@@ -215,8 +211,7 @@ class Preprocessor:
         start = language_tokens(text)
         part, length = "", 0
         for sentence in split_sentences(text[len(start) :], base_language(language)):
-            replaced = self.replaced(sentence, language, prefix)
-            sentence_length = len(self.vocabulary.encode(replaced.text, "source"))
+            sentence_length = len(self.vocabulary.encode(self.replaced(sentence, language, prefix).text, "source"))
             self._require_positions(sentence_length + 1, sentence, "source")
             name = f"a sentence of text {index + 1:,} ({excerpt(text)})"
             self.require_length(name, sentence_length, "split the sentence into several lines")
@@ -232,13 +227,13 @@ class Preprocessor:
 
         Only numbers, links and the like that occur in both texts are replaced.
         """
-        if not self.symbols:
+        if not (symbols := self.vocabulary.copy_symbols):
             return Replaced(source), Replaced(target)
         languages = self.source_language(source), self.languages.target
         if in_capitals(source) and in_capitals(target):
             source = sentence_case(source, find_spans(source, *languages), languages[0])
             target = sentence_case(target, find_spans(target, *languages[::-1]), languages[1])
-        return replace_in_pair(source, target, self.symbols, languages, self.vocabulary.source.is_rare)
+        return replace_in_pair(source, target, symbols, languages, self.vocabulary.source.is_rare)
 
     def encode_pairs_side(
         self, texts: Sequence[str], side: Side, *, numbers: Sequence[int] | None = None
@@ -318,11 +313,6 @@ class Preprocessor:
         length += len(self.languages.target_tokens)
         # The decoder reads BOS at the first position. It produces EOS, but never reads it.
         return length if self.positions is None else min(length, self.positions - 1)
-
-
-def _gap_after(part: str) -> str:
-    """Return the white space at the end of a part. Tabs remain, and other control characters become spaces."""
-    return "\t".join(map(without_control, part[len(part.rstrip()) :].split("\t")))
 
 
 def unknown_units(vocabulary: Vocabulary, side: Side) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zoo.generation.config import GenerationConfig
@@ -20,7 +20,7 @@ from zoo.generation.translation import Hypothesis, SearchInput, Translation
 from zoo.text.lines import clean
 from zoo.text.sentences import language_tokens
 from zoo.text.span_kinds import CalendarSpan, LiteralSpan, Span
-from zoo.text.spans import compare, find_spans, needs_translation
+from zoo.text.spans import Differences, compare, find_spans, needs_translation
 
 if TYPE_CHECKING:
     from zoo.generation.text_search import TextSearch
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 Steps = Generator[tuple[Sequence[SearchInput], SearchStrategy], list[list[Hypothesis]], _T]
 """Generator that needs several searches. It yields the arguments of each search, and receives the hypotheses."""
-_PROXIES, _WHOLE, _FRAGMENTS = range(3)
 _MAX_SPANS = 100
 """Maximum number of spans to decode together. The work of a decoding step grows with the square of this number."""
 _SPARE_TOKENS = 20
@@ -38,16 +37,48 @@ _NAME_COST = 0.15
 _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
 
 
-class _Plan(NamedTuple):
-    """Plan for the repair of a translation that lacks numbers, links or similar parts, or adds numbers.
+class _Damage(NamedTuple):
+    """Sentence whose translation lacks spans, such as numbers and links, or has additional numbers."""
 
-    If `parts` is empty, the repair is impossible.
-    """
+    source: SearchInput
+    text: str
+    """The text of the sentence, without language tokens."""
+    spans: Sequence[Span]
+    """The spans of the text that a translation must not write as words."""
+    differences: Differences
+    lacks_only_names: bool
+    """Whether the translation has lost only months and weekdays."""
+
+    @property
+    def apart(self) -> list[Span]:
+        """The lost emoji and similar symbols at the beginning or the end of a sentence."""
+        return [span for span in self.differences.missing if _is_apart(span, self.text)]
+
+
+class _Plan(NamedTuple):
+    """Plan for a translation that has all spans."""
 
     parts: Sequence[SearchInput | str]
     """Fragments to translate, and strings to copy between them, in order."""
-    proxies: Mapping[str, str] = {}
-    """Spellings of spans, keyed by the ordinary numbers that stand for the spans while the sentence is translated."""
+    proxies: Mapping[str, Span]
+    """The span that each ordinary number stands for while the sentence is translated."""
+
+    def join(self, translations: Iterator[Translation]) -> Translation:
+        """Join the copied strings and the next translations, which belong to the fragments."""
+        text, used = "", list[Translation]()
+        for part in self.parts:
+            if isinstance(part, str):
+                text += part
+            else:
+                used.append(next(translations))
+                text += used[-1].text.rstrip("" if part.text.endswith((".", "!", "?")) else ".!? ")
+
+        def spell(match: re.Match[str]) -> str:
+            return self.proxies[match[1]].written(text[: match.start()], match[2] or "", text[match.end() :])
+
+        if self.proxies:
+            text = re.sub(rf"(?<!\d)({'|'.join(self.proxies)})(?!\d)(?:st|[nr]d|th)?( Uhr|\.)?", spell, text)
+        return Translation.joined(text, used)
 
 
 class Protection:
@@ -78,13 +109,16 @@ class Protection:
         self._translator, self._preprocessor, self._config = translator, preprocessor, config
         self._convert = partial(translator.to_translations, preprocessor)
         self._target = preprocessor.languages.target
+        # Copy symbols take the place of ordinary numbers.
+        in_full = (self._whole,) if preprocessor.vocabulary.copy_symbols else (self._with_numbers, self._whole)
+        self._steps = *in_full, self._in_fragments
         self._can_repair = config.search == "beam" and config.n_best == 1 and translator.constraint is None
 
     def check(self, source: SearchInput, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         """Convert the hypotheses of a sentence to translations, and set their `unkept` field."""
         translations = self._convert(source, hypotheses)
         protects = self._preprocessor.protects
-        if not (protects and (source.copied or find_spans(_text(source), source.language, self._target))):
+        if not (protects and (source.replaced.spans or find_spans(_text(source), source.language, self._target))):
             return translations
         return [replace(each, unkept=self._unkept(source, each.text)) for each in translations]
 
@@ -102,120 +136,94 @@ class Protection:
         Returns:
             The repaired translation of each sentence, or the original translation if it could not be repaired.
         """
-        constraint = self._translator.span_constraint(self._preprocessor.languages.target_tokens)
-        strategy = self._config.strategy(constraint)
+        strategy, calibration = self._config.strategy(self._constraint), self._translator.calibration
         results = [translation for _, translation in pairs]
-        # Copy symbols take the place of ordinary numbers.
-        stages = (_WHOLE, _FRAGMENTS) if self._preprocessor.symbols else (_PROXIES, _WHOLE, _FRAGMENTS)
-        for stage in stages:
-            plans = {
-                number: self._plan(*pairs[number], constraint, stage)
-                for number, result in enumerate(results)
-                if result.unkept
-            }
+        for step in self._steps:
+            damaged = {number: self._damage(*pairs[number]) for number, result in enumerate(results) if result.unkept}
+            plans = {number: plan for number, damage in damaged.items() if (plan := step(damage))}
             sources = [part for plan in plans.values() for part in plan.parts if isinstance(part, SearchInput)]
             numbered = [replace(source, index=index) for index, source in enumerate(sources)]
             found = (yield numbered, strategy) if numbered else []
             translations = (self._convert(source, each)[0] for source, each in zip(sources, found, strict=True))
             for number, plan in plans.items():
-                parts = [(part, next(translations)) if isinstance(part, SearchInput) else part for part in plan.parts]
-                joined = self._join(pairs[number][0], parts, plan.proxies)
-                is_kept = parts and not self._unkept(pairs[number][0], joined.text)
-                if is_kept and _is_probable(joined, pairs[number][1]):
+                source, first = pairs[number]
+                joined = plan.join(translations).with_confidence(source.text, calibration)
+                is_probable = _mean(joined) > _mean(first) - _NAME_COST or not damaged[number].lacks_only_names
+                if is_probable and not self._unkept(source, joined.text):
                     results[number] = joined
         return results
-
-    def _join(
-        self, source: SearchInput, parts: Sequence[tuple[SearchInput, Translation] | str], proxies: Mapping[str, str]
-    ) -> Translation:
-        """Join copied strings and translated fragments into the translation of a sentence.
-
-        Args:
-            source: The sentence.
-            parts: Strings to copy, and fragments with their translations.
-            proxies: The string that replaces each proxy number in the translation (see `_Plan.proxies`).
-        """
-        text, translations = "", []
-        for part in parts:
-            if isinstance(part, str):
-                text += part
-            else:
-                fragment, translation = part
-                has_stop = len(parts) == 1 or fragment.text.endswith((".", "!", "?"))
-                text += translation.text if has_stop else translation.text.rstrip(".!? ")
-                translations.append(translation)
-
-        def spell(match: re.Match[str]) -> str:
-            spelling, ending = proxies[match[1]], match[2] or ""
-            return spelling if spelling.endswith(ending) else spelling + ending
-
-        if proxies:
-            text = re.sub(rf"(?<!\d)({'|'.join(proxies)})(?!\d)(?:st|[nr]d|th)?( Uhr|\.)?", spell, text)
-        calibration = self._translator.calibration
-        return Translation.joined(text, translations).with_confidence(source.text, calibration)
 
     def _unkept(self, source: SearchInput, translation: str) -> tuple[str, ...]:
         differences = compare(_text(source), translation, source.language, self._target)
         unkept = [span.text for span in (*differences.missing, *differences.added)]
-        names = {span.text for span in source.copied.values() if isinstance(span, LiteralSpan)}.difference(unkept)
-        return (*unkept, *sorted(name for name in names if name not in translation))
+        names = {span.text for span in source.replaced.spans.values() if isinstance(span, LiteralSpan)}
+        return (*unkept, *sorted(name for name in names.difference(unkept) if name not in translation))
 
-    def _plan(self, source: SearchInput, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
-        """Plan one stage of a repair: which spans to cut out and copy, and which to replace with numbers."""
-        text, differences = _text(source), compare(_text(source), first.text, source.language, self._target)
+    @cached_property
+    def _constraint(self) -> SpanConstraint:
+        return self._translator.span_constraint(self._preprocessor.languages.target_tokens)
+
+    def _damage(self, source: SearchInput, first: Translation) -> _Damage:
+        """Return the differences between a sentence and its first translation."""
+        text = _text(source)
+        differences = compare(text, first.text, source.language, self._target)
         spans = [span for span in find_spans(text, source.language, self._target) if span not in differences.as_words]
-        if _lacks_only_names(first) if stage == _FRAGMENTS else len(spans) > _MAX_SPANS:
-            return _Plan([])
-        cuts = spans if stage == _FRAGMENTS else [span for span in differences.missing if _is_apart(span, text)]
-        replaced = [
-            span for span in differences.missing or spans if not (span in cuts or isinstance(span, CalendarSpan))
-        ]
-        replaced = replaced if stage == _PROXIES else []
-        numbers = (number for number in constraint.common_numbers if number not in text)
-        proxies = dict(zip(replaced, numbers, strict=False))
-        fragments, copied, start = [""], [""], 0
-        for span in sorted([*cuts, *proxies], key=lambda span: span.start):
-            ending = "th" if span in proxies and _ORDINAL.search(span.text) else ""
-            fragments[-1] += text[start : span.start] + proxies.get(span, "") + ending
-            start = span.end
-            if span in cuts:
-                fragments.append("")
-                copied.insert(-1, span.spellings[0])
-        fragments[-1] += text[start:]
-        words = [span.text for span in differences.as_words]
-        parts = list[SearchInput | str]()
-        for fragment, copy in zip(fragments, copied, strict=True):
-            encoded = self._encode(source, fragment, constraint, words)
-            if not encoded:
-                return _Plan([])
-            parts += [*encoded, copy]
-        return _Plan(parts, {number: span.spellings[0] for span, number in proxies.items()})
+        return _Damage(source, text, spans, differences, all(map(str.isalpha, first.unkept)))
 
-    def _encode(
-        self, source: SearchInput, fragment: str, constraint: SpanConstraint, words: list[str]
-    ) -> list[SearchInput | str]:
+    def _with_numbers(self, damage: _Damage) -> _Plan | None:
+        """Plan to translate the whole sentence, with ordinary numbers in place of the lost spans."""
+        apart, lost = damage.apart, damage.differences.missing or damage.spans
+        replaced = [span for span in lost if not (span in apart or isinstance(span, CalendarSpan))]
+        numbers = (number for number in self._constraint.common_numbers if number not in damage.text)
+        return self._whole(damage, dict(zip(numbers, replaced, strict=False)))
+
+    def _whole(self, damage: _Damage, proxies: Mapping[str, Span] = {}) -> _Plan | None:
+        """Plan to translate the whole sentence. The numbers in `proxies` stand for some of its spans."""
+        return self._plan(damage, damage.apart, proxies) if len(damage.spans) <= _MAX_SPANS else None
+
+    def _in_fragments(self, damage: _Damage) -> _Plan | None:
+        """Plan to translate the fragments between the spans."""
+        return None if damage.lacks_only_names else self._plan(damage, damage.spans, {})
+
+    def _plan(self, damage: _Damage, cuts: Sequence[Span], proxies: Mapping[str, Span]) -> _Plan | None:
+        """Plan which spans of a sentence to cut out and copy, and which numbers stand for other spans.
+
+        Return None if the model has no tokens for a span.
+        """
+        numbers = {span: number for number, span in proxies.items()}
+        fragments, copied, start = [""], list[str](), 0
+        for span in sorted([*cuts, *numbers], key=lambda span: span.start):
+            fragments[-1] += damage.text[start : span.start]
+            start = span.end
+            if span in numbers:
+                fragments[-1] += numbers[span] + "th" * bool(_ORDINAL.search(span.text))
+            else:
+                fragments.append("")
+                copied.append(span.spellings[0])
+        fragments[-1] += damage.text[start:]
+        parts = list[SearchInput | str]()
+        for fragment, copy in zip(fragments, [*copied, ""], strict=True):
+            if not (encoded := self._encode(damage, fragment)):
+                return None
+            parts += [*encoded, copy]
+        return _Plan(parts, proxies)
+
+    def _encode(self, damage: _Damage, fragment: str) -> list[SearchInput | str]:
         """Encode a fragment of a sentence, with the spans that its translation must contain.
 
-        Args:
-            source: The sentence.
-            fragment: The fragment.
-            constraint: The constraint that makes the translation contain the spans.
-            words: Numbers that the translation may spell out as words.
-
-        Returns:
-            The encoded fragment, and the strings to copy before and after it. Empty if the model has no tokens for a
-            span.
+        Return the encoded fragment, and the strings to copy before and after it. Return an empty list if the model has
+        no tokens for a span.
         """
         start = next((position for position, character in enumerate(fragment) if character.isalnum()), len(fragment))
-        text = fragment[start:].rstrip()
+        text, source = fragment[start:].rstrip(), damage.source
         if not needs_translation(text):
             return [fragment]
         encoded = self._preprocessor.encode_sentence(language_tokens(source.text) + text, source.index, source.language)
-        copied = encoded.copied.values()
+        copied, words = encoded.replaced.spans, [span.text for span in damage.differences.as_words]
         found = find_spans(text, source.language, self._target)
-        spans = [span for span in found if span.text not in words and span not in copied]
-        spans += [LiteralSpan.at(0, symbol) for symbol in encoded.copied]
-        lengths = [len(next(constraint.spell(span), (0, []))[1]) for span in spans]
+        spans = [span for span in found if span.text not in words and span not in copied.values()]
+        spans += [LiteralSpan.at(0, symbol) for symbol in copied]
+        lengths = [len(next(self._constraint.spell(span), (0, []))[1]) for span in spans]
         if not all(lengths):
             return []
         max_length = min(encoded.max_length, 2 * len(encoded) + sum(lengths) + _SPARE_TOKENS)
@@ -301,15 +309,6 @@ def _is_apart(span: Span, text: str) -> bool:
     return is_edge and not any(map(str.isalnum, span.text))
 
 
-def _is_probable(repaired: Translation, first: Translation) -> bool:
-    """Return whether a repaired translation is probable enough.
-
-    The result is always True if the original translation lost more than months and weekdays.
-    """
-    before, after = (each.log_probability / (len(each.tokens) + 1) for each in (first, repaired))
-    return after > before - _NAME_COST or not _lacks_only_names(first)
-
-
-def _lacks_only_names(translation: Translation) -> bool:
-    """Return whether a translation has lost only months and weekdays."""
-    return all(map(str.isalpha, translation.unkept))
+def _mean(translation: Translation) -> float:
+    """Return the mean log-probability per token."""
+    return translation.log_probability / (len(translation.tokens) + 1)

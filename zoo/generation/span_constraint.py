@@ -123,7 +123,7 @@ class _Trie:
         self.ends, self.forced, self.closed = [0, 0], [0, 0], [0, 0]
         edges: dict[tuple[int, int], tuple[int, set[int]]] = {}
         for span in spans:
-            number = numbers.setdefault(span.readings, len(numbers))
+            number = numbers.setdefault(span.values, len(numbers))
             if number < len(self.left):
                 self.left[number] += 1
                 continue

@@ -28,7 +28,6 @@ from zoo.generation.translation import MIN_ROW_TOKENS, Hypothesis, SearchInput, 
 from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
-from zoo.text.copying import restore
 from zoo.text.language_codes import are_languages
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import available_chunks, never_paused
@@ -344,8 +343,8 @@ class TextSearch:
         translations: list[Translation] = []
         for each in hypotheses:
             text = self.vocabulary.decode(each.tokens[len(languages.target_tokens) :])
-            if preprocessor.symbols:
-                text = restore(text, source.copied, languages.target, capitals=source.capitals)
+            if self.vocabulary.copy_symbols:
+                text = source.replaced.restore(text, languages.target)
             translations.append(each.with_text(text).with_confidence(source.text, self.calibration))
         return translations
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from compiler.lazy import torch
 from compiler.padded_batch import PaddedBatch
 from zoo.generation.confidence import UNCERTAIN, Calibration
+from zoo.text.copying import Replaced
 from zoo.text.sentences import language_tokens
 from zoo.text.span_kinds import Span
 
@@ -41,9 +42,7 @@ class SearchInput:
         part: Position of the sentence in its text, counted from 0. If the text was not split, the position is 0.
         required: Spans that the output must contain (see `SpanConstraint`).
         language: Language code of the text, given or guessed.
-        copied: The span that each copy symbol of the source stands for (see `zoo.text.copying`).
-        capitals: Whether to write the output in capitals. True if the text is in capitals, but the tokens in `streams`
-            are not.
+        replaced: The sentence with copy symbols, as the model reads it (see `zoo.text.copying`).
     """
 
     index: int
@@ -55,8 +54,7 @@ class SearchInput:
     part: int = 0
     required: tuple[Span, ...] = ()
     language: str = ""
-    copied: Mapping[str, Span] = field(default_factory=dict)
-    capitals: bool = False
+    replaced: Replaced = field(default_factory=Replaced)
 
     @property
     def tokens(self) -> tuple[int, ...]:

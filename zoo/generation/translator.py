@@ -206,7 +206,7 @@ class Translator(TextSearch):
         """
         checked = self.check_examples(*texts, first=first)
         preprocessor, streams = self.preprocessor(source, target), self.spec.task.streams
-        if preprocessor.symbols:
+        if self.vocabulary.copy_symbols:
             pairs = list(starmap(preprocessor.replaced_pair, zip(*checked, strict=True)))
             checked = [source.text for source, _ in pairs], [target.text for _, target in pairs]
         numbers = range(first, first + len(checked[0]))

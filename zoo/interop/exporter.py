@@ -160,7 +160,7 @@ def _require_same_when_read(model: Model, format: ExportFormat, reader: ImportFo
     if ours.source_suffix != theirs.source_suffix:
         raise cannot_export(format.name, "the model and this format differ in whether sources end with EOS")
     before, after = model.weights.tensors, imported.weights.tensors
-    changed = [name for name, tensor in before.items() if not _has(after.get(name), tensor)]
+    changed = [name for name, ours in before.items() if name not in after or not torch.equal(after[name], ours.float())]
     for name in after.keys() - before.keys():
         tensor = after[name]
         if not name.endswith("_bias") or bool(((tensor != 0) & (tensor != NEVER)).any()):
@@ -175,7 +175,3 @@ def _require_same_when_read(model: Model, format: ExportFormat, reader: ImportFo
 def _names(side: Any, size: int) -> list[str]:
     """Return token names for a comparison, without the space that an import adds before language tokens (`>>de<<`)."""
     return [foreign_name(name) for name in side.token_strings(range(size))]
-
-
-def _has(imported: torch.Tensor | None, tensor: torch.Tensor) -> bool:
-    return imported is not None and torch.equal(imported, tensor.float())

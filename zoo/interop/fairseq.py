@@ -25,7 +25,7 @@ from zoo.interop.formats import (
     imported_spec,
     search_fields,
 )
-from zoo.interop.tables import FIRST_POSITION, Settings, head_sizes, read_settings, read_tensors, tensor_layout
+from zoo.interop.tables import FIRST_POSITION, Settings, read_settings, read_tensors, tensor_layout
 from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors, TokenList, load_torch_file
 from zoo.interop.vocabulary import ModelText, convert_vocabulary, find_models, find_rules
 from zoo.models.loading import Model
@@ -81,7 +81,7 @@ class FairseqImport(ImportFormat):
         source = source if shared else replace(source, start=None)
         if request.languages is None:
             request = replace(request, languages=_language_codes(names))
-        models = find_models(file.parent)
+        models = find_models(file.parent, request.languages)
         text = _text(_flat_options(saved_options, ("tokenizer", "bpe"), str(file)), request)
         rules = find_rules(models, file.parent, request.text, text)
         vocabulary = convert_vocabulary(models, source, target, shared=shared, where=file.parent, rules=rules)
@@ -253,7 +253,6 @@ def _architecture_fields(options: Settings) -> dict[str, Any]:
             raise options.error(key, f"differs from `decoder_embed_dim: {d_model}`, but zoo supports one `d_model`")
     return {
         **fields,
-        **head_sizes(options, "encoder_embed_dim", fields),
         "activation_dropout": max(options.number(key, 0.0) for key in ("activation_dropout", "relu_dropout")),
     }
 

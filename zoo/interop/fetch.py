@@ -112,11 +112,7 @@ def _record_or_compare(card: ModelCard, folder: Path, report: Report) -> None:
     """Record the SHA-256 of a repository's files at the first download. Later, compare it with the recorded value."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".lock"))
     digest = hashlib.sha256("".join(f"{sha256(file)} {file.name}\n" for file in files).encode()).hexdigest()
-    if download.record_or_compare(card.source, digest, sum(file.stat().st_size for file in files)):
-        report.warn(
-            f"no revision is specified for `{card.source}`, so this first download could not be verified; the SHA-256 "
-            f"of its files was recorded in `{download.records_file()}`, and later downloads are checked against it"
-        )
+    download.record_or_compare(card.source, digest, sum(file.stat().st_size for file in files), "revision", report)
 
 
 def _unpack_file(path: Path, target: Path) -> None:

@@ -74,12 +74,15 @@ class ImportFormat(Protocol):
     description: ClassVar[str]
     """Short description of the model's files, for help texts."""
 
+    takes_positions: ClassVar[bool] = False
+    """Whether the user may choose the formula of the sinusoidal positions."""
+
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
 
     def check_options(self, request: ImportRequest) -> None:
         """Raise ZooError if the user gave an option that does not apply to this format."""
-        if request.positions:
+        if request.positions and not self.takes_positions:
             problem = f"`--positions` is for hf-marian only, but this model has the format {self.name}"
             raise ZooError(problem, hint="omit `--positions`")
 

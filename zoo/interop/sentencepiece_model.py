@@ -22,8 +22,9 @@ from zoo.text.tokenizer import SPACE, Tokenizer
 _TOKENS, _TRAINER, _NORMALIZER, _SELF_TEST = 1, 2, 3, 4  # fields of the model
 _TEXT, _SCORE, _TYPE = 1, 2, 3  # fields of a token
 _INPUT, _MODEL_TYPE, _SIZE, _SPACE_AS_SUFFIX, _BYTE_FALLBACK = 1, 3, 4, 24, 35  # fields of the trainer's settings
-_SPECIAL_IDS = {40: UNK, 41: BOS, 42: EOS, 43: PAD}
-_SPECIAL_NAMES = {45: SPECIAL[UNK], 46: SPECIAL[BOS], 47: SPECIAL[EOS], 48: SPECIAL[PAD]}
+_ID, _NAME, _SPECIAL_FIELDS = 40, 45, (UNK, BOS, EOS, PAD)  # the first fields with IDs and names, and their order
+_SPECIAL = {id: (id, name) for id, name in enumerate(SPECIAL)}
+"""IDs and names of the special tokens in zoo's tokenizers."""
 _NO_ID = (1 << 64) - 1  # -1, which removes a special token, as an unsigned integer
 _NORMALIZER_NAME, _CHARACTER_MAP, _DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES = 1, 2, 3, 4, 5
 _SPACES = (_DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES)
@@ -103,11 +104,20 @@ class SentencePieceModel:
             raise ZooError(f"`{self.file}` splits text into {kind}, but zoo supports only `bpe` and `unigram` models")
         return kind
 
-    def require_spaces(self) -> None:
-        """Raise ZooError if the model handles spaces differently from the tokenizers of Hugging Face transformers.
+    def require_fit(self, tokenizer: str, kind: str) -> None:
+        """Check that the model splits text like a tokenizer of Hugging Face transformers.
 
         These tokenizers put one space before each text and remove extra spaces.
+
+        Args:
+            tokenizer: The name of the tokenizer.
+            kind: The algorithm of the tokenizer, `bpe` or `unigram`.
+
+        Raises:
+            ZooError: The model has another algorithm, or handles spaces differently.
         """
+        if self.kind != kind:
+            raise ZooError(f"`{self.file}` is a `{self.kind}` model, but {tokenizer} requires a `{kind}` model")
         normalizer = _last_values(b"".join(self._other_fields)).get(_NORMALIZER)
         spaces = _last_values(normalizer) if isinstance(normalizer, bytes) else {}
         if not all(spaces.get(field, 1) for field in _SPACES) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
@@ -117,10 +127,6 @@ class SentencePieceModel:
     def names(self, *types: TokenType) -> list[str]:
         """Return the names of all tokens with these types, in the order of their IDs. By default, return all names."""
         return [entry.name for entry in self.entries if not types or entry.type in types]
-
-    def id(self, name: str) -> int | None:
-        """Return the ID of the token with this name, or None if there is no such token."""
-        return next((id for id, entry in enumerate(self.entries) if entry.name == name), None)
 
     def renumbered(self, numbering: Numbering, control: Collection[str] = ()) -> Tokenizer:
         """Return a tokenizer that splits text like this model, but uses zoo's token IDs.
@@ -173,10 +179,8 @@ class SentencePieceModel:
             special: The new IDs of UNK, BOS, EOS and PAD, keyed by their IDs in zoo. Tokens may be omitted.
         """
         entries = [self.entries[id]._replace(name=names.get(id, self.entries[id].name)) for id in order]
-        special_ids = {field: special.get(id, _NO_ID) for field, id in _SPECIAL_IDS.items()}
-        fields = zip(_SPECIAL_NAMES, _SPECIAL_IDS.values(), strict=True)
-        special_names = {field: entries[special[id]].name for field, id in fields if id in special}
-        return _encode_model(entries, self._trainer, special_ids, special_names) + b"".join(self._other_fields)
+        named = {id: (row, entries[row].name) for id, row in special.items()}
+        return _encode_model(entries, self._trainer, named) + b"".join(self._other_fields)
 
 
 def new_model(
@@ -249,15 +253,13 @@ def _special_entries() -> list[TokenEntry]:
 
 
 def _encode_model(
-    entries: Sequence[TokenEntry],
-    trainer: bytes,
-    ids: Mapping[int, int] = _SPECIAL_IDS,
-    names: Mapping[int, str] = _SPECIAL_NAMES,
+    entries: Sequence[TokenEntry], trainer: bytes, special: Mapping[int, tuple[int, str]] = _SPECIAL
 ) -> bytes:
-    """Encode a SentencePiece model. The special tokens' `ids` and `names` override the settings in `trainer`."""
+    """Encode a SentencePiece model. The IDs and names of the `special` tokens override the settings in `trainer`."""
+    listed = [special.get(id) for id in _SPECIAL_FIELDS]
     trainer += encode_integer(_SIZE, len(entries))
-    trainer += b"".join(encode_integer(field, id) for field, id in ids.items())
-    trainer += b"".join(encode_bytes(field, name.encode()) for field, name in names.items())
+    trainer += b"".join(encode_integer(_ID + n, each[0] if each else _NO_ID) for n, each in enumerate(listed))
+    trainer += b"".join(encode_bytes(_NAME + n, each[1].encode()) for n, each in enumerate(listed) if each)
     return b"".join(entry.encode() for entry in entries) + encode_bytes(_TRAINER, trainer)
 
 

@@ -137,12 +137,12 @@ class Settings:
         return default
 
 
-def yaml_settings(content: bytes, where: str, problem: str) -> Settings:
-    """Parse YAML settings. Raise ZooError with the message `problem` if the content is not a mapping."""
+def yaml_settings(content: bytes, where: str) -> Settings:
+    """Parse YAML settings. Raise ZooError if the content is not a mapping."""
     values = read_value(content.decode("utf-8", "replace"), where).plain()
     if not isinstance(values, dict):
         hint = "restore the file from the model's original source"
-        raise ZooError(problem, where=where, hint=hint)
+        raise ZooError("the settings are not a mapping of keys to values", where=where, hint=hint)
     return Settings(values, where)
 
 
@@ -197,6 +197,9 @@ class Setting(NamedTuple):
 def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
     """Check the settings that are listed in sections of `toolkits.yaml`, and convert them to `architecture` fields.
 
+    If there is no setting for `d_k`, it is the number of features divided by the number of attention heads. `d_v` is
+    equal to `d_k`.
+
     Raises:
         ZooError: A setting has a value that zoo does not support, or the encoder and the decoder have different values
             for a field that they share.
@@ -211,7 +214,12 @@ def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
         if (first := _set(fields, setting.field, value)) != value:
             problem = f"differs from the encoder's value `{first}`, but the values must be equal"
             raise settings.error(setting.key, problem)
-    return fields
+    d_model, h = fields["d_model"], fields["h"]
+    if "d_k" not in fields and (d_model % h or d_model % 2 or d_model < 4):
+        key = next(setting.key for setting in Setting.listed(sections) if setting.field == "d_model")
+        raise settings.error(key, f"is odd, less than 4, or cannot be divided among {h} heads")
+    fields.setdefault("d_k", d_model // h)
+    return {**fields, "d_v": fields["d_k"]}
 
 
 def _set(fields: dict[str, Any], field: str, value: Any) -> Any:
@@ -234,23 +242,6 @@ def written_settings(a: Any, *sections: str) -> dict[str, Any]:
         settings |= TOOLKITS[section].get("written", {})
     written = {setting.key: setting.written(a) for setting in Setting.listed(sections)}
     return settings | {key: value for key, value in written.items() if value is not None}
-
-
-def head_sizes(settings: Settings, key: str, fields: Mapping[str, Any]) -> dict[str, int]:
-    """Return `d_k` and `d_v`, which are the number of features divided by the number of attention heads.
-
-    Args:
-        settings: The other toolkit's settings, for error messages.
-        key: The setting that specifies the number of features.
-        fields: Fields of `architecture`, with `d_model` and `h`.
-
-    Raises:
-        ZooError: The number of features is odd, less than 4, or not divisible by the number of heads.
-    """
-    d_model, h = fields["d_model"], fields["h"]
-    if d_model % h or d_model % 2 or d_model < 4:
-        raise settings.error(key, f"is odd, less than 4, or cannot be divided among {h} heads")
-    return {"d_k": d_model // h, "d_v": d_model // h}
 
 
 class TensorRow(NamedTuple):

@@ -6,8 +6,10 @@ model's files and the user's options specify.
 
 from __future__ import annotations
 
+import fnmatch
+import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,10 @@ from zoo.text.rules import LANGUAGE, MAX_CONTENT, TextRules
 from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import SIDES, Vocabulary
 
-_FILES_OF_SIDE = ("{}.spm", "{}.model", "{}.spm.model", "spm.{}.model")
-_FILES_OF_BOTH_SIDES = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "spiece.model")
+_WORDS_OF_SIDES = (("source", "src", "srcvocab"), ("target", "trg", "tgt", "trgvocab"))
+"""Words for source and target in the names of SentencePiece models. Firefox uses the last word of each side."""
+_FILES_OF_SIDE = ("{}.spm", "{}.model", "{}.spm.model", "spm.{}.model", "{}.*.spm", "*.{}.spm")
+_FILES_OF_BOTH_SIDES = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "spiece.model", "vocab.spm")
 _MAX_LANGUAGES = 8  # language tokens in a message
 _WITHOUT_MODEL = (
     "The model comes without a SentencePiece model. Sources must be tokenised text, with spaces between the tokens. "
@@ -235,21 +239,44 @@ class ImportedVocabulary:
     """Codes of the source and target language, if the model's files contain them."""
 
 
-def find_models(folder: Path) -> list[SentencePieceModel]:
+def find_sentencepiece_files(folder: Path, languages: tuple[str, str] | None) -> tuple[Path, Path] | None:
+    """Find the SentencePiece models of source and target in a folder. Both may be the same file.
+
+    The name of a model contains the side (`source.spm`, `vocab.trg.spm`) or the language (`vocab.de.spm`). A model for
+    both sides has a usual name, or is the only `.spm` file.
+
+    Raises:
+        ZooError: There is a model for one side only.
+    """
+    names = os.listdir(folder)
+
+    def find(patterns: Iterable[str]) -> Path | None:
+        found = (fnmatch.filter(names, pattern) for pattern in patterns)
+        return next((folder / files[0] for files in found if len(files) == 1), None)
+
+    sides = [
+        find(pattern.format(word) for word in (*words, code) if word for pattern in _FILES_OF_SIDE)
+        for words, code in zip(_WORDS_OF_SIDES, languages or ("", ""), strict=True)
+    ]
+    both = find(_FILES_OF_BOTH_SIDES) or (None if any(sides) else find(["*.spm"]))
+    source, target = (side or both for side in sides)
+    if source and target:
+        return source, target
+    if source or target:
+        missing = "target" if source else "source"
+        problem = f"`{folder}` has a SentencePiece model for one side, but not for the {missing}"
+        raise ZooError(problem, hint=f"add the missing model as `{missing}.spm`")
+    return None
+
+
+def find_models(folder: Path, languages: tuple[str, str] | None) -> list[SentencePieceModel]:
     """Read the SentencePiece models in a folder: none, one for both sides, or one for each side.
 
     Raises:
         ZooError: A model is damaged, or there is a model for one side only.
     """
-    source, target = (
-        next((folder / name for name in (*names, *_FILES_OF_BOTH_SIDES) if is_present(folder / name)), None)
-        for names in ([name.format(side) for name in _FILES_OF_SIDE] for side in ("source", "target"))
-    )
-    if bool(source) != bool(target):
-        missing = "target" if source else "source"
-        problem = f"`{folder}` has a SentencePiece model for one side, but not for the {missing}"
-        raise ZooError(problem, hint=f"add the missing model as `{missing}.spm`")
-    return [SentencePieceModel(file) for file in dict.fromkeys((source, target)) if file]
+    files = find_sentencepiece_files(folder, languages)
+    return [SentencePieceModel(file) for file in dict.fromkeys(files or ())]
 
 
 def convert_vocabulary(

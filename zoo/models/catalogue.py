@@ -6,7 +6,7 @@ The catalogue consists of the cards in this package and the user's cards, `catal
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -291,9 +291,13 @@ def find(name: str) -> ModelCard | None:
     """Return the card of a model, given the model's name or an alias. None if the catalogue does not have the model.
 
     The name of a member, such as `NAME.1`, selects the card of its ensemble. A name that matches a pattern selects the
-    card for one language pair.
+    card for one language pair, unless another card has this name.
     """
-    return next((card for card in models() if name in (card.name, *card.aliases, *card.members)), None)
+
+    def first(found: Iterable[ModelCard]) -> ModelCard | None:
+        return next((card for card in found if name in (card.name, *card.aliases, *card.members)), None)
+
+    return first(card for card in cards() if not card.is_pattern) or first(models())
 
 
 def for_pair(source: str, target: str) -> list[ModelCard]:

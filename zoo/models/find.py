@@ -287,7 +287,7 @@ def pull_model(reference: str, report: Report) -> list[Path]:
     """Pull a model from the registries, even if an older revision is in the local model store.
 
     If no registry has the model, it is downloaded from the source that the catalogue specifies, unless it is already in
-    the local model store.
+    the local model store. For a model in neither place, return the folder in the local model store, if there is one.
 
     Returns:
         The folder of the model, or the folders of all members of an ensemble.
@@ -305,9 +305,15 @@ def pull_model(reference: str, report: Report) -> list[Path]:
                 hint = f"to pull the public model, remove your own with `zoo remove {member.name}` first"
                 raise ZooError(f"`{member.folder}` is your own model, not the public model `{card.name}`", hint=hint)
         if members:
-            report.info(f"`{reference}` was already pulled")
+            report.info(f"`{reference}` is already in the local model store, so nothing was pulled")
         return [member.folder for member in members] or _fetch(card, reference, report)
-    if Registries.configured() == Registries([included_registry()], []):
+    registries = Registries.configured()
+    if parsed is not None and (stored := local_store.find(parsed)) is not None:
+        for address in registries.skipped:
+            report.warn(f"`{address}` was not searched because of ZOO_OFFLINE")
+        report.info(f"`{reference}` is already in the local model store, so nothing was pulled")
+        return [stored.folder]
+    if registries == Registries([included_registry()], []):
         guess = suggest(reference, [*local_store.names(), *catalogue.names()])
         hint = (
             f"{guess}`zoo list --available` prints the catalogue; to pull from a registry, set ZOO_REGISTRIES to its "

@@ -66,7 +66,7 @@ class _Pull:
         origin, pin = Origin.of(self.revision, self.registry.address), self.revision.pin
         with convert_disk_errors(self.downloads), exclusive(self.downloads, self.report):
             if self._is_complete():
-                self.report.info(f"`{pin}` of `{origin.registry}` was already pulled and is complete")
+                self.report.info(f"`{pin}` of `{origin.registry}` is already in the local model store and is complete")
                 if self.model.origin is None:
                     origin.write(self.model.folder)
             else:
@@ -127,9 +127,11 @@ class _Pull:
         path.unlink(missing_ok=True)
         for model in local_store.versions(self.revision.name):
             source = model.folder / path.name
-            if not source.is_symlink() and _has_content(source, file):
+            if file_exists(source) and not source.is_symlink() and source.stat().st_size == file.bytes:
                 link_or_copy(source, path)
-                return True
+                if _has_content(path, file):  # not before: another process may replace the model in the meantime
+                    return True
+                path.unlink()
         return False
 
     def download(self, path: Path, file: ManifestEntry) -> None:

@@ -148,8 +148,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
             return {"document_id": document_id, "status": "queued"}
         if isinstance(found := task.result(), ServingError):
             return {"document_id": document_id, "status": "error", "error_message": found.message}
-        done = {"status": "done", "seconds_remaining": 0, "billed_characters": characters}
-        return {"document_id": document_id, **done}
+        return {"document_id": document_id, "status": "done", "seconds_remaining": 0, "billed_characters": characters}
 
     @routes.api_route("/document/{document_id}/result", methods=["GET", "POST"])
     async def result(request: Request, document_id: str) -> Response:

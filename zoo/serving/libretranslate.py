@@ -50,17 +50,16 @@ def router(service: Service, documents: Documents) -> APIRouter:
             if alternatives:
                 result["alternatives"] = others
             results.append(result)
-        response = results[0]
-        if not isinstance(given.values["q"], str):
-            response = {name: [each[name] for each in results] for name in response}
-        return JSONResponse(response)  # a dictionary would be validated first
+        if isinstance(given.values["q"], str):
+            return JSONResponse(results[0])  # a dictionary would be validated first
+        return JSONResponse({name: [each[name] for each in results] for name in results[0]})
 
     async def translate_file(request: Request) -> dict[str, str]:
         given, key = await authorized_upload(service, request)
         if not given.name:
             raise ServingError(400, "`file` is missing")
         target, name = given.required("target"), PurePath(given.name)
-        call = Call(key, given.string("source", AUTO), target, model=given.values.get("model"))
+        call = Call(key, given.string("source", AUTO), target, model=given.string("model") or None)
         content = await documents.translate_document(call, given.content, given.name)
         secret = documents.files.add(content, f"{name.stem}.{target}{name.suffix}")
         return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -39,16 +38,15 @@ def router(service: Service, documents: Documents) -> APIRouter:
     """Return a router with OpenAI's endpoints for speech."""
     routes = APIRouter(prefix="/v1/audio", route_class=_Upload, include_in_schema=False)
 
-    async def answer(task: str, request: Request) -> Response:
+    async def answer(request: Request, task: str) -> Response:
         given, key = await authorized_upload(service, request)
-        form = given.choice("response_format", _RESPONSE_FORMATS) or "json"
+        form = given.choice("response_format", _RESPONSE_FORMATS, "json")
         if given.flag("stream"):
             raise ServingError(400, "`stream` is not supported; omit it")
         if not given.content:
             raise ServingError(400, "`file` is missing or empty; send the audio as `multipart/form-data`")
-        name = given.string("model")
-        chosen = None if name in ("", _ANY_MODEL) else name
-        languages = [given.string(field) or None for field in ("language", "target")]
+        name, *languages = (given.string(field) or None for field in ("model", "language", "target"))
+        chosen = None if name == _ANY_MODEL else name
         route = service.pool.recognizer("audio", chosen, *languages, translates=task == "translate")
         transcript = await documents.transcribe(key, route, given.content)
         if form == "text":
@@ -64,6 +62,12 @@ def router(service: Service, documents: Documents) -> APIRouter:
         head = {"task": task, "language": language_name(route.target).lower(), "duration": transcript.duration}
         return JSONResponse({**head, "text": transcript.text, "segments": segments})
 
-    for path, task in (("/transcriptions", "transcribe"), ("/translations", "translate")):
-        routes.add_api_route(path, partial(answer, task), methods=["POST"], response_model=None)
+    @routes.post("/transcriptions")
+    async def transcribe(request: Request) -> Response:
+        return await answer(request, "transcribe")
+
+    @routes.post("/translations")
+    async def translate(request: Request) -> Response:
+        return await answer(request, "translate")
+
     return routes

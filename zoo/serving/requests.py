@@ -76,7 +76,7 @@ class Parameters:
         if (value := self.values.get(name)) is None:
             return default
         if not isinstance(value, str):
-            raise _invalid(name, "a string")
+            raise ServingError(400, f"`{name}` should be a string")
         return value
 
     def required(self, name: str) -> str:
@@ -92,19 +92,16 @@ class Parameters:
         if texts is None:
             raise ServingError(400, f"`{name}` is missing")
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise _invalid(name, "a string or a list of strings")
+            raise ServingError(400, f"`{name}` should be a string or a list of strings")
         return texts
 
     def choice(self, name: str, choices: Sequence[str], default: str = "") -> str:
-        """Return one of several strings, or `default` if the parameter is missing.
-
-        If there is no default, the parameter may also be empty.
-        """
-        if (value := self.values.get(name)) is None:
+        """Return one of several strings, or `default` if the parameter is missing or empty."""
+        if not (value := self.values.get(name)):
             return default
-        if str(value) not in choices and (value or default):
+        if str(value) not in choices:
             *others, last = (f"`{each}`" for each in choices)
-            raise _invalid(name, f"{', '.join(others)} or {last}")
+            raise ServingError(400, f"`{name}` should be {', '.join(others)} or {last}")
         return str(value)
 
     def integer(self, name: str, default: int, largest: int) -> int:
@@ -113,7 +110,8 @@ class Parameters:
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
             value = int(value)
         if type(value) is not int or not 0 <= value <= largest:
-            raise _invalid(name, f"a whole number from 0 to {largest}, not {quote(str(value)[:40])}")
+            shown = quote(str(value)[:40])
+            raise ServingError(400, f"`{name}` should be a whole number from 0 to {largest}, not {shown}")
         return value
 
     def flag(self, name: str) -> bool:
@@ -123,7 +121,10 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Upload(Parameters):
-    """Parameters in a form, and the name and content of its `file` field. Without a file, they are empty."""
+    """Parameters in a form, and the name and content of its `file` field. Without a file, they are empty.
+
+    The value of a parameter that occurs several times is its last value.
+    """
 
     name: str
     content: bytes
@@ -217,7 +218,3 @@ def _grouped(items: Iterable[tuple[str, str]]) -> dict[str, Any]:
     for name, value in items:
         grouped.setdefault(name, []).append(value)
     return {name: values[0] if len(values) == 1 else values for name, values in grouped.items()}
-
-
-def _invalid(name: str, expected: str) -> ServingError:
-    return ServingError(400, f"`{name}` should be {expected}")

@@ -10,27 +10,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
 from zoo.text.language_codes import base_language
 from zoo.text.notation import notation_of
-from zoo.text.span_kinds import CalendarSpan, DateSpan, LiteralSpan, Span, match_spans
+from zoo.text.span_kinds import CalendarSpan, LiteralSpan, Span, match_spans
 from zoo.text.spans import find_names, find_spans, never
 
 MAX_SYMBOLS = 64
 _FIRST = 0xF0000
 _SYMBOL = re.compile(rf"((?<!\w)\w+(?:\s['’]?|['’]))?([{chr(_FIRST)}-{chr(_FIRST + MAX_SYMBOLS - 1)}])( Uhr| h\b|\.)?")
 """A symbol, with the word before it, and the ending of a time or an ordinal that the model may write after it."""
-_NUMBER = re.compile(r"\d+(?:\.º?|er?|s)?")
-"""A number that a translation may write as a word. Models often write English ordinals, such as "2nd", wrongly."""
 _DASHES = str.maketrans("—―", "––")
 """Replacements for long dashes, which many vocabularies lack."""
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"[^\W\d_]+(?:['’-][A-ZÀ-ÖØ-Þ][^\W\d_]+)*")
-_CONTINUES = re.compile(r"\s[a-zäöü]")
-_DETERMINER = re.compile(r"\b(?:a|the|this|every|each)\s$", re.IGNORECASE)
 _SHORT_WORD = 5
 """A single word in capitals with fewer letters than this is an abbreviation."""
 _FEW_WORDS = 4
@@ -46,7 +41,7 @@ _DOTTED = frozenset({"tr", "az"})
 class Replaced(NamedTuple):
     """Text in which copy symbols (placeholder tokens) replace spans, such as numbers and links."""
 
-    text: str
+    text: str = ""
     spans: Mapping[str, Span] = {}
     """The span that each symbol stands for."""
     capitals: bool = False
@@ -56,6 +51,32 @@ class Replaced(NamedTuple):
         """For each character of `text`, and for its end, return the position in the text before the replacement."""
         lengths = (len(self.spans[each].text) if each in self.spans else 1 for each in self.text)
         return [0, *accumulate(lengths)]
+
+    def restore(self, translation: str, language: str) -> str:
+        """Replace each copy symbol in a translation with its span, as spelled in the language of the translation.
+
+        Drop symbols without a span. If the original text is in capitals, put the translation in capitals, too.
+
+        Args:
+            translation: The translation of `text`.
+            language: Language code of the translation. Its contractions and its order of words are corrected, such as
+                "de Annika" and "our child 5th".
+        """
+        notation = notation_of(base_language(language))
+
+        def spell(match: re.Match[str]) -> str:
+            word, symbol, ending = match[1] or "", match[2], match[3] or ""
+            if symbol not in self.spans:
+                return word + ending
+            span, after = self.spans[symbol], match.string[match.end() :]
+            if not ending and not after.strip() and self.text.partition(symbol)[2].removeprefix(" h").strip() == ".":
+                ending = "."  # a model may omit the full stop, because English times may end with "p.m."
+            text = span.written(match.string[: match.start(2)], ending, after)
+            text = word + (text.upper() if self.capitals and not isinstance(span, LiteralSpan) else text)
+            return _corrected(text, notation.contractions) if word else text
+
+        restored = _SYMBOL.sub(spell, translation.upper() if self.capitals else translation).strip()
+        return _corrected(restored, notation.corrections) if self.spans else restored
 
 
 def copy_symbols(count: int) -> tuple[str, ...]:
@@ -78,21 +99,15 @@ def replace_spans(
         is_rare: Function that returns whether a word is rare. Rare capitalised words are replaced, as are the names in
             `names.txt` and names after titles such as "Mr".
     """
-    if not symbols or has_symbol(text):  # `restore` drops symbols that the original text contains
+    if not symbols or has_symbol(text):  # `Replaced.restore` drops symbols that the original text contains
         return Replaced(text)
     found = find_spans(text, source, target)
     text = text.translate(_DASHES)
-    capitals = in_capitals(text) and not _DOTTED & {base_language(source), base_language(target)}
-    if capitals:
+    if capitals := in_capitals(text) and not _DOTTED & {base_language(source), base_language(target)}:
         text = sentence_case(text, found, source)
-        found = [
-            span if isinstance(span, LiteralSpan) else replace(span, spellings=tuple(map(str.upper, span.spellings)))
-            for span in found
-        ]
     # In a text in capitals, only the first word of a sentence has a capital now, so names cannot be found.
     chosen = _copied("" if capitals else text, found, source, target, is_rare)[: len(symbols)]
     copied = sorted(chosen, key=lambda span: span.start)
-    copied = [replace(span, ends_sentence=text[span.end :].removeprefix(" h").strip() == ".") for span in copied]
     return _replace(text, dict(zip(symbols, copied, strict=False)), capitals)
 
 
@@ -168,49 +183,10 @@ def replace_in_pair(
     names = {span.text for span in found if isinstance(span, LiteralSpan)}
     same_names = (LiteralSpan.at(word.start(), word[0]) for word in _NAME.finditer(target) if word[0] in names)
     others = _joined(others, same_names)
-    matches = match_spans(found, others, lambda span: [(reading, span.unit) for reading in span.readings])
+    matches = match_spans(found, others, lambda span: span.keys)
     pairs = dict(zip([*symbols[first:], *symbols[:first]], matches, strict=False))
     of_source, of_target = ({symbol: pair[side] for symbol, pair in pairs.items()} for side in (0, 1))
     return _replace(source, of_source), _replace(target, of_target)
-
-
-def restore(translation: str, spans: Mapping[str, Span], language: str = "", *, capitals: bool = False) -> str:
-    """Replace each copy symbol in a translation with its span, as spelled in the language of the translation.
-
-    Drop symbols without a span.
-
-    Args:
-        translation: The translation.
-        spans: The span that each symbol stands for.
-        language: Language code of the translation. Its contractions and its order of words are corrected, such as
-            "de Annika" and "our child 5th".
-        capitals: Whether the source was in capitals. If true, the text around the symbols is also put in capitals.
-    """
-
-    def spell(match: re.Match[str]) -> str:
-        word, span, ending = match[1] or "", spans.get(match[2]), match[3] or ""
-        if span is None:
-            return word + ending
-        has_noun = span.noun.casefold() in match.string.casefold()
-        spelling = span.spellings[0] if has_noun else f"{span.spellings[0]} {span.noun}"
-        rest = match.string[match.end() :]
-        # A model may omit the full stop, because English times may end with "p.m.".
-        ending = ending or "." * (not rest.strip() and span.ends_sentence)
-        if ending == "." and _CONTINUES.match(rest) and (isinstance(span, DateSpan) or not has_noun):
-            ending = ""  # a German translation has the dot of an ordinal, as in "am 13. um 9 Uhr"
-        if span.minutes and not re.search(r"\d", spelling):  # a time in words
-            ending = "." if ending == "." else ""
-            before = match.string[: match.start(2)]
-            if _DETERMINER.search(before):
-                spelling = spelling.removeprefix("a ")  # "the quarter past nine train"
-            if not re.search(r"\w", before) and (span.start or span.text[0].isupper()):
-                spelling = spelling[0].upper() + spelling[1:]
-        text = word + spelling + ("" if spelling.endswith(ending) or ending.strip() in spelling.split() else ending)
-        return _corrected(text, notation.contractions) if word else text
-
-    notation = notation_of(base_language(language))
-    restored = _SYMBOL.sub(spell, translation.upper() if capitals else translation).strip()
-    return _corrected(restored, notation.corrections) if spans else restored
 
 
 def _corrected(text: str, corrections: Mapping[str, str]) -> str:
@@ -232,10 +208,7 @@ def _copied(
 
     Months, weekdays, and small numbers are left out, because the translation may need them as words.
     """
-    small = {each for each in spans if each.small is not None and not each.minutes}
-    words = {each for each in small if _NUMBER.fullmatch(each.spellings[-1])}
-    copied = [each for each in spans if not (isinstance(each, CalendarSpan) or each in words)]
-    return _joined(copied, find_names(text, source, target, is_rare))
+    return _joined([each for each in spans if not each.may_be_word], find_names(text, source, target, is_rare))
 
 
 def _joined(spans: Sequence[Span], names: Iterable[Span]) -> list[Span]:

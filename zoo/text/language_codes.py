@@ -33,7 +33,6 @@ _LONG_TEXT = 80
 _VARIANTS = "zh-cn:zh-hans zh-sg:zh-hans zh-tw:zh-hant zh-hk:zh-hant zh-mo:zh-hant zt:zh-hant pb:pt-br iw:he no:nb"
 _ALIASES = dict(pair.split(":") for pair in _VARIANTS.split())
 """Usual codes, keyed by other common codes."""
-_SCRIPT_LENGTH = 4
 
 
 def base_language(code: str) -> str:
@@ -67,7 +66,7 @@ class LanguageCode:
         base = _THREE_LETTERS.get(base, base)
         usual = "-".join((_ALIASES.get(base, base), *subtags))
         base, *subtags = _ALIASES.get(usual, usual).split("-")
-        script = next((tag for tag in subtags if len(tag) == _SCRIPT_LENGTH), "")
+        script = next((tag for tag in subtags if len(tag) == len("Hans")), "")
         rest = dict.fromkeys(tag.upper() for tag in subtags if tag != script)  # `pb-BR` would have its region twice
         return cls(base, script.title(), tuple(rest))
 

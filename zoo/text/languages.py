@@ -169,6 +169,5 @@ def _direction_of_files(spec: Spec, source: str | None, target: str | None, lear
 
 def _other(languages: Languages, code: str | None) -> str | None:
     """Return the other language of a model with two languages. For other models, or if `code` is None, return None."""
-    if code is None or len(languages.codes) != 2:
-        return None
-    return next(each for each in languages.codes if each != code)
+    pair = languages.codes if code is not None and len(languages.codes) == 2 else ()
+    return next((each for each in pair if each != code), None)

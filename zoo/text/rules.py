@@ -31,7 +31,6 @@ _NO_WORDS = frozenset(["(", "[", '"', "'", "&apos;", "&quot;", "&#91;", "&#93;"]
 _DASH = "@-@"
 _CHARACTER = re.compile(r"&(?:amp|quot|apos|lt|gt|#124|#91|#93);|.", re.DOTALL)
 
-Span = tuple[int, int]
 LANGUAGE = "[a-z]{2,3}"
 """Regular expression for the language codes that Moses accepts. Moses treats unknown languages as English."""
 MAX_CONTENT = 32_000_000
@@ -94,7 +93,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         except TypeError:  # a bug in sacremoses' rules for Czech words with an apostrophe and a dash
             return str(_moses("en")[1].detokenize(words))
 
-    def spans(self, text: str) -> Iterator[Span]:
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the start and end, in characters, of each token that `split` returns for a text."""
         begin = len(language_tokens(text))
         yield from (match.span() for match in re.finditer(r"\S+", text[:begin]))

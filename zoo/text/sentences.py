@@ -78,10 +78,9 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
     Raises:
         ZooError: A text is not valid, or the numbers of sources and targets differ.
     """
-    source_list = checked_texts(sources, first=first, label="source")
-    target_list = checked_texts(targets, first=first, label="target")
-    check_same_length(source_list, target_list, ("sources", "targets"))
-    return source_list, target_list
+    checked = checked_texts(sources, first=first, label="source"), checked_texts(targets, first=first, label="target")
+    check_same_length(*checked, ("sources", "targets"))
+    return checked
 
 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import time
 from typing import Self
 
 from zoo.text.notation import Notation, roman
@@ -14,33 +14,28 @@ from zoo.text.span_patterns import HALF_DAY, patterns_of
 _FRACTIONS = frozenset(["1/2", "1/4", "3/4"])
 _QUARTERS = (15, 30, 45)
 """Minutes of a time that a translation may write as a word, such as "half"."""
+_PLAIN_NUMBER = re.compile(r"\d+(?:\.º?|er?|s)?")
+"""A number that a translation may write as a word. Models often write English ordinals, such as "2nd", wrongly."""
+_CONTINUES = re.compile(r"\s[a-zäöü]")
+_DETERMINER = re.compile(r"\b(?:a|the|this|every|each)\s$", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Span:
     """Part of a text that a translation must keep, but may write in the notation of the target language.
 
     Attributes:
         start: Position of the first character.
         text: The characters.
-        values: The possible values of the text. For example, "1.234" may be 1234 or 1.234.
+        values: The possible values of the text. For example, "1.234" may be 1234 or 1.234. Two spans agree if they have
+            a value in common.
         spellings: How the span may be written in a translation, with the best spelling first.
-        unit: The unit of an amount, such as `km`, or an empty string.
-        small: The value of a number that may be written as a word, such as "three". Otherwise None.
-        minutes: The possible meanings of a time, in minutes after midnight. Empty if the span cannot be a time.
-        noun: A word that the translation must also contain, such as "century" for "XIX". Empty if there is none.
-        ends_sentence: Whether only a full stop follows the span.
     """
 
     start: int
     text: str
     values: frozenset[Hashable]
     spellings: tuple[str, ...] = field(compare=False)
-    unit: str = ""
-    small: int | None = None
-    minutes: tuple[int, ...] = ()
-    noun: str = field(default="", compare=False)
-    ends_sentence: bool = field(default=False, compare=False)
 
     @property
     def end(self) -> int:
@@ -48,24 +43,32 @@ class Span:
         return self.start + len(self.text)
 
     @property
-    def readings(self) -> frozenset[Hashable]:
-        """The values, and the times of day. Two spans agree if they have a reading in common."""
-        return self.values.union(time(*divmod(minutes, 60)) for minutes in self.minutes)
+    def keys(self) -> frozenset[Hashable]:
+        """The values, with the unit of an amount. Spans with a common key have the same symbol in a sentence pair."""
+        return self.values
+
+    @property
+    def may_be_word(self) -> bool:
+        """Whether the whole span may be a word in a translation, so that no copy symbol may replace the span."""
+        return False
 
     def is_in(self, text: str, notation: Notation) -> bool:
         """Return whether a text in a language contains the span, literally or as words."""
         return False
 
-    def has_word_in(self, text: str, notation: Notation) -> bool:
-        """Return whether a text contains a word for a small number, such as "three"."""
-        words = patterns_of(notation.code).small
-        return self.small is not None and self.small < len(words) and bool(words[self.small].search(text))
+    def written(self, before: str, ending: str, after: str) -> str:
+        """Return the best spelling and the ending after it, as the translation around them requires.
+
+        Args:
+            before: The translation before the span.
+            ending: The ending of a time or an ordinal that the model has written after the span, such as a dot.
+            after: The translation after the ending.
+        """
+        return _joined(self.spellings[0], ending)
 
 
 class LiteralSpan(Span):
-    """Span that is copied literally, such as a link, a placeholder or the name of a person. The value is the text."""
-
-    __slots__ = ()
+    """Span that is copied literally, such as a link, a placeholder or the name of a person."""
 
     @classmethod
     def at(cls, start: int, text: str) -> Self:
@@ -78,11 +81,12 @@ class LiteralSpan(Span):
         return re.search(f"{edges[0]}{re.escape(self.text)}{edges[1]}", text) is not None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CalendarSpan(Span):
     """Name of a month or weekday. The value is the index of the name in the months, followed by the weekdays."""
 
     values: frozenset[int]
+    may_be_word = True
 
     def is_in(self, text: str, notation: Notation) -> bool:
         """Return whether a text contains the name in the language of the notation."""
@@ -93,35 +97,40 @@ class CalendarSpan(Span):
 class DateSpan(Span):
     """Date with a year, in digits.
 
-    The value is a tuple of the day, the month and the last two digits of the year in ascending order, because languages
-    differ in the order of these numbers.
+    The value is a tuple of the day, the month and the last two digits of the year in ascending order, because
+    languages differ in the order of these numbers.
     """
 
-    __slots__ = ()
+    def written(self, before: str, ending: str, after: str) -> str:
+        """Return the date and its ending. A dot within a sentence is dropped (see `_inner_ending`)."""
+        return _joined(self.spellings[0], _inner_ending(ending, after))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NumberSpan(Span):
-    """Number, amount, phone number, or time of day. The values are decimal numbers."""
+    """Number, or phone number. The values are decimal numbers.
+
+    Attributes:
+        small: The value of a number that may be written as a word, such as "three". Otherwise None.
+    """
 
     values: frozenset[str]
+    small: int | None = None
+
+    @property
+    def may_be_word(self) -> bool:
+        """Whether the number may be written as a word, and has no unit or the like."""
+        return self.small is not None and _PLAIN_NUMBER.fullmatch(self.spellings[-1]) is not None
 
     def is_in(self, text: str, notation: Notation) -> bool:
         """Return whether a text contains the number in words, as a range or as a Roman numeral."""
-        if any(each(text, notation) for each in (self.has_word_in, self.has_ends_in, self._has_roman_in)):
-            return True
-        patterns = patterns_of(notation.code)
-        spoken = {notation.spoken_forms.get(words.casefold()) for words in patterns.spoken.findall(text)}
-        if spoken.intersection(minutes % HALF_DAY for minutes in self.minutes):
-            return True
-        if not (self.values & _FRACTIONS or any(minutes % 60 in _QUARTERS for minutes in self.minutes)):
-            return False
-        rest = patterns.spoken.sub("", text)  # other times in words, such as "half past six", are not this time
-        if re.search(notation.quarters, rest, re.IGNORECASE):
-            return True
-        hours = {minutes // 60 % 12 or 12 for minutes in self.minutes}
-        words = [word for hour in hours for word in patterns.small[hour : hour + 1]]  # such as "neun Uhr dreißig"
-        return bool(patterns.large.search(rest)) and any(word.search(rest) for word in words)
+        is_found = any(each(text, notation) for each in (self.has_word_in, self.has_ends_in, self._has_roman_in))
+        return is_found or (not _FRACTIONS.isdisjoint(self.values) and _has_quarter(text, notation))
+
+    def has_word_in(self, text: str, notation: Notation) -> bool:
+        """Return whether a text contains a word for the number, if the number is small."""
+        words = patterns_of(notation.code).small
+        return self.small is not None and self.small < len(words) and bool(words[self.small].search(text))
 
     def has_ends_in(self, text: str, notation: Notation) -> bool:
         """Return whether the span is a range such as "5-10", and a text contains both numbers, such as "5 to 10"."""
@@ -135,6 +144,88 @@ class NumberSpan(Span):
         return ending is not None and any(re.search(rf"\b{roman(int(each))}{ending}\b", text) for each in small)
 
 
+@dataclass(frozen=True)
+class AmountSpan(NumberSpan):
+    """Number with a unit, such as `km`."""
+
+    unit: str = ""
+
+    @property
+    def keys(self) -> frozenset[Hashable]:
+        """The values with the unit."""
+        return frozenset((value, self.unit) for value in self.values)
+
+
+@dataclass(frozen=True)
+class TimeSpan(NumberSpan):
+    """Time of day, in digits or in words.
+
+    The values are the times in ISO 8601 notation, such as "T09:30", and the hour of a full hour, as in "9 o'clock".
+
+    Attributes:
+        minutes: The possible meanings, in minutes after midnight.
+    """
+
+    minutes: tuple[int, ...] = ()
+    may_be_word = False
+
+    def is_in(self, text: str, notation: Notation) -> bool:
+        """Return whether a text contains the time or its hour in words."""
+        patterns = patterns_of(notation.code)
+        spoken = {notation.spoken_forms.get(words.casefold()) for words in patterns.spoken.findall(text)}
+        if super().is_in(text, notation) or spoken.intersection(minutes % HALF_DAY for minutes in self.minutes):
+            return True
+        hours = {minutes // 60 % 12 or 12 for minutes in self.minutes if minutes % 60 in _QUARTERS}
+        words = [word for hour in hours for word in patterns.small[hour : hour + 1]]  # such as "neun Uhr dreißig"
+        rest = patterns.spoken.sub("", text)
+        has_words = patterns.large.search(rest) is not None and any(word.search(rest) for word in words)
+        return has_words or (bool(hours) and _has_quarter(text, notation))
+
+    def written(self, before: str, ending: str, after: str) -> str:
+        """Return the time and its ending. A time in words has no other ending than a dot."""
+        spelling = self.spellings[0]
+        if re.search(r"\d", spelling):
+            return _joined(spelling, ending)
+        if _DETERMINER.search(before):
+            spelling = spelling.removeprefix("a ")  # "the quarter past nine train"
+        if not re.search(r"\w", before) and (self.start or self.text[0].isupper()):
+            spelling = spelling[0].upper() + spelling[1:]
+        return _joined(spelling, "." if ending == "." else "")
+
+
+@dataclass(frozen=True)
+class CenturySpan(NumberSpan):
+    """Century in Roman numerals.
+
+    Attributes:
+        noun: The word "century" in the target language, which the translation must also contain. It may be empty.
+    """
+
+    noun: str = field(default="", compare=False)
+
+    def written(self, before: str, ending: str, after: str) -> str:
+        """Return the number and its ending, with the noun if the translation does not contain the noun."""
+        if self.noun.casefold() in f"{before}\n{after}".casefold():
+            return _joined(self.spellings[0], ending)
+        return _joined(f"{self.spellings[0]} {self.noun}", _inner_ending(ending, after))
+
+
+def _joined(spelling: str, ending: str) -> str:
+    """Append an ending to a spelling that does not already have it."""
+    return spelling if spelling.endswith(ending) or ending.strip() in spelling.split() else spelling + ending
+
+
+def _inner_ending(ending: str, after: str) -> str:
+    """Return the ending, or "" for a dot within a sentence. It belongs to an ordinal, as in "am 13. um 9 Uhr"."""
+    return "" if ending == "." and _CONTINUES.match(after) else ending
+
+
+def _has_quarter(text: str, notation: Notation) -> bool:
+    """Return whether a text contains a word for a quarter or half, except in times such as "half past six"."""
+    rest = patterns_of(notation.code).spoken.sub("", text)
+    return re.search(notation.quarters, rest, re.IGNORECASE) is not None
+
+
 def match_spans(
     spans: Iterable[Span], others: Sequence[Span], keys: Callable[[Span], Iterable[Hashable]]
 ) -> list[tuple[Span, Span]]:
@@ -145,20 +236,19 @@ def match_spans(
     Args:
         spans: The spans, in order of priority.
         others: The spans to choose from. Each span is used at most once.
-        keys: Function that returns the keys of a span, such as its readings.
+        keys: Function that returns the keys of a span, such as its values.
     """
-    numbers: dict[Hashable, list[int]] = {}
-    for number in reversed(range(len(others))):
-        for key in keys(others[number]):
-            numbers.setdefault(key, []).append(number)
+    numbers = defaultdict[Hashable, deque[int]](deque)
+    for number, other in enumerate(others):
+        for key in keys(other):
+            numbers[key].append(number)
     pairs, used = list[tuple[Span, Span]](), set[int]()
     for span in spans:
-        free = []
-        for candidates in (numbers.get(key, []) for key in keys(span)):
-            while candidates and candidates[-1] in used:
-                candidates.pop()
-            free += candidates[-1:]
-        if free:
+        queues = [numbers[key] for key in keys(span)]
+        for queue in queues:
+            while queue and queue[0] in used:
+                queue.popleft()
+        if free := [queue[0] for queue in queues if queue]:
             used.add(min(free))
             pairs.append((span, others[min(free)]))
     return pairs

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import NamedTuple
 
 from zoo.text.language_codes import base_language
 from zoo.text.notation import Notation, listed_names, notation_of, number_values, roman
-from zoo.text.span_kinds import CalendarSpan, DateSpan, LiteralSpan, NumberSpan, Span, match_spans
+from zoo.text.span_kinds import (
+    AmountSpan,
+    CalendarSpan,
+    CenturySpan,
+    DateSpan,
+    LiteralSpan,
+    NumberSpan,
+    Span,
+    TimeSpan,
+    match_spans,
+)
 from zoo.text.span_patterns import CURRENCIES, HALF_DAY, LARGEST_WORD, PLAIN, patterns_of
 
 _LAST_DAY, _LAST_MONTH = 31, 12
@@ -47,7 +57,10 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
     notation = notation_of(base_language(source))
     if PLAIN.fullmatch(text) and not patterns_of(notation.code).in_plain.search(text):
         return []  # the pattern of all spans takes thirty times as long
-    return list(_SpanReader(text, notation, notation_of(base_language(target))))
+    reader = _SpanReader(text, notation, notation_of(base_language(target)))
+    # The method of a reader with the name of the group that has matched, such as `_date`, reads the match.
+    found: Iterable[Span | None] = (getattr(reader, f"_{match.lastgroup}")(match) for match in reader.matches)
+    return list(filter(None, found))
 
 
 def find_names(text: str, source: str, target: str, is_rare: Callable[[str], bool] = never) -> list[LiteralSpan]:
@@ -95,36 +108,44 @@ def compare(source: str, target: str, source_language: str, target_language: str
     codes = base_language(source_language), base_language(target_language)
     from_notation, notation = map(notation_of, codes)
     wanted, found = find_spans(source, *codes), find_spans(target, codes[1])
-    matches = match_spans(wanted, found, lambda span: span.readings)
+    matches = match_spans(wanted, found, lambda span: span.values)
     matched, unmatched = {span for span, _ in matches}, {*found}.difference(other for _, other in matches)
     forms = notation.unit_forms | notation.unclear_forms
     units = {forms.get(form.casefold(), "") for form in patterns_of(notation.code).unit.findall(target)}
-    units |= {span.unit for span in found}
-    ranges = {span for span in found if isinstance(span, NumberSpan) and span.has_ends_in(source, from_notation)}
+    units = (units | {span.unit for span in found if isinstance(span, AmountSpan)}) - {""}
+    literals = {span for span in (*wanted, *found) if isinstance(span, LiteralSpan)}
+    numbers = [span for span in found if isinstance(span, NumberSpan)]
+    ranges = {span for span in numbers if span.has_ends_in(source, from_notation)}
+    small = {span for span in wanted if isinstance(span, NumberSpan) and span.small is not None}
     parts = {number for span in ranges for number in re.findall(r"\d+", span.text)}
-    parts |= {number for span in found if isinstance(span, LiteralSpan) for number in _NUMBER_AT_END.findall(span.text)}
+    parts |= {number for span in literals.intersection(found) for number in _NUMBER_AT_END.findall(span.text)}
     missing, as_words = list[Span](), list[Span]()
     for span in wanted:
-        if span.unit not in {"", *units} and (notation.small or units - {""}):
+        if isinstance(span, AmountSpan) and span.unit not in units and (notation.small or units):
             missing.append(span)
         elif span not in matched and span.is_in(target, notation):
-            as_words += [] if isinstance(span, LiteralSpan) else [span]
+            as_words += [] if span in literals else [span]
         elif span not in matched and span.text not in parts:
             missing.append(span)
-    known = {reading for span in wanted if span.small is not None for reading in span.readings}
+    known = {value for span in small for value in span.values}
     known |= {number for span in as_words for number in re.findall(r"\d+", span.text)}  # "half past 9" for "9:30"
-    numbers = [each for each in found if not isinstance(each, LiteralSpan)]
-    added = [each for each in numbers if each in unmatched and each not in ranges and not each.readings & known]
+    others = unmatched - ranges - literals
+    added = [span for span in found if span in others and not span.values & known]
     if (not notation.small and not added) or re.search(from_notation.parts_of_hours, source, re.IGNORECASE):
-        as_words += [span for span in missing if span.small is not None]
-        missing = [span for span in missing if span.small is None]
+        as_words += [span for span in missing if span in small]
+        missing = [span for span in missing if span not in small]
     if (not from_notation.small and not missing) or patterns_of(from_notation.code).large.search(source):
         added = []
-    return Differences(missing, [each for each in added if not each.has_word_in(source, from_notation)], as_words)
+    spelled = {span for span in numbers if span.has_word_in(source, from_notation)}
+    return Differences(missing, [span for span in added if span not in spelled], as_words)
 
 
 class _SpanReader:
-    """Iterator over the spans of a text."""
+    """Reader for the spans of a text. It has a method for each group of `Patterns.span`.
+
+    Attributes:
+        matches: The parts of the text that may be spans.
+    """
 
     def __init__(self, text: str, source: Notation, target: Notation) -> None:
         """Prepare to find the spans of a text.
@@ -135,16 +156,9 @@ class _SpanReader:
             target: Notation of the translation.
         """
         self._text, self._source, self._target, self._patterns = text, source, target, patterns_of(source.code)
-        self._matches = list(self._patterns.span.finditer(text))
-        self._keeps_foreign = bool(
-            target.code and re.search("[a-zA-Z]", text)
-        )  # a text in one other script is an error
-
-    def __iter__(self) -> Iterator[Span]:
-        for match in self._matches:
-            assert match.lastgroup is not None
-            if span := _READERS[match.lastgroup](self, match):
-                yield span
+        self.matches = list(self._patterns.span.finditer(text))
+        # A text in one other script is an error.
+        self._keeps_foreign = bool(target.code and re.search("[a-zA-Z]", text))
 
     def _literal(self, match: re.Match[str]) -> Span:
         return LiteralSpan.at(match.start(), match[0].rstrip())
@@ -159,9 +173,8 @@ class _SpanReader:
         number = next(number for number in range(1, 40) if roman(number) == digits)
         ordinal = f"{number}{self._target.ending(str(number), is_ordinal=True, is_day=False)}"
         spelling = digits if self._target.roman_ending == "" else ordinal
-        small = number if number <= LARGEST_WORD else None
-        noun, values = self._target.century_noun, frozenset([str(number)])
-        return NumberSpan(match.start(), match[0], values, (spelling, match[0]), small=small, noun=noun)
+        small, noun = number if number <= LARGEST_WORD else None, self._target.century_noun
+        return CenturySpan(match.start(), match[0], frozenset([str(number)]), (spelling, match[0]), small, noun)
 
     def _name(self, match: re.Match[str]) -> Span | None:
         """Read the name of a month or weekday."""
@@ -189,12 +202,12 @@ class _SpanReader:
         """Whether the dates in the text begin with the month, or None if this is unknown or varies between dates."""
         if self._source.date_mark:
             return False
-        dates = (match[0] for match in self._matches if match["dmy"])
+        dates = (match[0] for match in self.matches if match["dmy"])
         numbers = [list(map(int, re.findall(r"\d+", date)[:2])) for date in dates]
         orders = {second > _LAST_MONTH for first, second in numbers if max(first, second) > _LAST_MONTH}
         return orders.pop() if len(orders) == 1 else None
 
-    def _short_date(self, match: re.Match[str]) -> Span:
+    def _short(self, match: re.Match[str]) -> Span:
         """Read a German date without a year, such as "24.12." after "am"."""
         (day, month), mark = re.findall(r"\d+", match[0]), self._target.date_mark
         stop = "" if re.search(r"\w", self._text[match.end() :]) else "."
@@ -209,12 +222,13 @@ class _SpanReader:
         is_other = self._patterns.not_before_spoken.search(self._text, *_before(match))
         if is_other or minutes is None or not spellings:
             return None
-        return NumberSpan(match.start(), match[0], frozenset(), spellings[-1:], minutes=(minutes, minutes + HALF_DAY))
+        both = minutes, minutes + HALF_DAY
+        return TimeSpan(match.start(), match[0], _times(both), spellings[-1:], None, both)
 
     def _phone(self, match: re.Match[str]) -> Span:
         return NumberSpan(match.start(), match[0], frozenset([re.sub(r"[^\d+]", "", match[0])]), (match[0],))
 
-    def _time(self, match: re.Match[str]) -> Span:
+    def _time(self, match: re.Match[str]) -> TimeSpan:
         hour, minute = int(match["hour"]), int(match["minute"] or (match["dotted"] or match["point"] or ".0")[1:])
         clock, first = self._clock(match), hour % 24 * 60 + minute
         start = self._start_of_range(match, first)
@@ -225,12 +239,12 @@ class _SpanReader:
             minutes = (first % HALF_DAY + (clock == "pm") * HALF_DAY,)
         elif 0 < hour <= LARGEST_WORD and clock != "day" and (clock or not self._source.reads_24_hours):
             minutes = (first, (first + HALF_DAY) % (2 * HALF_DAY))
-        values = frozenset([] if minute or clock in ("am", "pm") else [str(hour)])  # "at 9" for "um 9 Uhr"
+        values = _times(minutes).union([] if minute or clock in ("am", "pm") else [str(hour)])  # "at 9" for "um 9 Uhr"
         small = None if minute else (hour - 1) % 12 + 1
         is_last = match.end() == len(self._text) and re.match(self._source.sentence, self._text)
         text = match[0].removesuffix("." * bool(is_last))  # the dot of "a.m." is also the full stop
         spellings = self._target.write_times(minutes) if clock or start is not None else []
-        return NumberSpan(match.start(), text, values, tuple(spellings) or (text,), small=small, minutes=minutes)
+        return TimeSpan(match.start(), text, values, tuple(spellings) or (text,), small, minutes)
 
     def _clock(self, match: re.Match[str]) -> str:
         """Return the key of the words after a time in `Notation.clock`, or "" for a time with a colon only."""
@@ -271,12 +285,14 @@ class _SpanReader:
         sign, is_short = _sign(match), number.isdecimal() and len(number) <= 2
         is_small = is_short and int(number) <= LARGEST_WORD and not (sign or match["numero"])
         small = int(number) if is_small else None
-        minutes: tuple[int, ...] = ()
+        signed = frozenset("-" * bool(sign) + each for each in values)
+        start, spelled = match.start(), tuple(spellings)
         if not sign and len(number) <= len("21") and self._patterns.hours.match(self._text, match.end()):
             # Without a preposition, "21 h" may be a time or a duration.
             minutes = tuple(int(number) % 12 * 60 + half for half in (0, HALF_DAY))
-        signed = frozenset("-" * bool(sign) + each for each in values)
-        return NumberSpan(match.start(), match[0], signed, tuple(spellings), unit, small, minutes)
+            return TimeSpan(start, match[0], signed | _times(minutes), spelled, small, minutes)
+        parts = start, match[0], signed, spelled, small
+        return AmountSpan(*parts, unit) if unit else NumberSpan(*parts)
 
     def _amount(self, match: re.Match[str], number: str, value: str, unit: str) -> str:
         """Write a number with its unit in the notation of the target language.
@@ -291,7 +307,10 @@ class _SpanReader:
         if match["numero"]:
             return f"{target.numero} {target.write_number(value, number)}" if target.numero else match[0]
         per = f"/{(target.per or source.per)[source.per.index(match['per'])]}" if match["per"] else ""
-        amount = self._count(match, number, value) + self._scale(match, value)
+        scale = match["scale"] or ""
+        if forms := target.scales.get(source.scale_forms.get(scale.strip().casefold(), "")):
+            scale = f" {target.in_number(forms, value)}"
+        amount = self._count(match, number, value) + scale
         if _is_currency(match, unit) and target.currency_first:
             return f"{_sign(match)}{unit}{amount}{per}"
         return f"{_sign(match)}{amount}{self._unit(match, unit, value)}{per}"
@@ -306,12 +325,6 @@ class _SpanReader:
         may_be_decade = match["decade"] != "s" or len(value) > 2 or value.endswith("0")
         is_decade = match["decade"] or (match["decade"] == "" and target.decade.startswith("{"))
         return target.decade.format(count) if may_be_decade and is_decade else count
-
-    def _scale(self, match: re.Match[str], value: str) -> str:
-        """Write the word for "million" or the like after a number, with the space before the word."""
-        scale = match["scale"] or ""
-        forms = self._target.scales.get(self._source.scale_forms.get(scale.strip().casefold(), ""))
-        return f" {self._target.in_number(forms, value)}" if forms else scale
 
     def _unit(self, match: re.Match[str], unit: str, value: str) -> str:
         """Write the unit after a number, with the space before the unit."""
@@ -339,19 +352,9 @@ class _SpanReader:
         return self._patterns.named.search(self._text, *_before(match)) is not None
 
 
-_READERS: Mapping[str, Callable[[_SpanReader, re.Match[str]], Span | None]] = {
-    "literal": _SpanReader._literal,
-    "foreign": _SpanReader._foreign,
-    "century": _SpanReader._century,
-    "name": _SpanReader._name,
-    "date": _SpanReader._date,
-    "short": _SpanReader._short_date,
-    "spoken": _SpanReader._spoken,
-    "phone": _SpanReader._phone,
-    "time": _SpanReader._time,
-    "number": _SpanReader._number,
-}
-"""The method that reads each kind of span, keyed by the name of the kind's group in `Patterns.span`."""
+def _times(minutes: Iterable[int]) -> frozenset[str]:
+    """Convert minutes after midnight to times such as "T09:30"."""
+    return frozenset(f"T{each // 60:02}:{each % 60:02}" for each in minutes)
 
 
 def _before(match: re.Match[str]) -> tuple[int, int]:

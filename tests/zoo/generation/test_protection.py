@@ -297,4 +297,4 @@ def test_the_notation_of_numbers_follows_the_guessed_language():
         ("Das kostete 1.250 Pfund und 500 Gramm.", "1 250"),
     ):
         (part,) = preprocessor.encode(text, "", 0).parts
-        assert part.copied[ONE].spellings[0].replace("\u202f", " ").startswith(number)
+        assert part.replaced.spans[ONE].spellings[0].replace("\u202f", " ").startswith(number)

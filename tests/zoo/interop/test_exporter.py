@@ -274,7 +274,7 @@ def test_unsupported_models_are_rejected_by_name(
 @pytest.mark.parametrize(
     ("message", "vocabulary", "architecture"),
     [
-        ("`spiece.model` is a `bpe` model, but T5Tokenizer supports only unigram models", BPE, {}),
+        ("`spiece.model` is a `bpe` model, but T5Tokenizer requires a `unigram` model", BPE, {}),
         ("in this format, `output_bias` would change", {"size": 60, "kind": "unigram"}, {"output_bias": True}),
     ],
 )

@@ -14,6 +14,7 @@ import torch
 import yaml
 
 from specs import ZooError
+from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
 from tests.zoo.interop.test_marian import STUDENT, read
 from zoo.interop.marian.files import read_arrays
@@ -82,12 +83,15 @@ def test_the_format_does_not_change_the_model(student: SimpleNamespace, int8: bo
 
 def test_search_is_firefoxs_and_its_vocabularies_are_found(student: SimpleNamespace) -> None:
     write(student.folder, student.options, student.weights, int8=False)
-    decoding = read(student.folder / "model.bin").model.spec.decoding
-    assert (decoding.beam, decoding.alpha, decoding.length_factor) == (1, 1, 2)
-    content = (student.folder / "vocab.deen.spm").read_bytes()
-    for name in ("srcvocab.deen.spm", "trgvocab.deen.spm"):
-        (student.folder / name).write_bytes(content)
-    assert read(student.folder).model.spec == read(student.folder / "model.bin").model.spec
+    spec = read(student.folder / "model.bin").model.spec
+    assert (spec.decoding.beam, spec.decoding.alpha, spec.decoding.length_factor) == (1, 1, 2)
+    for names in (("srcvocab.deen.spm", "trgvocab.deen.spm"), ("opus.src.spm", "opus.trg.spm"), ("de.spm", "en.spm")):
+        for file in student.folder.glob("*.spm"):
+            file.unlink()
+        for name in names:
+            tiny.write_sentencepiece(student.folder / name)
+        assert read(student.folder, languages=("de", "en")).model.spec.vocabulary == spec.vocabulary
+    refused(r"cannot find the vocabularies.*\s+hint: name them `source\.spm`", read, student.folder)
 
 
 def test_costs_can_be_skipped_only_in_greedy_search(student: SimpleNamespace) -> None:

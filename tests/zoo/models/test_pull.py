@@ -8,6 +8,7 @@ import pytest
 from tests.refusals import refused
 from tests.zoo.models.registries.test_kills import start
 from zoo.files import manifest, storage
+from zoo.files.atomic import link_or_copy
 from zoo.models import find, local_store
 from zoo.models import pull as pull_module
 from zoo.models.local_store import Origin, StoredModel
@@ -180,7 +181,7 @@ def test_a_bundle_in_the_store_that_a_registry_has_gets_its_number(publish, bund
     folder = store_bundle(bundle(1, 30_001))
     registry.publish("model", folder, registry.newest("model").summary, Report())
     assert StoredModel.at(folder).origin is None
-    assert pull_by("model") == folder
+    assert find.pull_model("model", Report()) == [folder]
     assert StoredModel.at(folder).origin.revision == 2
 
 
@@ -194,7 +195,7 @@ def test_a_damaged_model_in_the_store_is_downloaded_again(publish, report, chang
     assert StoredModel.at(folder).digest == registry.newest("model").digest
     assert len(report.warnings) == (name != manifest.NAME)
     assert pull_by("model", report) == folder
-    complete = f"`model@1` of `{registry.address}` was already pulled and is complete"
+    complete = f"`model@1` of `{registry.address}` is already in the local model store and is complete"
     assert report.said == [f"pulling `model@1` from `{registry.address}`", complete]
 
 
@@ -204,8 +205,12 @@ def test_space_is_required_and_files_are_downloaded_for_the_missing_bytes_only(p
     registry, required = publish(1, 2), []
     monkeypatch.setenv("ZOO_REGISTRIES", web.address)
     files, old = registry.newest("model").files, pull_by("model@1")
-    if damaged:
-        (old / "vocabulary.model").write_bytes(b"the SAME in all")
+    if damaged:  # while it is linked
+
+        def link(source, target):
+            link_or_copy(source, target) if source.parent != old else target.write_bytes(b"the SAME in all")
+
+        monkeypatch.setattr(pull_module, "link_or_copy", link)
     start_download(registry, blob(registry).read_bytes()[:1000])
     web.asked.clear()
     monkeypatch.setattr(pull_module, "require_space", lambda folder, needed, purpose: required.append(needed))
@@ -229,7 +234,7 @@ def test_registries_are_searched_in_order_with_warnings(publish, tmp_path, bundl
     refused("could not be downloaded", pull_by, "another", report)
 
 
-def test_offline_only_the_store_is_used(publish, web, monkeypatch):
+def test_offline_only_the_store_is_used(publish, web, monkeypatch, report):
     publish(1)
     monkeypatch.setenv("ZOO_REGISTRIES", web.address)
     monkeypatch.setenv("ZOO_OFFLINE", "1")
@@ -240,6 +245,9 @@ def test_offline_only_the_store_is_used(publish, web, monkeypatch):
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     web.asked.clear()
     assert seed_of(find.published_model("model")) == seed_of(find.published_model("model@1")) == 1
+    assert find.pull_model("model", report) == [find.local_model("model")]
+    assert report.said[-1] == "`model` is already in the local model store, so nothing was pulled"
+    assert report.warnings == [f"`{web.address}` was not searched because of ZOO_OFFLINE"]
     assert web.asked == []
 
 

@@ -80,10 +80,9 @@ WRONG = (
     ({}, "`q`"), ({"q": TEXT}, "`target`"), ({"q": 3, "target": "de"}, "`q`"), ({"q": [TEXT, 3]}, "`q`"),
     ({"q": TEXT, "target": ["de"]}, "`target`"), ({"q": TEXT, "source": "en", "target": "fr"}, "fr"),
     ({"q": TEXT, "source": "en", "target": "xx"}, "xx"), ({"q": TEXT, "target": "de", "format": "xml"}, "html"),
-    ({"q": TEXT, "target": "de", "format": "x"}, "`format`"), ({"q": {}, "target": "de"}, "`q`"),
+    ({"q": TEXT, "target": "de", "alternatives": 99}, "from 0 to 15"), ({"q": FRENCH, "target": "de"}, "French"),
     ({"q": TEXT, "target": "de", "alternatives": "many"}, "`alternatives`"), ({"q": TEXT, "target": "fr"}, "fr"),
     ({"q": TEXT, "target": "de", "alternatives": 1.5}, "`alternatives`"), ({"q": [], "target": "de"}, "no text"),
-    ({"q": FRENCH, "target": "de"}, "French"), ({"q": TEXT, "target": "de", "alternatives": 99}, "from 0 to 15"),
 )  # fmt: skip
 """Requests, and what their errors must name."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import zoo
 from tests.mutations import mutated
 from tests.zoo.serving.test_limits import BODY
 from zoo.generation.transcription import Transcript
+from zoo.serving import openai
 from zoo.serving.admission import hash_key
 
 soundfile = pytest.importorskip("soundfile")
@@ -48,6 +50,10 @@ def several(default: str, *codes: str, file: str) -> dict[str, Any]:
 
 def post(client, content: bytes, path: str = "transcriptions", **fields: str) -> Any:
     return client.post(f"/v1/audio/{path}", data=fields, files={"file": ("a.wav", content)})
+
+
+def test_endpoints_are_functions_because_old_versions_of_fastapi_read_no_other_annotations() -> None:
+    assert [isfunction(route.endpoint) for route in openai.router(None, None).routes] == [True, True]
 
 
 def test_all_formats_have_the_text_of_the_library(client, tmp_path) -> None:

@@ -305,7 +305,8 @@ def several_languages(page) -> None:
     names, targets = {"de": "German", "en": "English", "fr": "French"}, {"de": ["en"], "en": ["de", "fr"]}
     languages = [{"code": code, "name": names[code], "targets": targets[code]} for code in targets]
     directions = {"one": [["en", "de"], ["de", "en"]], "two": [["en", "de"]], "three": [["en", "fr"]]}
-    models = [{"id": name, "directions": pairs, "scores": {}} for name, pairs in directions.items()]
+    models = [{"id": name, "reads": "text", "directions": pairs, "scores": {}} for name, pairs in directions.items()]
+    models.append({**models[0], "id": "speech", "reads": "audio"})
     page.route("**/languages", lambda route: route.fulfill(json=languages))
     page.route("**/v1/models", lambda route: route.fulfill(json={"data": models}))
     page.route("**/detect", lambda route: route.fulfill(json=[{"language": route.request.post_data_json["q"]}]))

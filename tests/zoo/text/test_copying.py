@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.text.copying import copy_symbols, in_capitals, replace_in_pair, replace_spans, restore
+from zoo.text.copying import copy_symbols, in_capitals, replace_in_pair, replace_spans
 
 SYMBOLS = A, B, C = copy_symbols(3)
 
@@ -35,7 +35,7 @@ def test_spans_are_replaced_and_restored_in_the_notation_of_the_target(text, rep
     words |= {"Run": "Führ", "on the": "am", f"{B}.": f"{B}. aus"} if "Run" in text else {}
     for word, other in words.items():
         replaced = replaced.replace(word, other)
-    assert restore(replaced, found.spans) == (translation or text)
+    assert found.restore(replaced, "") == (translation or text)
 
 
 @pytest.mark.parametrize(("text", "read"), [
@@ -72,8 +72,8 @@ def test_text_in_capitals_is_read_without_them(text, read):
 def test_the_translation_of_text_in_capitals_has_capitals_except_in_spans():
     text = "BIG STREET: WRITE A@b.org"
     assert not in_capitals(text)
-    spans = replace_spans(text, SYMBOLS, "en", "de").spans
-    assert restore(f"Große Straße: {A}", spans, capitals=True) == "GROSSE STRASSE: A@b.org"
+    read = replace_spans(text, SYMBOLS, "en", "de")._replace(capitals=True)
+    assert read.restore(f"Große Straße: {A}", "de") == "GROSSE STRASSE: A@b.org"
 
 
 def test_without_copy_symbols_text_in_capitals_is_read_as_it_is():
@@ -101,7 +101,7 @@ def test_times_in_words_are_spelled_in_the_target_language(source: str, target: 
         if words and other:
             read = replace_spans(f"x {BEFORE[source]}{words}.", SYMBOLS, source, target)
             assert read.text == f"x {BEFORE[source]}{A}."
-            assert restore(f"x {BEFORE[target]}{A}.", read.spans) == f"x {BEFORE[target]}{other}."
+            assert read.restore(f"x {BEFORE[target]}{A}.", target) == f"x {BEFORE[target]}{other}."
 
 
 @pytest.mark.parametrize(("languages", "text", "translation", "expected"), [
@@ -143,7 +143,7 @@ def test_times_in_words_are_spelled_in_the_target_language(source: str, target: 
 def test_spans_are_restored_as_the_translation_requires(languages: str, text: str, translation: str, expected: str):
     read = replace_spans(text, SYMBOLS, *languages.split("-"))
     assert read.capitals == text.isupper()
-    assert restore(translation, read.spans, languages[3:], capitals=read.capitals) == expected
+    assert read.restore(translation, languages[3:]) == expected
 
 
 @pytest.mark.parametrize(("translation", "expected"), [
@@ -153,9 +153,8 @@ def test_spans_are_restored_as_the_translation_requires(languages: str, text: st
     (f"d'{C}", "d'1500"), (f"Le film De Anna de {A}, D'Souza", "Le film De Anna d'Annika, D'Souza"),
 ])  # fmt: skip
 def test_french_words_before_names_are_elided_if_needed(translation: str, expected: str):
-    spans = replace_spans("Annika, Kowalczyk, 1500", SYMBOLS, "en", "fr").spans
-    order = dict(zip(SYMBOLS, sorted(spans.values(), key=lambda span: span.start), strict=True))
-    assert restore(translation, order, "fr") == expected
+    read = replace_spans("Annika, Kowalczyk, 1500", SYMBOLS, "en", "fr")
+    assert read.restore(translation, "fr") == expected
 
 
 @pytest.mark.parametrize(("text", "source", "target"), [

@@ -126,6 +126,7 @@ def transformer(spec: Spec, weights: Mapping[str, Tensor]) -> Any:
     require_supported(a)
     tensors = {name: tensor.detach().float().clone() for name, tensor in weights.items()}  # CTranslate2 modifies them
     specs, both = import_module("ctranslate2.specs"), a.norm.placement == "both"
+    find_part = import_module("ctranslate2.specs.model_spec").index_spec
     model = specs.TransformerSpec(
         specs.TransformerEncoderSpec(a.depths.encoder, **_options(a, "encoder")),
         specs.TransformerDecoderSpec(a.depths.decoder, **_options(a, "decoder"), external_pre_post_encoder_layers=both),
@@ -140,7 +141,7 @@ def transformer(spec: Spec, weights: Mapping[str, Tensor]) -> Any:
         model.decoder.scale_outputs = a.d_model**-0.5
     for name, tensor in written_layers(spec, _padded_heads(a, tensors)).items():
         part, _, last = name.rpartition("/")
-        setattr(_part(model, part), last, tensor)
+        setattr(find_part(model, part), last, tensor)
     for name in STACKS:
         _set_scalars_and_positions(a, name, getattr(model, name), tensors)
     return model
@@ -245,15 +246,6 @@ def _distance_bias(a: Architecture, side: str, tensors: Mapping[str, Tensor]) ->
     else:
         return {}
     return {"relative_attention_bias": table, "relative_attention_max_distance": np.int32(max_distance)}
-
-
-def _part(model: Any, name: str) -> Any:
-    """Return a component of a CTranslate2 model, given its name in `model.bin`, such as `encoder/layer_0/ffn`."""
-    for part in name.split("/"):
-        list_, _, number = part.rpartition("_")
-        is_element = list_ in ("layer", "linear") and number.isdecimal() and hasattr(model, list_)
-        model = getattr(model, list_)[int(number)] if is_element else getattr(model, part)
-    return model
 
 
 def _token_names(side: Any) -> list[str]:

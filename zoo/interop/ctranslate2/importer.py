@@ -62,7 +62,7 @@ class CTranslate2Import(ImportFormat):
         source, target = _read_token_lists(path, settings, starts_from_zeros=starts_from_zeros)
         settings.require_all_known()
         tables.require_rows(source, target)
-        models = find_models(path)
+        models = find_models(path, request.languages)
         rules = find_rules(models, path, request.text, ModelText(request.languages))
         vocabulary = convert_vocabulary(
             models, source, target, shared=source == target, where=path, source_has_end=reads_end, rules=rules
@@ -96,14 +96,13 @@ def _read_settings(file: Path, network: Network) -> Settings:
     """Return the settings of a model. Raise ZooError if a setting is not supported."""
     from_file = network.version >= _FIRST_VERSION_WITH_CONFIG
     settings = Settings(read_json(file) if from_file else _settings_of_variables(network), str(file))
-    settings.require({"add_source_bos": (False,)})
+    settings.require_known("ctranslate2.config")
     if settings.any("decoder_start_token", _BOS) is None:
         raise settings.error(
             "decoder_start_token",
             "lets each request choose the first token, such as a language token, but zoo requires a fixed first token",
             hint="copy the folder, and replace this value in the copy with the token of one language",
         )
-    settings.ignore("bos_token", "multi_query_attention")  # each attention layer has its own number of key-value heads
     return settings
 
 

@@ -18,7 +18,6 @@ ACTIVATIONS: Mapping[str, str] = TOOLKITS["transformers"]["activations"]
 """Names of the supported activation functions in zoo, keyed by their names in transformers."""
 _DEFAULT_BEAM, _DEFAULT_MAX_LENGTH = 1, 20
 MAX_SOURCE_LENGTH = 100_000  # tokens: the largest value that a spec allows
-_FORCED_START = "forced_bos_token_id"
 
 
 def model_type(path: Path) -> str | None:
@@ -70,7 +69,7 @@ class GenerationSettings:
 
 
 def generation_settings(
-    settings: Settings, end: int, numbering: Numbering, *, forces_end: bool, is_multilingual: bool = False
+    settings: Settings, end: int, numbering: Numbering, *, forces_end: bool, section: str = "transformers.bilingual"
 ) -> GenerationSettings:
     """Convert the search settings of a transformers model.
 
@@ -80,17 +79,12 @@ def generation_settings(
         numbering: The target tokens, in the order of zoo's token IDs.
         forces_end: Whether translations of maximum length end with EOS if `forced_eos_token_id` is missing. True for
             the settings in a `config.json`.
-        is_multilingual: Whether each request specifies the language token that a translation begins with. The default
-            token in the settings then has no effect.
+        section: The section of `toolkits.yaml` with the setting for the language token that translations begin with.
 
     Raises:
         ZooError: A setting is not supported.
     """
-    settings.require_known("transformers.generation")
-    if is_multilingual:
-        settings.ignore(_FORCED_START)
-    else:
-        settings.require({_FORCED_START: (None,)})
+    settings.require_known("transformers.generation", section)
     if settings.any("eos_token_id", end) not in (end, [end]):
         raise settings.error("eos_token_id", f"differs from the value {end} in `config.json`")
     forced = settings.any("forced_eos_token_id", end if forces_end else None)

@@ -38,7 +38,7 @@ from zoo.interop.huggingface.weights import (
     written_bart_tables,
 )
 from zoo.interop.sentencepiece_model import SentencePieceModel, foreign_name, is_language_token
-from zoo.interop.tables import NamedTensors, Settings, head_sizes, read_settings, tensor_layout, written_settings
+from zoo.interop.tables import NamedTensors, Settings, read_settings, tensor_layout, written_settings
 from zoo.interop.tensors import STACKS, TIES, TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.models.loading import Model
@@ -64,12 +64,9 @@ class HuggingFaceMarian(Family):
     description = "a folder of transformers' MarianMTModel: config.json, weights, vocab.json, source.spm, target.spm"
     model_types = ("marian",)
     model_class = "MarianMTModel"
+    takes_positions = True
     may_differ = ("norm.epsilon",)
     layout = tensor_layout("transformers.marian")
-
-    def check_options(self, request: ImportRequest) -> None:
-        """Raise ZooError if the user gave an option that does not apply to Marian models."""
-        super().check_options(replace(request, positions=None))
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
@@ -124,7 +121,6 @@ class HuggingFaceMarian(Family):
         ties = tuple(config.boolean(key, True) for key in ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
         return {
             **fields,
-            **head_sizes(config, "d_model", fields),
             # transformers' sinusoids are the paper's sinusoids in a different order (`weights.to_interleaved`).
             "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
             "norm": {**fields["norm"], "epsilon": _EPSILON[positions]},

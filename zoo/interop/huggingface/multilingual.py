@@ -30,7 +30,6 @@ from zoo.interop.tables import (
     FIRST_POSITION,
     NamedTensors,
     Settings,
-    head_sizes,
     read_settings,
     tensor_layout,
     written_settings,
@@ -75,7 +74,8 @@ class Multilingual(Family):
         tables = take_tables(weights, BART_TABLES, equal, rows, d_model, bias=bias, scale=scale)
         vocabulary = read_multilingual_vocabulary(path, class_, rows, start)
         forces_end = settings is config and not is_m2m
-        search = generation_settings(settings, END, vocabulary.target, forces_end=forces_end, is_multilingual=True)
+        section = "transformers.multilingual.generation"
+        search = generation_settings(settings, END, vocabulary.target, forces_end=forces_end, section=section)
         # transformers counts the language token, and zoo does not.
         search.decoding["extra_length"] = max(0, search.decoding["extra_length"] - 1)
         search.decoding["max_source_length"] = min(positions - 2, MAX_SOURCE_LENGTH)
@@ -102,8 +102,7 @@ class Multilingual(Family):
             ZooError: A setting is not supported.
         """
         section = f"transformers.{config.text('model_type')}"
-        fields = read_settings(config, "transformers", "transformers.multilingual", section)
-        return fields | head_sizes(config, "d_model", fields)
+        return read_settings(config, "transformers", "transformers.multilingual", section)
 
     def of_weights(self, a: Architecture) -> Collection[str]:
         """Return `tied_embeddings`, because the weights show which matrices are equal."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, read_json
@@ -27,17 +25,20 @@ from zoo.interop.huggingface.tokenizer import (
     added_entries,
     content_of,
     decoder_entry,
+    never_generated,
     read_saved_model,
+    replacement_of_start,
     tokenizer_settings,
 )
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.tables import TOOLKITS, Settings
-from zoo.interop.tensors import NEVER, TokenList
+from zoo.interop.tensors import TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.models.loading import Model
 from zoo.text.rules import AddedTokens
 from zoo.text.vocabulary import Vocabulary
 
+_FORMAT = "hf-multilingual"
 SENTENCEPIECE, VOCABULARY = "sentencepiece.bpe.model", "vocab.json"
 SPECIAL_NAMES = ("<s>", "<pad>", "</s>", "<unk>")
 """Names of the tokens with the IDs 0 to 3 in transformers."""
@@ -108,12 +109,9 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
     """
     settings = Settings(tokenizer_settings(folder), str(folder / TOKENIZER_CONFIG))
     settings.require_known("transformers.multilingual.tokenizer")
-    settings.ignore("added_tokens_decoder")
     added = {content_of(entry): id for id, entry in added_entries(folder, settings.values).items()}
     model, text_tokens = _read_text_tokens(folder, class_, set(added))
-    if model.kind != class_.kind:
-        raise ZooError(f"`{model.file}` is a `{model.kind}` model, but {class_.name} requires a `{class_.kind}` model")
-    model.require_spaces()
+    model.require_fit(class_.name, class_.kind)
     tokens = _language_tokens(folder, class_, settings, added)
     direction = settings.any("src_lang"), settings.any("tgt_lang")
     settings.require_all_known()
@@ -227,14 +225,8 @@ def written_ids(model: Model) -> WrittenIds:
     tokenizer, languages = model.vocabulary.source, model.spec.languages
     assert languages is not None
     names = [str(tokenizer.model.id_to_piece(id)) for id in range(tokenizer.size)]
-    tensors = model.weights.tensors
-    table = tensors["embedding" if "embedding" in tensors else "target_embedding"]
-    never = tensors.get("output_bias", torch.zeros(len(names))).float() == NEVER
-    start = START
-    if bool(never[BOS]):
-        if not torch.equal(table[BOS], table[EOS]):
-            raise _unsupported("it cannot generate BOS, the token that decoding starts with, but these models can")
-        start = END
+    never = never_generated(model)
+    start = replacement_of_start(model, {EOS: END}, _FORMAT)
     own_start = names.index(_START_NAME) if _START_NAME in names else None
     heads = [own_start if start == END else BOS, PAD, EOS, UNK]
     of_languages = dict.fromkeys(tokenizer.model.piece_to_id([languages.token_of(code) for code in languages.codes]))
@@ -253,7 +245,7 @@ def written_ids(model: Model) -> WrittenIds:
 
 
 def _unsupported(reason: str) -> ZooError:
-    return cannot_export("hf-multilingual", reason)
+    return cannot_export(_FORMAT, reason)
 
 
 def write_vocabulary(model: Model, class_: TokenizerClass, folder: Path, ids: WrittenIds) -> None:

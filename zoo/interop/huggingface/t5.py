@@ -31,8 +31,12 @@ from zoo.interop.tables import (
 )
 from zoo.models.loading import Model
 
-_GATED_GELU = "gated-gelu"
-"""Value of `feed_forward_proj` for gated networks with the tanh approximation of GELU."""
+_NETWORKS = {
+    **{name: (activation, False) for name, activation in ACTIVATIONS.items()},
+    **{f"gated-{name}": (activation, True) for name, activation in ACTIVATIONS.items()},
+    "gated-gelu": ("gelu_tanh", True),
+}
+"""Activation of a feed-forward network and whether the network is gated, keyed by the value of `feed_forward_proj`."""
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 """Tensor in old files. transformers ignores this tensor."""
 
@@ -84,15 +88,13 @@ class T5(Family):
         """Convert `config.json` to fields of `architecture`. Raise ZooError if a setting is not supported."""
         is_mt5 = config.text("model_type") == "mt5"
         fields = read_settings(config, "transformers", "transformers.mt5" if is_mt5 else "transformers.t5")
-        activation = _activation(config, "gated-gelu" if is_mt5 else "relu")
-        feed_forward = {"kind": "feed_forward", "bias": False, **activation}
+        feed_forward = _feed_forward(config, "gated-gelu" if is_mt5 else "relu")
         attentions = {"encoder": ("self_attention",), "decoder": ("self_attention", "cross_attention")}
         fields["N"]["decoder"] = config.integer("num_decoder_layers", fields["N"]["encoder"], minimum=1)
         tied = config.any("tie_word_embeddings", True) is not False
         return {
             **fields,
             **{side: [*({"kind": kind} for kind in kinds), feed_forward] for side, kinds in attentions.items()},
-            "d_v": fields["d_k"],
             "attention_dropout": fields["dropout"],
             "activation_dropout": fields["dropout"],
             # Only the first T5 scales logits. Newer files contain a setting for this. In older files, tied embeddings
@@ -126,22 +128,20 @@ class T5(Family):
         yield from super().notes(spec)
 
 
-def _activation(config: Settings, default: str) -> dict[str, Any]:
+def _feed_forward(config: Settings, default: str) -> dict[str, Any]:
     """Convert the `feed_forward_proj` setting, such as `gated-gelu`, to fields of a feed-forward sub-layer."""
-    text = config.text("feed_forward_proj", default)
-    gate, _, name = text.rpartition("-")
-    name = "gelu_new" if text == _GATED_GELU else name
-    if gate not in ("", "gated") or name not in ACTIVATIONS:
+    name = config.text("feed_forward_proj", default)
+    if name not in _NETWORKS:
         raise config.error("feed_forward_proj", "is a feed-forward network that zoo does not support")
-    config.require({"dense_act_fn": (name,), "is_gated_act": (gate == "gated",)})
-    return {"activation": ACTIVATIONS[name], **({"gated": True} if gate else {})}
+    activation, gated = _NETWORKS[name]
+    names = [name for name, ours in ACTIVATIONS.items() if ours == activation]
+    config.require({"dense_act_fn": names, "is_gated_act": (gated,)})
+    return {"kind": "feed_forward", "bias": False, "activation": activation, "gated": gated}
 
 
 def _feed_forward_name(a: Architecture) -> str:
-    """Return `feed_forward_proj` for the feed-forward network of the encoder. This is the inverse of `_activation`."""
+    """Return `feed_forward_proj` for the network of the encoder. This is the inverse of `_feed_forward`."""
     network = next(each for each in a.encoder if isinstance(each, FeedForward))
-    activation = a.option(network, "activation")
-    name = next(name for name, ours in ACTIVATIONS.items() if ours == activation)
-    if network.gated:
-        return _GATED_GELU if name == "gelu_new" else f"gated-{name}"
-    return name
+    properties = a.option(network, "activation"), network.gated
+    # For a gated network with the exact GELU, there is no name. This name then differs when it is read again.
+    return next((name for name, listed in _NETWORKS.items() if listed == properties), "gated-gelu")

@@ -15,12 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import damaged, is_present
-from zoo.interop.formats import cannot_export
 from zoo.interop.huggingface.config import SpecialTokens
 from zoo.interop.huggingface.tokenizer import (
     TOKENIZER,
@@ -29,11 +26,13 @@ from zoo.interop.huggingface.tokenizer import (
     added_entries,
     content_of,
     decoder_entry,
+    never_generated,
     read_saved_model,
+    replacement_of_start,
     tokenizer_settings,
 )
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType
-from zoo.interop.tensors import NEVER, TokenList
+from zoo.interop.tensors import TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.models.loading import Model
 from zoo.text.rules import AddedTokens
@@ -112,10 +111,7 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
         problem = f"the tokenizer of `{folder}` is `{config['tokenizer_class']}`, but zoo reads only T5Tokenizer"
         raise ZooError(problem[:200])
     tokens = _read_tokens(folder, config)
-    tokens.model.require_spaces()
-    if tokens.model.kind != "unigram":
-        problem = f"`{tokens.model.file}` is a `{tokens.model.kind}` model"
-        raise ZooError(f"{problem}, but T5Tokenizer supports only unigram models")
+    tokens.model.require_fit("T5Tokenizer", "unigram")
     end = tokens.added[config["eos_token"]]
     if end != special.end:
         problem = f"the tokenizer of `{folder}` ends a text with the token {end}, but `eos_token_id` is {special.end}"
@@ -206,20 +202,12 @@ def written_ids(model: Model, format: str) -> WrittenIds:
     Raises:
         ZooError: The model never generates BOS, and UNK and EOS cannot replace BOS because their embeddings differ.
     """
-    tensors = model.weights.tensors
-    table = tensors["embedding" if "embedding" in tensors else "target_embedding"]
-    never = tensors.get("output_bias", torch.zeros(len(table))).float() == NEVER
+    never = never_generated(model)
     kept = [id for id in (PAD, BOS) if not never[id]]
-    first, *others = [*kept, *range(EOS + 1, len(table))]
-    start = None
-    if never[BOS]:
-        same = (row for row, id in ((_UNKNOWN, UNK), (_END, EOS)) if torch.equal(table[BOS], table[id]))
-        if (start := next(same, None)) is None:
-            raise cannot_export(
-                format, "transformers could generate the token that decoding starts with (BOS), but this model cannot"
-            )
+    first, *others = [*kept, *range(EOS + 1, len(never))]
+    start = replacement_of_start(model, {UNK: _UNKNOWN, EOS: _END}, format)
     pad = 0 if kept else _END
-    return WrittenIds([first, EOS, UNK, *others], len(table), pad=pad, end=_END, start=start)
+    return WrittenIds([first, EOS, UNK, *others], len(never), pad=pad, end=_END, start=start)
 
 
 def write_vocabulary(model: Model, file: Path, ids: WrittenIds, settings: Mapping[str, Any]) -> None:

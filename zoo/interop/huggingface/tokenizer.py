@@ -13,8 +13,10 @@ from torch import Tensor
 
 from specs import BOS, ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_json
+from zoo.interop.formats import cannot_export
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, new_model
-from zoo.interop.tensors import select_rows
+from zoo.interop.tensors import NEVER, select_rows
+from zoo.models.loading import Model
 
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 ADDED_TOKENS, SPECIAL_TOKENS = "added_tokens.json", "special_tokens_map.json"
@@ -68,6 +70,36 @@ class WrittenIds:
     def settings(self) -> dict[str, int]:
         """IDs of the special tokens, as in `config.json` and `generation_config.json`."""
         return {"pad_token_id": self.pad, "eos_token_id": self.end, "decoder_start_token_id": self.start}
+
+
+def never_generated(model: Model) -> Tensor:
+    """Return, for each target token, whether the model cannot generate it."""
+    bias = model.weights.tensors.get("output_bias", torch.zeros(model.vocabulary.target.size))
+    return bias.float() == NEVER
+
+
+def replacement_of_start(model: Model, rows: Mapping[int, int], format: str) -> int | None:
+    """Return transformers' ID of the token that decoding starts with if the model cannot generate BOS, otherwise None.
+
+    In transformers, decoding starts with a token that the model can generate. Its embedding must be the same.
+
+    Args:
+        model: The published model.
+        rows: The tokens that can replace BOS, as zoo's IDs, and their IDs in transformers.
+        format: The name of the format.
+
+    Raises:
+        ZooError: All these tokens have other embeddings.
+    """
+    if not never_generated(model)[BOS]:
+        return None
+    tensors = model.weights.tensors
+    table = tensors["embedding" if "embedding" in tensors else "target_embedding"]
+    same = (row for id, row in rows.items() if torch.equal(table[BOS], table[id]))
+    if (start := next(same, None)) is None:
+        reason = "it cannot generate BOS, the token that decoding starts with, but models in this format can"
+        raise cannot_export(format, reason)
+    return start
 
 
 def read_optional_json(file: Path) -> dict[str, Any]:

@@ -26,13 +26,12 @@ from specs import UNK, ZooError
 from zoo.files.reading import file_exists, is_present, open_file, read_bytes
 from zoo.interop.tables import Settings, yaml_settings
 from zoo.interop.tensors import BinaryReader, ForeignTensors
+from zoo.interop.vocabulary import find_sentencepiece_files
 
 SUFFIX = "decoder.yml"
 _DEFAULT_BEAM, _DEFAULT_LENGTH_FACTOR = 12, 3.0
 _FIREFOX = {"beam-size": 1, "normalize": 1.0, "max-length-factor": 2.0}
 """Search settings of Firefox, whose models are .bin files without a `decoder.yml`."""
-_VOCABULARIES = (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm"), ("srcvocab.*.spm", "trgvocab.*.spm"))
-"""Usual names of the source and target vocabularies. Firefox uses the last two pairs."""
 _APPROXIMATIONS = ("shortlist", "output-approx-knn")
 OPTIONS = "special:model.yml"
 _MAX_OPTIONS = 100_000  # bytes
@@ -132,7 +131,7 @@ def network_options(arrays: dict[str, np.ndarray], file: Path) -> Settings:
         raise ValueError(f"`{OPTIONS}` is longer than {_MAX_OPTIONS:,} bytes")
     if array.dtype.itemsize != 1:
         raise ValueError(f"`{OPTIONS}` is not text")
-    return yaml_settings(array.tobytes().rstrip(b"\0"), where, "the options are not a mapping of keys to values")
+    return yaml_settings(array.tobytes().rstrip(b"\0"), where)
 
 
 def tensors_of(arrays: Mapping[str, np.ndarray], file: Path) -> ForeignTensors:
@@ -157,20 +156,19 @@ class Decoder:
     notes: tuple[str, ...]
 
 
-def read_decoder(path: Path) -> Decoder:
+def read_decoder(path: Path, languages: tuple[str, str] | None) -> Decoder:
     """Find the files of a Marian model, and read its search settings.
 
     Args:
         path: An .npz or .bin file, a `decoder.yml`, or a folder that contains such a file.
+        languages: Codes of the source and target language, which may be part of the vocabularies' file names.
 
     Raises:
         ZooError: Files are missing or ambiguous, or a setting is not supported.
     """
     model, file = _find(path)
     if file:
-        options = yaml_settings(
-            read_bytes(file, _MAX_OPTIONS), str(file), "the file is not a mapping of keys to values"
-        )
+        options = yaml_settings(read_bytes(file, _MAX_OPTIONS), str(file))
     else:
         options = Settings(_FIREFOX if model and model.suffix == ".bin" else {}, str(model))
     folder = path if path.is_dir() else path.parent
@@ -180,7 +178,7 @@ def read_decoder(path: Path) -> Decoder:
             "models", "lists several models, but ensembles cannot be imported", "import each model file separately"
         )
     options.require_known("marian.decoder")
-    vocabularies = _paths(options, "vocabs", folder) or list(_default_vocabularies(model or models[0]))
+    vocabularies = _paths(options, "vocabs", folder) or _default_vocabularies(model or models[0], languages)
     if len(vocabularies) != 2:
         raise options.error("vocabs", "does not name one vocabulary for the source and one for the target")
     decoding = _decoding(options)
@@ -238,17 +236,12 @@ def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
     return paths
 
 
-def _default_vocabularies(model: Path) -> tuple[Path, Path]:
-    """Return the source and target vocabularies of a model without a decoder.yml, found by their usual file names."""
-    folder = model.parent
-    for patterns in _VOCABULARIES:
-        found = [sorted(folder.glob(pattern)) for pattern in patterns]
-        if all(len(files) == 1 for files in found):
-            return found[0][0], found[1][0]
-    if len(files := sorted(folder.glob("*.spm"))) == 1:
-        return files[0], files[0]
-    hint = f"create `{model.name}.{SUFFIX}` with the line `vocabs: [SOURCE, TARGET]`"
-    raise ZooError(f"cannot find the vocabularies of `{model.name}` in `{folder}`", hint=hint)
+def _default_vocabularies(model: Path, languages: tuple[str, str] | None) -> list[Path]:
+    """Return the source and target vocabularies of a model without a decoder.yml, found by their file names."""
+    if (files := find_sentencepiece_files(model.parent, languages)) is not None:
+        return [*files]
+    hint = f"name them `source.spm` and `target.spm`, or write `vocabs: [SOURCE, TARGET]` to `{model.name}.{SUFFIX}`"
+    raise ZooError(f"cannot find the vocabularies of `{model.name}` in `{model.parent}`", hint=hint)
 
 
 def _decoding(options: Settings) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from zoo.interop.marian.files import (
     tensors_of,
 )
 from zoo.interop.marian.vocabulary import read_shortlist, read_vocabulary, shortlist_files
-from zoo.interop.tables import Settings, head_sizes, read_settings, read_tensors, tensor_layout
+from zoo.interop.tables import Settings, read_settings, read_tensors, tensor_layout
 from zoo.interop.tensors import EmbeddingTables, ForeignTensors
 from zoo.models.loading import Model
 from zoo.models.weights import Weights
@@ -60,7 +60,7 @@ class MarianImport(ImportFormat):
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         # A damaged model is reported before missing vocabularies.
         arrays = read_arrays(path) if path.suffix in (".npz", ".bin") else None
-        decoder = read_decoder(path)
+        decoder = read_decoder(path, request.languages)
         arrays = arrays or read_arrays(decoder.model)
         options = network_options(arrays, decoder.model)
         tensors = tensors_of(arrays, decoder.model)
@@ -116,7 +116,6 @@ def _architecture_fields(options: Settings) -> dict[str, Any]:
         **fields,
         "encoder": [{"kind": "self_attention"}, {"kind": "feed_forward"}],
         "decoder": [{"kind": _first_sublayer(options)}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
-        **head_sizes(options, "dim-emb", fields),
         "norm": {**fields["norm"], "placement": _norm_placement(options)},
     }
 

@@ -51,7 +51,7 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: Im
     shared = source == target or read_bytes(source) == read_bytes(target)
     has_lists = any(file.suffix in _LISTS for file in files)
     if has_lists:
-        models = find_models(source.parent)
+        models = find_models(source.parent, request.languages)
     else:
         models = [SentencePieceModel(file) for file in (files[:1] if shared else files)]
     rules = find_rules(models, source.parent, request.text, ModelText(request.languages))
@@ -67,13 +67,13 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: Im
 
 
 def _tokens_of_model(model: SentencePieceModel, rows: int) -> TokenList:
-    end = model.id(_END)
-    if end is None or len(model.entries) != rows:
-        reason = f"it has {len(model.entries):,} tokens but the embedding has {rows:,} rows, or it lacks `{_END}`"
+    names = model.names()
+    if _END not in names or len(names) != rows:
+        reason = f"it has {len(names):,} tokens but the embedding has {rows:,} rows, or it lacks `{_END}`"
         raise damaged(model.file, reason)
     types = [entry.type for entry in model.entries]
     unknown = types.index(TokenType.UNKNOWN) if TokenType.UNKNOWN in types else UNK
-    return TokenList(tuple(model.names()), unknown=unknown, end=end)
+    return TokenList(tuple(names), unknown=unknown, end=names.index(_END))
 
 
 def _read_list(file: Path, rows: int) -> TokenList:

@@ -352,7 +352,8 @@ function fillLanguages() {
 function fillModels() {
   const from = byId("source").value === AUTO ? state.source : byId("source").value;
   const to = byId("target").value;
-  const names = state.models.filter((each) => each.directions.some((pair) => pair[0] === from && pair[1] === to)).map(({ id }) => id);
+  const readers = state.models.filter(({ reads }) => reads === "text");
+  const names = readers.filter((each) => each.directions.some((pair) => pair[0] === from && pair[1] === to)).map(({ id }) => id);
   const chosen = byId("model").value;
   byId("model").replaceChildren(element("option", { value: "" }, "automatic"), ...names.map((name) => element("option", {}, name)));
   byId("model").value = names.includes(chosen) ? chosen : "";

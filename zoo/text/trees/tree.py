@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from specs import ZooError
 from specs.notation import quote
@@ -23,13 +23,6 @@ ESCAPED = ("-LRB-", "-RRB-")
 """Escapes that replace the round brackets `(` and `)` in the words of a tree."""
 
 
-class Visit(NamedTuple):
-    """Step of a traversal: the start of a constituent, a word, or the end of a constituent (`closes` is True)."""
-
-    tree: Tree
-    closes: bool
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tree:
     """Constituent (a label with children) or leaf (a part of speech with a word).
@@ -44,15 +37,18 @@ class Tree:
     children: tuple[Tree, ...]
     word: str = ""
 
-    def walk(self) -> Iterator[Visit]:
-        """Yield the steps of a depth-first traversal from left to right."""
-        stack = [Visit(self, False)]
+    def walk(self) -> Iterator[tuple[Tree, bool]]:
+        """Yield each constituent and word in a depth-first traversal from left to right.
+
+        A constituent is yielded at its start with False, and at its end with True. A word is yielded once, with False.
+        """
+        stack = [(self, False)]
         while stack:
-            visit = stack.pop()
-            yield visit
-            if visit.tree.children and not visit.closes:
-                stack.append(Visit(visit.tree, True))
-                stack.extend(Visit(child, False) for child in reversed(visit.tree.children))
+            tree, closes = stack.pop()
+            yield tree, closes
+            if tree.children and not closes:
+                stack.append((tree, True))
+                stack.extend((child, False) for child in reversed(tree.children))
 
     def __str__(self) -> str:
         parts: list[str] = []
@@ -147,6 +143,7 @@ _FUNCTION_TAG = re.compile(r"^([^-][^-=]*)[-=].*")
 _TRACE = "-NONE-"
 # Older treebanks escape these characters, although only round brackets have a meaning in trees.
 _OLD_ESCAPES = {"-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "\\/": "/", "\\*": "*"}
+_OLD_ESCAPE = re.compile("|".join(map(re.escape, _OLD_ESCAPES)))
 
 
 def read_tree(text: str) -> Tree:
@@ -244,7 +241,8 @@ def simplify(tree: Tree) -> Tree:
         depth = max(depth, len(stack))
         if visited.word:
             if visited.label != _TRACE:
-                stack[-1].append(replace(visited, word=_without_old_escapes(visited.word)))
+                word = _OLD_ESCAPE.sub(lambda escape: _OLD_ESCAPES[escape[0]], visited.word)
+                stack[-1].append(replace(visited, word=word))
         elif not closes:
             stack.append([])
         elif children := stack.pop():
@@ -279,12 +277,6 @@ def _indented_lines(tree: Tree, width: int, depth: int, closing: int) -> list[st
     lines += _indented_lines(last, width, depth + 1, closing + 1)
     lines[-1] += ")"
     return lines
-
-
-def _without_old_escapes(word: str) -> str:
-    for escape, sign in _OLD_ESCAPES.items():
-        word = word.replace(escape, sign)
-    return word
 
 
 def _too_deep() -> ZooError:
