@@ -4,8 +4,9 @@ Each of the three sets is a list of parts. A part is one data source, such as tw
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice
+from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from urllib.parse import urlsplit
 
@@ -43,10 +44,18 @@ def _check_url(url: str) -> str:
 class CorpusPart(Sparse):
     """Base class of corpus parts. To add a kind of part, list its class in `Part`, and add its reader in `zoo/data`."""
 
-    examples: ClassVar[frozenset[str]] = frozenset({"sentence pairs", "sentences"})
-    """Examples that a part of this kind can supply. They must contain the `examples` of the task."""
+    supplies: ClassVar[Container[str]] = ("text",)
+    """Data that a part of this kind can have: `text`, `trees` or `features`. It must include what the task needs."""
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Fields with paths of local files, which are relative to `corpus.folder`."""
+    credit: ClassVar[str] = ""
+    """Description for the model card. `{part}` is the part, `{examples}` is the noun of the task for examples, and
+    `{names}` are the `credited_names`."""
+
+    @property
+    def credited_names(self) -> Sequence[str | None]:
+        """Names for the model card: by default, names of local files without folders, equal for both directions."""
+        return sorted(PurePath(path).name for path in self.local_paths)
 
     @property
     def local_paths(self) -> list[str]:
@@ -81,7 +90,8 @@ class Directed(Weighted):
 class Grammar(Directed):
     """Sentence pairs from the built-in synthetic English-German corpus. The train, dev and test sets share no pairs."""
 
-    examples = frozenset({"sentence pairs", "sentences", "trees"})
+    supplies = ("text", "trees")
+    credit = "{part.grammar:,} {examples} from zoo's built-in grammar (no licence applies)"
 
     grammar: Size = Field(le=5_000_000)
     """Number of pairs to take from the built-in English-German corpus. It has 40,000 pairs for `train`, and 2,000 each
@@ -94,8 +104,9 @@ class Files(Directed):
     For a language model, only `target` is given.
     """
 
-    examples = frozenset({"sentence pairs", "sentences", "files"})
+    supplies = ("text", "features")
     path_fields = ("source", "target")
+    credit = "files of the publisher: {names}"
 
     source: Path | None = None
     """Path of the file with the source sentences, relative to `corpus.folder`. It may be a .gz or .sgm file. Omit it
@@ -110,7 +121,6 @@ class Pairs(Weighted):
     When a spec is loaded, such a part is replaced by a `Files` part for each direction.
     """
 
-    examples = frozenset({"sentence pairs"})
     path_fields = ("pairs",)
 
     pairs: Path
@@ -148,8 +158,9 @@ class Pairs(Weighted):
 class Table(Directed):
     """Text file with tab-separated columns (TSV, without quotes or header). Each line is a sentence pair."""
 
-    examples = frozenset({"sentence pairs", "sentences", "files"})
+    supplies = ("text", "features")
     path_fields = ("tsv",)
+    credit = "a file of the publisher: {names}"
 
     tsv: Path
     """Path of the TSV file, relative to `corpus.folder`. It may be a .gz file."""
@@ -162,6 +173,8 @@ class Table(Directed):
 class Archive(Directed):
     """Two text files in an archive (.tgz, .tar.gz, .tar or .zip), which is downloaded once and cached."""
 
+    credit = "<{part.archive}>: {names}"
+
     archive: Annotated[str, Field(pattern=r"^(https?|file)://\S+$", max_length=4_096), AfterValidator(_check_url)]
     """URL of the archive: http://, https:// or file://."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None
@@ -172,6 +185,11 @@ class Archive(Directed):
     language model."""
     target: Path
     """Path of the file with the target sentences inside the archive. It may be a .gz or .sgm file."""
+
+    @property
+    def credited_names(self) -> Sequence[str | None]:
+        """Paths inside the archive."""
+        return self.source, self.target
 
 
 class SearchOptions(Sparse):
@@ -202,6 +220,7 @@ class Synthetic(Directed):
     """
 
     path_fields = ("source", "target", "reference")
+    credit = "a file of the publisher, `{part.text}`, and its translations by {names}"
 
     models: Annotated[tuple[Path, ...], Field(strict=False, min_length=1, max_length=64)]
     """Models that translate: names of published models, or folders of runs. The probabilities of several models are
@@ -234,6 +253,11 @@ class Synthetic(Directed):
             reject("reference", problem, "write `source` and `n_best: 4`, or remove `reference`")
 
     @property
+    def credited_names(self) -> Sequence[str | None]:
+        """Names of the models, without folders."""
+        return [PurePath(model).name for model in self.models]
+
+    @property
     def text(self) -> str:
         """Path of the text file that the models translate, relative to `corpus.folder`."""
         return self.source or self.target or ""
@@ -249,8 +273,9 @@ class Synthetic(Directed):
 class Treebank(Weighted):
     """Bracketed constituency trees. Each tree is the target, and its words are the source."""
 
-    examples = frozenset({"trees"})
+    supplies = ("trees",)
     path_fields = ("trees",)
+    credit = "trees of the publisher: {names}"
 
     trees: Path
     """Path of the trees in Penn Treebank notation, relative to `corpus.folder` (section 6.3: WSJ). It is a file, a .gz
@@ -265,7 +290,8 @@ class Digits(Weighted):
     scikit-learn. The train, dev and test sets share no voices and no handwritten digits.
     """
 
-    examples = frozenset({"files"})
+    supplies = ("features",)
+    credit = "{part.digits:,} strings of digits that zoo generated"
 
     digits: Size = Field(le=1_000_000)
     """Number of strings. Each string has 1 to 8 digits. The strings are generated before training. Unit: strings."""
@@ -277,7 +303,7 @@ class HeldOut(CorpusPart):
     The pairs are selected by a hash of the source line, so the selection is always the same.
     """
 
-    examples = frozenset({"sentence pairs", "sentences", "trees", "files"})
+    supplies = ("text", "trees", "features")
 
     held_out: Size = Field(le=1_000_000)
     """Number of pairs to move from `train` to this split. Unit: sentence pairs."""

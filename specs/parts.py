@@ -73,10 +73,14 @@ Warp = Annotated[float, Field(ge=0, le=1)]
 
 
 class FeatureSource(Section):
-    """Base class of the file types that a model reads as features, such as `Audio` and `Image`."""
+    """Base class of the sources that a model reads as features, such as `Audio` and `Image`."""
 
+    modality: ClassVar[str]
+    """The subclass of `FeatureModality` that reads the source, as `module:name`."""
     augmentation: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that only control random changes to training examples."""
+    kind: str
+    """Name of the modality."""
 
     @property
     @abstractmethod
@@ -97,6 +101,7 @@ class FeatureSource(Section):
 class Audio(FeatureSource):
     """Audio files (WAV, FLAC, OGG or MP3), read as log-mel filter bank features. Frames are 10 ms apart."""
 
+    modality = "zoo.features.audio:Audio"
     augmentation = ("time_masks", "frequency_masks", "frequency_warp", "time_warp")
     kind: Literal["audio"]
     """Read audio files, mixed to one channel and resampled to 16 kHz. A frame contains the
@@ -142,6 +147,7 @@ class PatchSize(Section):
 class Image(FeatureSource):
     """Image files (PNG or JPEG). A frame is a patch of greyscale pixels."""
 
+    modality = "zoo.features.image:Image"
     kind: Literal["image"]
     """Read images, which are converted to greyscale and scaled to a fixed height. Their pixels have mean 0 and variance
     1. A frame is a patch. Patches follow each other column by column, from top to bottom."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Discriminator, Field, Tag
 
-from specs.parts import SourceFiles
+from specs.parts import FeatureSource, SourceFiles
 from specs.section import Count, Epsilon, Positive, Probability, Section, Size, Steps, reject
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -110,11 +110,6 @@ def suggest_language(code: str, languages: Languages) -> str:
 
 OUTPUT = "target"
 """Name of the stream that a model generates. All other streams are inputs of the encoder."""
-MODALITY_CLASSES: Mapping[str, str] = {
-    "text": "zoo.text.tokenizer:Tokenizer",
-    "trees": "zoo.text.trees.tokenizer:TreeTokenizer",
-}
-"""Token modality -> its tokenizer class."""
 
 
 class BaseTask(Section):
@@ -135,27 +130,39 @@ class BaseTask(Section):
     and `{2}` and `{3}` are the languages."""
     variable: ClassVar[str]
     """Variable in the Python example of the model card."""
-    method: ClassVar[str]
+    method: ClassVar[str] = "translate"
     """Method that the Python example of the model card calls."""
     redirections: ClassVar[str]
     """Redirections in the shell example of the model card."""
     examples: ClassVar[str]
-    """Plural noun for training examples in the model card, such as "sentence pairs"."""
+    """Plural noun for training examples in messages and in the model card, such as "sentence pairs"."""
     scores: ClassVar[tuple[str, ...]]
     """Metrics that rate models of this task. The main metric comes first. See `Spec.scores`."""
 
     modalities: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "text"}
-    """Modality of each stream in an example, unless the spec specifies it (see `streams`)."""
+    """Modality of each stream in an example, if the source consists of tokens (see `streams`)."""
+    encoding_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that determine how examples are encoded as tokens. Tokenizers know only these fields of a task."""
+
+    @property
+    def features(self) -> FeatureSource | None:
+        """Options of the source if it consists of features. None if it consists of tokens or if there is no source."""
+        return None
 
     @property
     def streams(self) -> Mapping[str, str]:
         """Modality of each stream in an example, such as text. The encoder reads all streams except `OUTPUT`."""
-        return self.modalities
+        return self.modalities if self.features is None else {**self.modalities, "source": self.features.kind}
 
     @property
     def token_streams(self) -> tuple[str, ...]:
-        """Names of the streams that consist of tokens. All other streams consist of features."""
-        return tuple(name for name, modality in self.streams.items() if modality in MODALITY_CLASSES)
+        """Names of the streams that consist of tokens."""
+        return tuple(name for name in self.streams if name != "source" or self.features is None)
+
+    @property
+    def encoding(self) -> Mapping[str, Any]:
+        """Values of `encoding_fields`. A prepared corpus can only be reused if they are the same."""
+        return self.model_dump(include={*self.encoding_fields})
 
     @property
     def reads(self) -> bool:
@@ -174,7 +181,6 @@ class Translation(BaseTask):
     action = "translates"
     summary = "It translates from `{0.source}` to `{0.target}`."
     variable = "translator"
-    method = "translate"
     redirections = "source.txt > target.txt"
     examples = "sentence pairs"
     scores = ("bleu", "paper_bleu", "chrf", "ter", "perplexity")
@@ -195,6 +201,7 @@ class Parsing(BaseTask):
     examples = "trees"
     scores = ("f1", "perplexity")
     modalities: ClassVar[Mapping[str, str]] = {"source": "text", OUTPUT: "trees"}
+    encoding_fields = ("linearisation",)
     kind: Literal["parsing"]
     """Parse sentences into constituency trees (section 6.3)."""
     linearisation: Literal["vinyals", "tensor2tensor", "initials"]
@@ -229,7 +236,6 @@ class Recognition(BaseTask):
     action = "reads the file that is named in"
     summary = "It reads {1} files in {2}, and writes their text in {3}."
     variable = "recognizer"
-    method = "translate"
     redirections = "names-of-files.txt > texts.txt"
     examples = "files"
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")
@@ -239,13 +245,13 @@ class Recognition(BaseTask):
     """Kind of the files that the model reads, and how they become features."""
 
     @property
-    def streams(self) -> Mapping[str, str]:
-        """The streams of an example: the source is audio or images, and the target is text."""
-        return {"source": self.source.kind, OUTPUT: "text"}
+    def features(self) -> FeatureSource:
+        """Options of the source, which consists of features."""
+        return self.source
 
 
 Task = Annotated[Translation | Parsing | LanguageModelling | Recognition, Field(discriminator="kind")]
-
+_SCORES = list(dict.fromkeys(name for task in get_args(get_args(Task)[0]) for name in task.scores))
 
 TokenCount = Annotated[int, Field(ge=1, le=100_000_000)]
 TokenId = Annotated[int, Field(ge=0, le=1_048_576)]
@@ -293,7 +299,7 @@ class Training(Section):
     max_tokens: Annotated[int, Field(ge=1, le=10**15)] | None
     """Stop training after this number of target tokens, unless `steps` is reached first (not in the paper). null: no
     limit. Unit: tokens."""
-    dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "wer", "cer", "f1"] | None
+    dev_score: Annotated[str, Field(json_schema_extra={"enum": _SCORES})] | None
     """Metric computed on the development set at every checkpoint (sections 6.2 and 6.3). bleu uses the tokenisation of
     sacreBLEU. paper_bleu uses the paper's tokenisation. wer and cer count the wrong words and characters in
     transcripts. f1 compares the brackets of trees. The checkpoint with the best score is kept in addition to the

@@ -192,27 +192,26 @@ class Spec(Section):
         if self.corpus.max_ratio is not None and not self.reads_text:
             problem = "`corpus.max_ratio` compares numbers of tokens, but the source does not consist of tokens"
             reject(("corpus.max_ratio", "task.kind"), problem, "write `max_ratio: null`")
-        corpus, needed, parsing, reads = self.corpus, self.task.examples, self.task.writes_trees, self.task.reads
+        corpus, task, parsing, reads = self.corpus, self.task, self.task.writes_trees, self.task.reads
         directions = [("en", "en")] if parsing else [("en", "de"), *([("de", "en")] if self.languages else [])]
         if not reads:
             directions = [(corpus.source, "en"), (corpus.source, "de")]
+        data = "features" if task.features else "trees" if parsing else "text"
         for name, part in corpus.named_parts:
-            if needed not in part.examples:
-                fields = "`trees`" if parsing else "`source` and `target`" if reads else "`target`"
-                if isinstance(self.task, Recognition):
-                    needed, fields = f"{self.task.source.kind} files", "`source`, a list of file names, and `target`"
-                problem = f"the `{self.task.kind}` task needs {needed}, but `corpus.{name}` has no {needed}"
+            if data not in part.supplies:
+                needed = f"{task.features.kind} {task.examples}" if task.features else task.examples
+                fields = "`trees`" if parsing else " and ".join(f"`{stream}`" for stream in task.streams)
+                problem = f"the `{task.kind}` task needs {needed}, but `corpus.{name}` has no {needed}"
                 kind = "`kind: recognition` in" if isinstance(part, Digits) else "another"
-                reject((f"corpus.{name}", "task.kind"), problem, f"write {fields} in this part, or set {kind} `task`")
+                hint = f"write {fields} in this part, or set {kind} `task`"
+                reject((f"corpus.{name}", "task.kind"), problem, hint)
             if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
-                reject(
-                    (f"corpus.{name}", "task.kind"),
-                    f"the `{self.task.kind}` task reads {'a' if reads else 'no'} source, but `corpus.{name}` "
-                    f"has {'none' if reads else 'one'}",
-                    f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
-                )
-            if {"models", "tag"} & part.model_dump().keys() and not isinstance(self.task, Translation):
-                problem = f"`models` and `tag` are for translation, but the task is `{self.task.kind}`"
+                read, found, verb = ("a", "none", "write") if reads else ("no", "one", "remove")
+                problem = f"the `{task.kind}` task reads {read} source, but `corpus.{name}` has {found}"
+                hint = f"{verb} `source` in this part, or set another `task`"
+                reject((f"corpus.{name}", "task.kind"), problem, hint)
+            if {"models", "tag"} & part.model_dump().keys() and not isinstance(task, Translation):
+                problem = f"`models` and `tag` are for translation, but the task is `{task.kind}`"
                 hint = "remove this part, or write `task: {kind: translation}`"
                 reject((f"corpus.{name}", "task.kind"), problem, hint)
             if isinstance(part, Grammar) and corpus.direction(part) not in directions:
@@ -271,7 +270,7 @@ class Spec(Section):
             problem = "`vocabulary.copy_symbols` is for models that translate text"
             reject(("vocabulary.copy_symbols", "task.kind"), problem, "write `vocabulary: {copy_symbols: 0}`")
         task, source, positions = self.task, self.architecture.source, self.architecture.positions
-        frames = task.source if isinstance(task, Recognition) else None
+        frames = task.features
         if (frames is None) is not self.reads_text:
             kind = f"features, width: {frames.width}" if frames else "tokens"
             problem = f"the `{task.kind}` task reads {modalities.get('source', 'nothing')}, not `{source.kind}`"
@@ -322,7 +321,7 @@ class Spec(Section):
 
     def _check_lengths(self) -> None:
         training, stride = self.training, self.architecture.source_stride
-        growth = self.task.source.max_growth if isinstance(self.task, Recognition) else 1.0
+        growth = self.task.features.max_growth if self.task.features else 1.0
         longest = int(self.corpus.max_length * growth)
         batch = longest + (self.languages is not None)  # with the language token
         limits = [

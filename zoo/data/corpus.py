@@ -8,14 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from specs import Archive, Corpus, Digits, Files, Grammar, HeldOut, Spec, Synthetic, Table, Treebank, ZooError
 from specs.corpus import CorpusPart, Direction
 from specs.corpus_paths import language_suffix
 from zoo.data import builtin
-from zoo.features import spoken_digits, written_digits
 from zoo.features.modality import FeatureModality, identify, modality_of
 from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
@@ -33,8 +31,6 @@ SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
 _DIGITS_BYTES = 50_000  # average size of the frames for a string of digits
-_DIGITS: Mapping[str, ModuleType] = {"audio": spoken_digits, "image": written_digits}
-"""The module that generates strings of digits, for each modality."""
 _EXAMPLE_OVERHEAD = 200  # bytes of memory per example, in addition to its text
 _MAX_SCORED_TEXT = 256_000_000
 _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
@@ -129,8 +125,8 @@ class PartReader(ABC, Generic[_Part]):
         """Prepare to read a part with a name such as `train[0]`."""
         self.part, self.name, self.split = part, f"corpus.{name}", name.partition("[")[0]
         self.corpus, self.streams, self.report = spec.corpus, spec.task.streams, report
-        features = cast(FeatureModality, modality_of(spec.task))
-        self.modalities = {name: MODALITIES.get(kind, features) for name, kind in self.streams.items()}
+        self.features = cast(FeatureModality, modality_of(spec.task))
+        self.modalities = {name: MODALITIES.get(kind, self.features) for name, kind in self.streams.items()}
         self.direction: Direction = spec.corpus.direction(part)
         self.languages = dict(zip(("source", "target"), self.direction, strict=True))
         self.tag: str | None = getattr(part, "tag", None)  # only parts with languages of their own have this field
@@ -207,14 +203,14 @@ class _GrammarReader(PartReader[Grammar]):
 
 class _DigitsReader(PartReader[Digits]):
     def examples(self) -> Iterator[Example]:
-        for example in _DIGITS[self.streams["source"]].strings(self.split, self.part.digits, self.report):
+        for example in self.features.digits().strings(self.split, self.part.digits, self.report):
             yield dict(zip(self.streams, example, strict=True))
 
     def bytes(self) -> int:
         return _DIGITS_BYTES * self.part.digits
 
     def identity(self) -> list[Any]:
-        return ["digits", _DIGITS[self.streams["source"]].VERSION, self.part.digits]
+        return ["digits", self.features.digits().VERSION, self.part.digits]
 
     def corpus_name(self) -> str:
         return f"digits ({self.part.digits:,} strings)"

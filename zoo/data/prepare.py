@@ -141,7 +141,8 @@ def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None 
         "streams": spec.task.streams,
         "text": corpus.identity(),
         "cleaning": [section.max_length, section.max_ratio, section.deduplicate, section.filters],
-        "vocabulary": [tokens, getattr(spec.task, "linearisation", None)] if vocabulary is None else vocabulary.digest,
+        # Without options, the list contains None, as in corpora that were prepared by earlier versions.
+        "vocabulary": [tokens, *(spec.task.encoding.values() or [None])] if vocabulary is None else vocabulary.digest,
     }
     if section.filters or spec.languages is not None:
         languages = spec.languages and spec.languages.model_dump(mode="json")

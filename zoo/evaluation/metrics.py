@@ -1,7 +1,7 @@
 """Registry of the metrics for models, computation of perplexity and bracket F1, and the scores in `scores.json`.
 
-To add a metric, add its `Metric` to `METRICS` and its name to the choices of `training.dev_score`. This module does not
-import torch, because `zoo list` only needs the names of metrics.
+To add a metric, add its `Metric` to `METRICS` and its name to the `scores` of a task. This module does not import
+torch, because `zoo list` only needs the names of metrics.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import specs
 from specs import ZooError
 from specs.parts import Masks
+from zoo.features import spoken_digits
 from zoo.features.modality import FeatureModality, Frames, input_name, open_input
 from zoo.files.reading import UnreadableError
 
@@ -49,6 +51,7 @@ class Audio(FeatureModality):
     """
 
     suffixes = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
+    cut_at_pauses = True
     options: specs.Audio
 
     def encode(self, file: str | Path | BinaryIO) -> Frames:
@@ -71,6 +74,10 @@ class Audio(FeatureModality):
         frames -= frames.mean(0, np.float64)
         frames /= np.sqrt(np.square(frames, dtype=np.float64).mean(0) + _MIN_VARIANCE)
         return frames
+
+    def digits(self) -> ModuleType:
+        """Return the module that generates spoken digits."""
+        return spoken_digits
 
     def place(self, frame: int) -> str:
         """Return the time of a frame, such as `1.25 s`."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import warnings
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from specs import ZooError, parts
+from zoo.features import written_digits
 from zoo.features.modality import FeatureModality, Frames, grey_pixels, input_name, open_input
 from zoo.files.reading import MAX_BYTES, UnreadableError
 from zoo.report import size
@@ -52,6 +54,10 @@ class Image(FeatureModality):
         pixels = np.pad(pixels, ((0, 0), (0, -pixels.shape[1] % patch.width)), mode="edge")
         grid = pixels.reshape(self.options.rows, patch.height, -1, patch.width).transpose(2, 0, 1, 3)
         return np.ascontiguousarray(grid).reshape(-1, self.options.width)
+
+    def digits(self) -> ModuleType:
+        """Return the module that generates images of handwritten digits."""
+        return written_digits
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:
         """Join patches into an image, [height, width]."""

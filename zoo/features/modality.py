@@ -1,32 +1,30 @@
 """Base class for feature modalities, such as audio, and functions that find input files.
 
-Each modality has its own file, such as `audio.py`, and an entry in `FEATURES`. The class of its options is in
-`specs/parts.py`.
+Each modality has its own file, such as `audio.py`. The class of its options in `specs/parts.py` names the modality.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
 from pkgutil import resolve_name
+from types import ModuleType
 from typing import Any, BinaryIO, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from compiler.host import cores
-from specs import FeatureSource, Recognition, Task, ZooError
+from specs import FeatureSource, Task, ZooError
 from zoo.files.reading import UnreadableError, file_exists, open_file
 from zoo.text.lines import clean, read_sentences
 
-FEATURES: Mapping[str, str] = {"audio": "zoo.features.audio:Audio", "image": "zoo.features.image:Image"}
-"""The class of each feature modality. A class is only imported when needed, because it may need optional packages."""
 Frames = npt.NDArray[np.float32]
 """Values of an example: feature vectors in order, `[frames, width]`."""
 _HASHED_BYTES = 1 << 16
@@ -47,6 +45,8 @@ class FeatureModality(ABC):
     """Suffixes of the files that can be read, such as `.wav`."""
     names_files: ClassVar[bool] = True
     """Whether the raw data of an example is the path of a file."""
+    cut_at_pauses: ClassVar[bool] = False
+    """Whether `zoo transcribe` can cut a file at pauses into parts that are recognised one by one."""
     version: ClassVar[int] = 1
     """Version of the code that computes frames. Increase it whenever the same file gives different frames."""
 
@@ -113,6 +113,11 @@ class FeatureModality(ABC):
         """Draw frames as a greyscale image, [height, width], with a column per frame. The lowest row is feature 0."""
         return grey_pixels(frames.T[::-1])
 
+    def digits(self) -> ModuleType:
+        """Return the module that generates examples for the corpus part `digits`. By default, raise ZooError."""
+        problem = f"the corpus part `digits` cannot be generated as {self.options.kind}"
+        raise ZooError(problem, hint="list your own data in this part, with `source` and `target`")
+
     @abstractmethod
     def place(self, frame: int) -> str:
         """Return the position of a frame in its file as a short string, such as `1.25 s`."""
@@ -146,11 +151,8 @@ def grey_pixels(values: Frames) -> npt.NDArray[np.uint8]:
 
 
 def modality_of(task: Task) -> FeatureModality | None:
-    """Return the modality of a task's source. None if the source is text, or if there is no source."""
-    if not isinstance(task, Recognition):
-        return None
-    modality: FeatureModality = resolve_name(FEATURES[task.source.kind])(task.source)
-    return modality
+    """Return the modality of a task's source. None if the source consists of tokens, or if there is no source."""
+    return cast(FeatureModality, resolve_name(task.features.modality)(task.features)) if task.features else None
 
 
 def identify(paths: Iterable[str]) -> str:

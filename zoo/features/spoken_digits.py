@@ -70,7 +70,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
         with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
             _speak(split, count, partial, report)
     for number in range(count):
-        yield str(folder / f"{number:06d}.flac"), " ".join(map(str, _digits(split, _random(split, number))))
+        yield str(folder / f"{number:06d}.flac"), " ".join(map(str, _digits(split, seeded_random(split, number))))
 
 
 def _speak(split: str, count: int, folder: Path, report: Report) -> None:
@@ -94,7 +94,8 @@ def _speak(split: str, count: int, folder: Path, report: Report) -> None:
             raise ZooError(f"the spoken digits could not be synthesised: {last}", hint=hint, exit_code=1)
 
 
-def _random(split: str, number: int) -> np.random.Generator:
+def seeded_random(split: str, number: int) -> np.random.Generator:
+    """Return the random numbers for a string of digits, which depend only on its split and its number."""
     return np.random.default_rng([list(VOICES).index(split), number])
 
 
@@ -159,7 +160,7 @@ def without_silence(samples: Samples, threshold: float = 0.01) -> Samples:
 
 def _record(speaker: Speaker, split: str, number: int) -> tuple[npt.NDArray[np.float32], int]:
     """Synthesise the digit string at index `number` in a split. Return its samples and its sampling rate."""
-    random = _random(split, number)
+    random = seeded_random(split, number)
     digits = _digits(split, random)
     speaker.choose_at_random(split, random)
     words = [WORDS[digit] for digit in digits]

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specs import ZooError
+from zoo.features.spoken_digits import MAX_DIGITS, seeded_random
 from zoo.files import storage
 from zoo.files.atomic import FolderExistsError, atomic_folder
 from zoo.report import Report
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Version of the strings. Increase it whenever a string changes, because prepared corpora depend on it."""
-MAX_DIGITS = 8
-SPLITS = ("train", "dev", "test")
 _STRIDE, _HELD_OUT = 10, {4: "dev", 9: "test"}
 """Among ten successive digits of the same class, the positions of the digits that are held out for dev and test."""
 _MAX_VALUE, _WHITE = 16, 255
@@ -51,7 +50,7 @@ def strings(split: str, count: int, report: Report) -> Iterator[tuple[str, str]]
                 draw_string(split, number).save(partial / f"{number:06d}.png")
                 drawn.advance()
     for number in range(count):
-        digits = classes[_choose(split, _random(split, number))]
+        digits = classes[_choose(split, seeded_random(split, number))]
         yield str(folder / f"{number:06d}.png"), "".join(map(str, digits))
 
 
@@ -59,7 +58,7 @@ def draw_string(split: str, number: int) -> Image.Image:
     """Draw the string of handwritten digits at index `number` in a split."""
     from PIL import Image
 
-    random = _random(split, number)
+    random = seeded_random(split, number)
     chosen = _choose(split, random)
     page = np.zeros((_HEIGHT, (len(chosen) + 1) * (_HEIGHT + _GAPS[1])), np.float32)
     left, usual = int(random.integers(7)), int(random.integers(*_SIZES))
@@ -101,10 +100,6 @@ def _draw_digit(index: int, size: int, distorted: bool, random: np.random.Genera
         values = affine.ravel().tolist()
         digit = digit.transform(digit.size, Image.Transform.AFFINE, values, Image.Resampling.BICUBIC)
     return digit.resize((size, size), Image.Resampling.BILINEAR)
-
-
-def _random(split: str, number: int) -> np.random.Generator:
-    return np.random.default_rng([SPLITS.index(split), number])
 
 
 def _choose(split: str, random: np.random.Generator) -> npt.NDArray[np.int64]:

@@ -49,8 +49,7 @@ class FilePreprocessor(Preprocessor):
     @cached_property
     def terms(self) -> InputTerms:
         """The terms for the files in messages."""
-        is_audio = self.spec.task.streams["source"] == "audio"
-        advice = "; `zoo transcribe` cuts recordings into shorter parts" if is_audio else ""
+        advice = "; `zoo transcribe` cuts recordings into shorter parts" if self.modality.cut_at_pauses else ""
         return InputTerms(FILE, "files", "frames", "recognise", "read", None, advice)
 
     @cached_property

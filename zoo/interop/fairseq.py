@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,11 +39,7 @@ _PLAIN_TYPES: dict[str, Any] = {
     "collections.defaultdict": collections.defaultdict,
 }
 _CHECKPOINT_HINT = "give a checkpoint that fairseq wrote in training, such as `checkpoint_best.pt`"
-_TENSORS_WITHOUT_EFFECT = re.compile(r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights))")
-_OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)\.(weight|bias)")
-_OLD_PROJECTIONS = re.compile(r"(.+_attn)\.in_proj_(weight|bias)")
-_PROJECTION_BIAS = re.compile(r".+_attn\.(q|k|v|out)_proj\.bias")
-_NORMS = {"encoder": ("self_attn", "final"), "decoder": ("self_attn", "encoder_attn", "final")}
+_WITHOUT_EFFECT = ("version", "embed_positions._float_tensor", "embed_positions.weights")
 _CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 _SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 _PAD, _END, _UNKNOWN = 1, 2, 3
@@ -93,7 +88,8 @@ class FairseqImport(ImportFormat):
         embeddings, embedding_fields = tables.converted(vocabulary.source, vocabulary.target)
         description = f"Imported from fairseq ({options.text('arch', options.text('_name', 'transformer'))})."
         spec = imported_spec(request, description, {**architecture, **embedding_fields}, vocabulary, _DECODING)
-        layers = read_tensors(tensors, tensor_layout("fairseq").rows(spec), optional_biases=True)
+        layout = tensor_layout("fairseq.old" if any(".layer_norms." in name for name in tensors.left) else "fairseq")
+        layers = read_tensors(tensors, layout.rows(spec), optional_biases=True)
         tensors.require_all_taken()
         model = Model(spec, vocabulary.vocabulary, Weights({**layers, **embeddings}))
         return ImportedModel(model, {"engine": "fairseq"}, vocabulary.notes)
@@ -279,7 +275,8 @@ def _fields_of_tensors(source: ForeignTensors, positions: Mapping[str, Any]) -> 
         size = {"rows": rows - FIRST_POSITION}
     else:
         size = {"first": FIRST_POSITION}
-    return {"positions": {**positions, **size}, "projection_bias": any(map(_PROJECTION_BIAS.fullmatch, source.left))}
+    biased = any(name.endswith("_proj.bias") for name in source.left)
+    return {"positions": {**positions, **size}, "projection_bias": biased}
 
 
 def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
@@ -298,16 +295,12 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
 
 
 def _current_tensors(tensors: Mapping[str, Tensor], file: Path) -> ForeignTensors:
-    """Return the tensors that affect the model's results, with the names that current versions of fairseq use."""
-    renamed: dict[str, Tensor] = {}
+    """Return the tensors that affect the model's results, with separate projections, as in current versions."""
+    current: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if norm := _OLD_NORM.fullmatch(name):
-            layer, side, number, kind = norm.groups()
-            known = int(number) < len(_NORMS[side])
-            renamed[f"{layer}.{_NORMS[side][int(number)]}_layer_norm.{kind}" if known else name] = tensor
-        elif projections := _OLD_PROJECTIONS.fullmatch(name):
-            for part, chunk in zip("qkv", tensor.chunk(3) if tensor.dim() else (), strict=False):
-                renamed[f"{projections[1]}.{part}_proj.{projections[2]}"] = chunk
-        elif not _TENSORS_WITHOUT_EFFECT.fullmatch(name):
-            renamed[name] = tensor
-    return ForeignTensors(renamed, file)
+        attention, is_joint, kind = name.partition("in_proj_")
+        for part, chunk in zip("qkv", tensor.chunk(3) if is_joint and tensor.dim() else (), strict=False):
+            current[f"{attention}{part}_proj.{kind}"] = chunk
+        if not is_joint and name.partition(".")[2] not in _WITHOUT_EFFECT:
+            current[name] = tensor
+    return ForeignTensors(current, file)

@@ -17,6 +17,9 @@ from compiler.size import BEAMS, Size
 from specs import Spec
 from zoo.planning.memory_estimate import LENGTH, MemoryEstimate, batch_rows, estimate_memory
 
+_EMPTY = Graph(Purpose.ENCODE, {}, (), {})
+"""Graph in place of an encoder or a decoder step that a model does not have."""
+
 
 @dataclass(frozen=True)
 class LayerPlan:
@@ -150,14 +153,14 @@ def pass_effects(spec: Spec, length: int) -> tuple[PassEffect, ...]:
 
 def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
     """Return the total sizes of a spec's graphs for training and translation, if all sentences have `length` tokens."""
-    encode, step = graphs.get(Purpose.ENCODE), graphs[Purpose.DECODE_STEP]
+    encode, step = (graphs.get(purpose, _EMPTY) for purpose in (Purpose.ENCODE, Purpose.DECODE_STEP))
     flops, last = cost(step).flops, _last_step_sizes(step, spec.decoding.beam, length)
     _, part = batch_rows(spec, length)
     translate = [graphs[purpose] for purpose in TRANSLATE if purpose in graphs]
     parameters = {name: parameter for graph in translate for name, parameter in graph.parameters.items()}
     return GraphSizes(
         operations=sum(len(graph.nodes) for graph in graphs.values()),
-        flops=(cost(encode).flops(batch=1, source=length) if encode else 0)
+        flops=cost(encode).flops(batch=1, source=length)
         + sum(flops(**{**last, "past": read, "capacity": read + 1}) for read in range(length)),
         weight_bytes=sum(parameter.bytes for parameter in parameters.values()),
         step_bytes=memory_traffic(step)(**last),
@@ -170,7 +173,8 @@ def _last_step_sizes(step: Graph, beam: int, length: int) -> Mapping[str, int]:
 
     The values are for one sentence, in the last decoding step (step `length`).
     """
-    rows = {"batch": 1, "beams": beam} if step.inputs["token"].shape[1] == BEAMS else {"batch": beam}
+    has_beams = any(BEAMS in value.shape for value in step.inputs.values())
+    rows = {"batch": 1, "beams": beam} if has_beams else {"batch": beam}
     return {**rows, "new": 1, "source": length, "past": length - 1, "capacity": length}
 
 
@@ -223,8 +227,8 @@ def _positions(graph: Graph, stack: str, length: int) -> StackPositions:
 
 
 def _cache_bytes(final: Graphs, length: int) -> int:
-    encode, step = final.get(Purpose.ENCODE), final[Purpose.DECODE_STEP]
+    encode, step = (final.get(purpose, _EMPTY) for purpose in (Purpose.ENCODE, Purpose.DECODE_STEP))
     sizes = _last_step_sizes(step, 1, length)
-    memory = sum(step.inputs[name].bytes()(**sizes) for name in step.inputs if encode and name in encode.outputs)
+    memory = sum(step.inputs[name].bytes()(**sizes) for name in step.inputs if name in encode.outputs)
     # Includes the keys and values of the last step itself.
     return cost(step).cache_bytes(**{**sizes, "past": length}) + memory

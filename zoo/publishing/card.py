@@ -8,8 +8,9 @@ from typing import Any
 
 import compiler
 import specs
-from specs import Archive, Corpus, Digits, Files, Grammar, Parsing, Recognition, Spec, Synthetic, Table, Task, Treebank
+from specs import Grammar, Parsing, Part, Recognition, Spec, Task
 from zoo.evaluation.metrics import direction_score, metrics_for
+from zoo.features.modality import modality_of
 from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF
 from zoo.models.folder import SCORES
 from zoo.publishing.provenance import Provenance, TrainingProvenance
@@ -51,7 +52,7 @@ def card(
         hint = "remove the file; `zoo evaluate --model RUN` writes it again"
         problem = f"the run's `{SCORES}` is damaged: some values are missing"
         raise specs.ZooError(problem, hint=hint, exit_code=1) from None
-    target = next((target for _, target in _directions(spec)), None)
+    target, modality = next((target for _, target in _directions(spec)), None), modality_of(spec.task)
     return _TEMPLATE.read_text("utf-8").format(
         spec=spec,
         provenance=provenance,
@@ -63,7 +64,7 @@ def card(
         data=_data(spec, provenance),
         limitations=_limitations(spec, vocabulary, provenance, longest_source, confidence),
         notes=f"{notes.strip()}\n\n" if notes.strip() else "",
-        method="transcribe" if spec.task.streams.get("source") == "audio" else spec.task.method,
+        method="transcribe" if modality and modality.cut_at_pauses else spec.task.method,
         argument="" if target is None else f', target="{target}"',
         option="" if target is None else f" --to {target}",
         references=REFERENCES,
@@ -208,7 +209,7 @@ def _cost(training: TrainingProvenance) -> Iterator[str]:
 
 
 def _data(spec: Spec, provenance: Provenance) -> str:
-    corpus = _corpus(spec.corpus, spec.task.examples)
+    corpus = "\n".join(dict.fromkeys(_credit(part, spec.task.examples) for part in spec.corpus.train))
     is_grammar = all(isinstance(part, Grammar) for part in spec.corpus.train)
     licence = "The publisher specified no licence." if spec.licence is None else f"Licence: {escape(spec.licence)}."
     data = f"The model was trained on:\n\n{corpus}" if corpus else "It is unknown on which data the model was trained."
@@ -230,33 +231,9 @@ def _data(spec: Spec, provenance: Provenance) -> str:
     return "\n\n".join(paragraphs)
 
 
-def _corpus(corpus: Corpus, examples: str) -> str:
-    lines = []
-    for part in corpus.train:
-        match part:
-            case Grammar():
-                lines.append(f"- {part.grammar:,} {examples} from zoo's built-in grammar (no licence applies)")
-            case Digits():
-                lines.append(f"- {part.digits:,} strings of digits that zoo generated")
-            case Archive():
-                lines.append(f"- <{part.archive}>: {_names(part.source, part.target)}")
-            case Files():
-                files = [PurePath(path).name for path in (part.source, part.target) if path]
-                lines.append(f"- files of the publisher: {_names(*sorted(files))}")  # once for both directions
-            case Synthetic():
-                models = [PurePath(model).name for model in part.models]
-                lines.append(
-                    f"- a file of the publisher, {_names(part.text)}, and its translations by {_names(*models)}"
-                )
-            case Table():
-                lines.append(f"- a file of the publisher: `{PurePath(part.tsv).name}`")
-            case Treebank():
-                lines.append(f"- trees of the publisher: `{PurePath(part.trees).name}`")
-    return "\n".join(dict.fromkeys(lines))
-
-
-def _names(*names: str | None) -> str:
-    return ", ".join(f"`{name}`" for name in names if name)
+def _credit(part: Part, examples: str) -> str:
+    names = ", ".join(f"`{name}`" for name in part.credited_names if name)
+    return f"- {part.credit.format(part=part, examples=examples, names=names)}"
 
 
 def _limitations(

@@ -1,18 +1,21 @@
 """Base class for modalities. A modality reads the raw data of a stream, and converts it to values and back.
 
 Each modality has its own file: `zoo/text/tokenizer.py` contains `text`, and `zoo/text/trees/tokenizer.py` contains
-`trees`. The table `MODALITY_CLASSES` in `specs/sections.py` lists the modalities. Each task in the same file assigns a
-modality to each of its streams.
+`trees`. The table `MODALITIES` in `zoo/text/vocabulary.py` lists the modalities. Each task in `specs/sections.py`
+assigns a modality to each of its streams.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from specs import Task, Vocabulary
+from specs import Vocabulary
+
+Options = Mapping[str, Any]
+"""Options of a task that determine how examples are encoded (see `BaseTask.encoding`)."""
 
 
 class Modality(ABC):
@@ -54,7 +57,7 @@ class Modality(ABC):
     @classmethod
     @abstractmethod
     def learn(
-        cls, lines: Iterable[str], section: Vocabulary, stream: str, language_tokens: Sequence[str], task: Task | None
+        cls, lines: Iterable[str], section: Vocabulary, stream: str, language_tokens: Sequence[str], options: Options
     ) -> Self:
         """Learn the vocabulary from the training data.
 
@@ -64,7 +67,7 @@ class Modality(ABC):
             stream: Name of the stream, such as `source`. It determines which size in `section` applies.
             language_tokens: Tokens to add for languages. Text is never encoded as these tokens, even if it contains
                 their names.
-            task: Task of the model, which may have further settings. None means translation.
+            options: Options of the task that determine how examples are encoded.
         """
 
     @classmethod

@@ -13,11 +13,11 @@ from typing import Self
 import numpy as np
 import sentencepiece
 
-from specs import BOS, EOS, PAD, UNK, Task, Vocabulary, ZooError
+from specs import BOS, EOS, PAD, UNK, Vocabulary, ZooError
 from zoo.files.reading import damaged
 from zoo.text.copying import MAX_SYMBOLS, copy_symbols
 from zoo.text.lines import clean, clean_with_positions, read_sentences, without_control
-from zoo.text.modality import Modality
+from zoo.text.modality import Modality, Options
 from zoo.text.protobuf import parse_fields
 from zoo.text.rules import ADDED_TOKENS, TEXT_RULES, AddedTokens, TextRules
 from zoo.text.sentences import check_length
@@ -133,7 +133,7 @@ class Tokenizer(Modality):
 
     @classmethod
     def learn(
-        cls, lines: Iterable[str], section: Vocabulary, stream: str, language_tokens: Sequence[str], task: Task | None
+        cls, lines: Iterable[str], section: Vocabulary, stream: str, language_tokens: Sequence[str], options: Options
     ) -> Self:
         """Learn a tokenizer from lines of text (see `Modality.learn`).
 

@@ -6,23 +6,23 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Literal, Self, TypeVar, cast
 
 import specs
 from specs import EOS, UNK, Task, Translation, ZooError
-from specs.sections import MODALITY_CLASSES
 from zoo.files.atomic import atomic_file
 from zoo.files.reading import MAX_VOCABULARY_BYTES, file_exists, read_bytes
 from zoo.text.lines import clean
 from zoo.text.modality import Modality
 from zoo.text.tokenizer import BYTE_TOKENS, Tokenizer
+from zoo.text.trees.tokenizer import TreeTokenizer
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 Loaded = TypeVar("Loaded", bound=Modality)
 ExampleSource = Callable[[], Iterable[Mapping[str, str]]]
-MODALITIES: Mapping[str, type[Modality]] = {name: resolve_name(path) for name, path in MODALITY_CLASSES.items()}
+MODALITIES: Mapping[str, type[Modality]] = {"text": Tokenizer, "trees": TreeTokenizer}
+"""The class of each modality of tokens. All other modalities consist of features (see `BaseTask.features`)."""
 
 MAX_EXAMPLES = 1_000_000
 """Maximum number of examples to learn a vocabulary from. SentencePiece holds all of them in memory."""
@@ -194,12 +194,12 @@ class Vocabulary:
         if section.shared:
             chosen = islice(examples(), 0, None, step)
             lines = (example[name] for example in chosen for name in task.token_streams)
-            return cls(Tokenizer.learn(lines, section, "source", language_tokens, task))
+            return cls(Tokenizer.learn(lines, section, "source", language_tokens, task.encoding))
 
         def learned(stream: str) -> Modality:
             modality = MODALITIES[task.streams[stream]]
-            chosen = islice(examples(), 0, None, step if modality.sampled else 1)
-            return modality.learn((example[stream] for example in chosen), section, stream, language_tokens, task)
+            chosen = (example[stream] for example in islice(examples(), 0, None, step if modality.sampled else 1))
+            return modality.learn(chosen, section, stream, language_tokens, task.encoding)
 
         source, target = map(learned, SIDES)
         return cls(cast(Tokenizer, source), target)

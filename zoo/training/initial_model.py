@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from specs import Recognition, Spec, ZooError
+from specs import Spec, ZooError
 from zoo.data.prepare import prepare
 from zoo.data.prepared_corpus import PreparedCorpus
 from zoo.models import find
@@ -53,7 +53,7 @@ def prepare_corpus(spec: Spec, report: Report) -> PreparedCorpus:
 def _fields(spec: Spec, section: str) -> dict[str, Any]:
     """Return the fields of a section that must be the same in the spec and in the model that training starts with."""
     may_differ = {"constrained", "dropout", "attention_dropout", "activation_dropout", "initial_weights"}
-    augmentation = spec.task.source.augmentation if isinstance(spec.task, Recognition) else ()
+    augmentation = spec.task.features.augmentation if spec.task.features else ()
     excluded: dict[str, Any] = dict.fromkeys(may_differ, True) | {"source": {*augmentation}}
     excluded |= {stack: {"__all__": {"radius"}} for stack in ("encoder", "decoder")}
     return cast(dict[str, Any], getattr(spec, section).model_dump(exclude=excluded))

@@ -27,6 +27,7 @@ from zoo.planning.memory_estimate import LENGTH
 from zoo.report import figure
 from zoo.system.memory import peak_memory
 from zoo.training.checkpoints import TrainingProgress
+from zoo.training.run import Run
 from zoo.training.step import StepResult
 
 try:
@@ -55,28 +56,28 @@ class RunLog:
     Each line of the log summarises the metrics of several steps.
     """
 
-    def __init__(self, path: Path, start: TrainingProgress, peak: float, device: torch.device, events: Path) -> None:
+    def __init__(self, run: Run, start: TrainingProgress, peak: float, device: torch.device) -> None:
         """Open the log, and remove its lines about steps after `start`.
 
         Args:
-            path: The path of `log.jsonl`.
+            run: The run, with the path of `log.jsonl` and the folder for TensorBoard event files. TensorBoard ignores
+                any metrics that are already logged for steps after `start`.
             start: The progress at which training starts or resumes.
             peak: The FLOPs per second of a large matrix product, from which the utilisation is computed.
             device: The device whose memory is logged.
-            events: The folder for TensorBoard event files. TensorBoard ignores any metrics that are already logged for
-                steps after `start`.
         """
-        self._path, self._peak, self._device = path, peak, device
+        self._path, self._peak, self._device = run.log, peak, device
+        self._has_perplexity = "perplexity" in run.spec.scores
         self._seconds = start.seconds
-        if path.exists():
-            kept = [line for line in _complete_lines(path) if line["step"] <= start.step]
-            with atomic_file(path) as file:
+        if self._path.exists():
+            kept = [line for line in _complete_lines(self._path) if line["step"] <= start.step]
+            with atomic_file(self._path) as file:
                 file.write_text("".join(f"{json.dumps(line)}\n" for line in kept))
         self._events = None
         if SummaryWriter:
             # Event files are named after the current second. The suffix distinguishes files opened in the same second.
             suffix = f".{start.step:07d}"
-            self._events = SummaryWriter(str(events), purge_step=start.step + 1, filename_suffix=suffix)
+            self._events = SummaryWriter(str(run.events), purge_step=start.step + 1, filename_suffix=suffix)
         self._steps: list[tuple[BatchSize, StepResult, float]] = []
         """The size, the losses and the FLOPs of each step since the last line."""
 
@@ -94,7 +95,7 @@ class RunLog:
         """Append a line to the log that summarises the steps since the previous line, and return the line.
 
         The line contains loss and perplexity per target token, speed, padding fraction, utilisation and memory. Skipped
-        steps do not affect loss and perplexity.
+        steps do not affect loss and perplexity. If the task has no perplexity, the value is None.
 
         Args:
             progress: The progress after the last step.
@@ -111,7 +112,7 @@ class RunLog:
             "step": progress.step,
             "epoch": progress.epoch,
             "loss": round(smoothed / tokens, 5) if tokens else None,
-            "perplexity": round(math.exp(min(plain / tokens, 700)), 4) if tokens else None,
+            "perplexity": round(math.exp(min(plain / tokens, 700)), 4) if tokens and self._has_perplexity else None,
             "learning_rate": float(f"{rate:.6g}"),
             "source_tokens_per_second": round(size.source_tokens / seconds, 1),
             "target_tokens_per_second": round(size.target_tokens / seconds, 1),

@@ -21,8 +21,11 @@ from tests.refusals import refused
 from tests.unreadable import unreadable
 from zoo.data import prepare as prepare_module
 from zoo.data.cleaning import CleaningCounts
-from zoo.data.prepare import known_counts, prepare
+from zoo.data.corpus import CorpusReader
+from zoo.data.prepare import fingerprint, known_counts, prepare
 from zoo.data.prepared_corpus import PreparedCorpus
+from zoo.features.image import Image
+from zoo.features.modality import FeatureModality
 from zoo.files import manifest, storage
 from zoo.files.atomic import remove_folder
 from zoo.files.reading import UnreadableError
@@ -356,8 +359,20 @@ def test_trees_are_prepared_like_other_corpora():
         assert " ".join(leaves) == source
         assert UNK not in ids
         assert list(tokenizer.to_tree(ids, leaves).leaves()) == leaves
-    translation = specs.load("tiny", {**parts, "vocabulary.size": 90})
-    assert prepare(translation, Report()).fingerprint != prepared.fingerprint
+
+
+@pytest.mark.parametrize(("name", "known"), [("tiny", "d29125f8ee12e429"), ("parsing/tiny", "dbab0cc13e7845e5")])
+def test_a_corpus_is_reused_if_all_options_of_its_encoding_are_the_same(name, known, monkeypatch):
+    """The fingerprints only change if corpora have to be prepared again."""
+    corpus = CorpusReader(spec := specs.load(name), Report())
+    assert fingerprint(spec, corpus) == known
+    monkeypatch.setattr(type(spec.task), "encoding_fields", ("kind",))
+    assert fingerprint(spec, corpus) != known
+
+
+def test_digits_are_refused_if_the_modality_generates_none(monkeypatch):
+    monkeypatch.setattr(Image, "digits", FeatureModality.digits)
+    refused("`digits` cannot be generated as image", prepare, specs.load("pictures/digits"), Report())
 
 
 def test_swapped_files_give_a_warning_even_if_the_corpus_is_prepared_already(folder, report):

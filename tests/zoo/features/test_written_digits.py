@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from specs import parts
+from specs.corpus import SPLITS
 from tests.refusals import refused
 from zoo.features.image import Image
 from zoo.report import Report
@@ -20,7 +21,7 @@ from zoo.features import written_digits
 
 
 def test_no_digit_is_in_two_splits_and_all_classes_are_in_each() -> None:
-    splits = {split: written_digits.digits_of(split).tolist() for split in written_digits.SPLITS}
+    splits = {split: written_digits.digits_of(split).tolist() for split in SPLITS}
     assert sorted(index for chosen in splits.values() for index in chosen) == list(range(1797))
     _, classes = written_digits._data()
     assert all({*classes[chosen].tolist()} == {*range(10)} for chosen in splits.values())

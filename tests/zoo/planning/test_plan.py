@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import compiler
 import specs
+from compiler.lowering.transformer import Transformer
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, Spec
 from tests.examples import changed
@@ -51,6 +52,19 @@ def test_passes_list_the_sizes_before_and_after(small: Callable[..., Spec]) -> N
     assert by_name["chunk_loss"].after.activation_bytes < by_name["chunk_loss"].before.activation_bytes
     assert by_name["drop_dropout"].after.operations < by_name["drop_dropout"].before.operations
     assert [name for name, effect in by_name.items() if not effect.exact] == ["bfloat16", "int8"]
+
+
+def source_only(model: Transformer) -> None:
+    """Add the sum of the encoder's output to the graph as the loss."""
+    memory, _ = model.encoder()
+    model.b.output("loss", memory)
+
+
+def test_a_task_without_decoder_has_a_plan(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(specs.Translation, "loss", f"{__name__}:source_only")
+    spec = small(decoder=[], tied_embeddings="none")
+    assert plans.plan(spec).cache_bytes == 0
+    assert all(effect.after.flops > 0 == effect.after.step_bytes for effect in plans.pass_effects(spec, 27))
 
 
 @pytest.mark.parametrize(("precision", "ratio"), [("bfloat16", 2), ("int8", 3.5)])

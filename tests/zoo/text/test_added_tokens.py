@@ -16,7 +16,7 @@ IDS = {"<x>": 7, "<x>y": 8, "</s>": EOS, "<never>": None}
 @pytest.fixture(scope="module")
 def plain() -> Tokenizer:
     section = specs.load("tiny", ["vocabulary.size=40"]).vocabulary
-    return Tokenizer.learn(["the old dog reads a book"] * 9, section, "source", (), None)
+    return Tokenizer.learn(["the old dog reads a book"] * 9, section, "source", (), {})
 
 
 def test_texts_are_split_at_the_longest_token() -> None:

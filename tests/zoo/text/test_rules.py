@@ -119,5 +119,5 @@ def test_fields_that_would_be_ignored_are_refused(tokenizer: Tokenizer) -> None:
 
 def test_only_lists_of_words_have_rules() -> None:
     section = specs.load("tiny", ["vocabulary.size=40"]).vocabulary
-    learned = Tokenizer.learn(["the old dog reads a book"] * 9, section, "source", (), None)
+    learned = Tokenizer.learn(["the old dog reads a book"] * 9, section, "source", (), {})
     refused("not a list of words", learned.extended, MOSES, "model")

@@ -7,6 +7,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -27,7 +28,8 @@ from zoo.training.train import train
 
 
 def open_log(path: Path, start: TrainingProgress) -> RunLog:
-    return RunLog(path, start, 1e9, torch.device("cpu"), path.parent / "events")
+    run: Any = SimpleNamespace(log=path, events=path.parent / "events", spec=SimpleNamespace(scores=("bleu",)))
+    return RunLog(run, start, 1e9, torch.device("cpu"))
 
 
 def write_step(log: RunLog, step: int, seconds: float) -> dict[str, Any]:
@@ -56,12 +58,12 @@ def test_incomplete_line_is_removed(tmp_path: Path, rest: bytes) -> None:
 
 
 def test_speeds_refer_to_the_time_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time between steps, for checkpoints and the dev set, does not count. The log does not need tensorboardX."""
+    """Time between steps does not count. Not all losses have a perplexity. The log does not need tensorboardX."""
     monkeypatch.setattr(run_log, "SummaryWriter", None)
     log = open_log(tmp_path / "log.jsonl", TrainingProgress(step=2, seconds=100.0))
     lines = [write_step(log, 3, seconds) for seconds in (104.0, 106.0)]
-    names = ("source_tokens_per_second", "target_tokens_per_second", "utilisation", "loss", "padding")
-    assert [[line[name] for name in names] for line in lines] == [[10, 15, 1, 0.1, 0], [20, 30, 2, 0.1, 0]]
+    names = ("source_tokens_per_second", "target_tokens_per_second", "utilisation", "loss", "padding", "perplexity")
+    assert [[line[name] for name in names] for line in lines] == [[10, 15, 1, 0.1, 0, None], [20, 30, 2, 0.1, 0, None]]
     log.close()
     assert not (tmp_path / "events").exists()
 

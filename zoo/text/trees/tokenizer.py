@@ -10,10 +10,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from specs import EOS, UNK, Parsing, Task, Vocabulary, ZooError
+from specs import EOS, UNK, Vocabulary, ZooError
 from zoo.files.reading import damaged
 from zoo.text.lines import read_sentences, without_control
-from zoo.text.modality import Modality
+from zoo.text.modality import Modality, Options
 from zoo.text.trees.tree import ESCAPED, MAX_DEPTH, ROOT, XX, Tree, leaf, node, read_tree, read_treebank, with_root
 
 Linearisation = Literal["vinyals", "tensor2tensor", "initials"]
@@ -107,17 +107,16 @@ class TreeTokenizer(Modality):
 
     @classmethod
     def learn(
-        cls, lines: Iterable[str], section: Vocabulary, stream: str, language_tokens: Sequence[str], task: Task | None
+        cls, lines: Iterable[str], section: Vocabulary, stream: str, language_tokens: Sequence[str], options: Options
     ) -> Self:
         """Create a tokenizer for all labels and tags in bracketed trees. The top node of each tree must be ROOT.
 
-        The task determines the linearisation. See `Modality.learn` for the arguments.
+        The option `linearisation` is required. See `Modality.learn` for the arguments.
 
         Raises:
             ZooError: There are no trees, or the vocabulary size is smaller than the number of tokens.
         """
-        assert isinstance(task, Parsing)
-        linearisation = task.linearisation
+        linearisation: Linearisation = options["linearisation"]
         labels, tags, longest_run = set[str](), set[str](), 1
         for tree in map(read_tree, lines):
             hidden, run = tree if _hides_root(tree) else None, 0

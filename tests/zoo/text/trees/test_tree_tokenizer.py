@@ -18,7 +18,7 @@ ALL = get_args(Linearisation)
 
 def tokenizer_of(*trees: Tree | str, linearisation: Linearisation = "vinyals", size: int = 64) -> TreeTokenizer:
     parsing = specs.load("parsing/tiny", {"task.linearisation": linearisation, "vocabulary.target_size": size})
-    return TreeTokenizer.learn(map(str, trees), parsing.vocabulary, "target", (), parsing.task)
+    return TreeTokenizer.learn(map(str, trees), parsing.vocabulary, "target", (), parsing.task.encoding)
 
 
 def without_tags(tree: Tree) -> Tree:
