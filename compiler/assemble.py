@@ -115,8 +115,11 @@ def prepare_build(
         **options: See `BuildOptions`.
 
     Raises:
+        TypeError: `BuildOptions` has no option of this name.
         ZooError: See `build`.
     """
+    if unknown := options.keys() - BuildOptions.__annotations__.keys():
+        raise TypeError(f"`{min(unknown)}` is not an option: choose from {', '.join(BuildOptions.__annotations__)}")
     device, purposes = find_device(options.get("device", "cpu")), tuple(purposes)
     precision = compile_options(spec, purposes, device, options.get("precision")).precision
     optimised, weights = graphs(spec, purposes, device, precision), options.get("weights")
@@ -124,8 +127,7 @@ def prepare_build(
         weights = initial_weights(spec, optimised)
     check_weights(weights, stored_tensors(optimised.values()), spec.name)
     weights = {name: tensor.float() for name, tensor in weights.items()}
-    cached = options.get("folder"), options.get("packed")
-    request = BuildRequest(spec, optimised, weights, device, precision, *cached)
+    request = BuildRequest(spec, optimised, weights, device, precision, options.get("folder"), options.get("packed"))
     return choose_backend(options.get("backend") or spec.compilation.backend, request), request
 
 

@@ -181,9 +181,8 @@ class Searcher:
             layout = SlotLayout(*map(max, astuple(pool.layout), astuple(layout)))
         if pool is None or layout != pool.layout or count > pool.slots.count or 4 * count <= pool.slots.count:
             larger = self.new_pool(layout, count)
-            moving = [each for each in state.sentences if each.slot >= 0]
             if pool:
-                larger.take(pool, moving)
+                larger.take(pool, [each for each in state.sentences if each.slot >= 0])
                 self._return_pool(pool)
             state.pool = pool = larger
         pool.allow(allowed)

@@ -45,8 +45,7 @@ class PackedRows:
             device: The device.
         """
         self.source, self.target = source, target
-        sizes = {"batch": 1, "source": source, "target": target}
-        shapes = {name: type_.concrete(**sizes) for name, type_ in PACKED_INPUTS.items()}
+        shapes = {name: type_.concrete(batch=1, source=source, target=target) for name, type_ in PACKED_INPUTS.items()}
         scalars = [("seed", np.int64), ("rate", np.float32), ("tokens", np.float32)]
         self._layout = np.dtype([*scalars, *((name, np.int32, shape) for name, shape in shapes.items())])
         self.buffer = torch.zeros(self._layout.itemsize // 4, dtype=torch.int32, device=device)

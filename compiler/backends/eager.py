@@ -21,10 +21,7 @@ from compiler.search import Searcher
 
 
 def program(
-    request: BuildRequest,
-    functions: Mapping[Purpose, Function],
-    backend: str = "eager",
-    **options: Any,
+    request: BuildRequest, functions: Mapping[Purpose, Function], backend: str = "eager", **options: Any
 ) -> EmittedProgram:
     """Return a compiled model that runs the given functions with the request's parameters.
 

@@ -217,6 +217,8 @@ class KernelProgram:
 
     def join(self, first: KernelState, second: KernelState) -> KernelState:
         """Return one state with the sentences of two states. Both states must have the same number of beams."""
+        if first is second:
+            raise ValueError("a state cannot be joined with itself")
         if first.beams != second.beams:
             raise ValueError(f"cannot join a state with {first.beams} beams and a state with {second.beams} beams")
         raise_for(self.library.zoo_join(first.handle, second.handle))

@@ -51,8 +51,7 @@ def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
     for name in names.values():
         spec = specs.load(name, {} if every else {"architecture.N": 1})
         optimised = graphs(spec, TRANSLATE)
-        stored = stored_tensors(optimised.values())
-        weights = {name: torch.empty(tensor.shape, device="meta") for name, tensor in stored.items()}
+        weights = {n: torch.empty(t.shape, device="meta") for n, t in stored_tensors(optimised.values()).items()}
         program = build_eager(BuildRequest(spec, optimised, weights, "meta"))
         at = {"batch": 3, "source": 19, "target": 5, "beams": 1, "new": 1, "capacity": CACHE_BLOCK}
         tokens, target = (torch.empty(3, length, dtype=torch.long, device="meta") for length in (19, 6))

@@ -129,6 +129,8 @@ def test_a_program_refuses_a_purpose_that_it_was_not_built_for() -> None:
         build(spec, [Purpose.ENCODE, Purpose.DECODE_STEP]).score(source, target)
     with pytest.raises(ValueError, match="do not include `train`"):
         build_module(spec, [Purpose.SCORE])
+    with pytest.raises(TypeError, match="`bakend` is not an option"):
+        build(spec, bakend="eager")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("backend", ["eager", "native"])

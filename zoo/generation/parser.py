@@ -76,7 +76,7 @@ class Parser(Translator):
         """Create a parser from a compiled parsing model. The arguments are the same as for `Translator`."""
         super().__init__(*args, **kwargs)
         self.symbols = symbols = cast(TreeTokenizer, self.vocabulary.target)
-        if cast(Parsing, self.spec.task).constrained:
+        if cast(Parsing, self.spec.task).constrained and self.constraint is None:
             self.constraint = BracketConstraint(
                 symbols.opening, symbols.closing, symbols.words, symbols.size, symbols.max_opening_run
             )

@@ -55,7 +55,6 @@ class TextSearch:
         longest_source: Number of tokens in the longest source in training. Longer sentences cause a warning.
         max_batch_tokens: Maximum number of source tokens in a batch, unless a call specifies another maximum.
         backend: Name of the backend that compiled the model. Empty for an ensemble.
-        constraint: Constraint on all outputs, if any.
     """
 
     translates = True
@@ -74,6 +73,7 @@ class TextSearch:
         positions: int | None = None,
         shortlist: Shortlist | None = None,
         calibration: Calibration | None = None,
+        constraint: Constraint | None = None,
         alignment_head: AlignmentHead | None = None,
         attention_program: Callable[[], EmittedProgram] | None = None,
         reopen: Callable[[], Translator] | None = None,
@@ -92,6 +92,7 @@ class TextSearch:
                 in the spec, if there is one.
             shortlist: Shortlist of the tokens that a translation may contain, if the model has one.
             calibration: Calibration of the confidence in translations, if the model has one.
+            constraint: Constraint on all outputs, if any.
             alignment_head: Attention head that aligns words best, if it is known.
             attention_program: Function that returns a compiled model that outputs attention weights. The first call
                 compiles it. None for an ensemble, or if there are no weights to compile.
@@ -110,7 +111,7 @@ class TextSearch:
         defaults = GenerationConfig.from_spec(spec, {"max_batch_tokens": max_batch_tokens})
         self.max_batch_tokens = defaults.max_batch_tokens
         self.backend: str = getattr(program, "backend", "")
-        self.constraint: Constraint | None = None
+        self.constraint = constraint
         self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
         """Constraints for repairing translations, keyed by target language tokens."""
 

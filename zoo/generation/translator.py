@@ -76,6 +76,7 @@ class Translator(TextSearch):
             first.spec,
             longest_source=_min_known(each.longest_source for each in translators),
             positions=_min_known(each.positions for each in translators),
+            constraint=first.constraint,
             reopen=partial(cls.ensemble, list(translators)) if can_reopen else None,
             report=first.report,
             device=first.device,

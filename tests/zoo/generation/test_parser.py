@@ -72,7 +72,7 @@ def one(parser: MakeParser) -> Parser:
 def test_an_ensemble_of_parsers_is_a_parser(one: Parser, kind: type[Translator]) -> None:
     both = kind.ensemble([one, one])
     assert isinstance(both, Parser)
-    assert type(both.constraint) is type(one.constraint)
+    assert both.constraint is one.constraint
     assert words(both.parse("no")) == ["no"]
 
 

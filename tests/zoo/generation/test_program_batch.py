@@ -268,6 +268,7 @@ def test_invalid_calls_are_refused(program: NativeProgram) -> None:
     state = start(requests)
     for kept in ([2], [-1], [1, 0], [0, 0]):
         rejected(IndexError, "does not exist", program.keep, state, kept)
+    rejected(ValueError, "with itself", program.join, state, state)
     rejected(ValueError, "rows", program.top_k, state, torch.tensor([[5], [5]]), 1)
     rejected(ValueError, "shape", program.search, state, 1, np.ones((2, SIZE - 1), bool))
     assert program.search(program.keep(state, [1]), 0, None)[0] == []

@@ -234,9 +234,7 @@ def test_multilingual_models_translate_by_the_codes_that_they_use(trained: Train
     codes = {"codes": ["eng_Latn", "zho_Hans", "zho_Hant"]}
     model = specs.load("tiny", {"languages": codes, "corpus": {"train": [], "dev": [], "test": []}})
     assert synthetic._languages_of("nllb", model, ("en", "zho_Hant")) == ("eng_Latn", "zho_Hant")
-    assert synthetic._languages_of("nllb", model, ("en", "zh")) == ("eng_Latn", "zho_Hans"), (
-        "as in `zoo decode --to zh`"
-    )
+    assert synthetic._languages_of("nllb", model, ("en", "zh")) == ("eng_Latn", "zho_Hans")  # as in `zoo decode`
     parser = specs.load("parsing/tiny")
     refused("`parser` does not translate from `en` to `en`", synthetic._languages_of, "parser", parser, ("en", "en"))
 
