@@ -16,7 +16,7 @@ from compiler.backends.eager import build_eager
 from compiler.costs import memory_traffic
 from compiler.decoder import CACHE_BLOCK
 from compiler.padded_batch import PaddedBatch
-from compiler.size import BATCH, SOURCE, TARGET, Size
+from compiler.size import Size
 from specs import Spec
 from tests.examples import changed, small
 
@@ -32,11 +32,6 @@ def runs(program: EmittedProgram, source: PaddedBatch, target: torch.Tensor) -> 
     state = program.encode(source)
     whole = {Purpose.SCORE: lambda: program.score(source, target), Purpose.ENCODE: lambda: program.encode(source)}
     return whole | {Purpose.DECODE_STEP: lambda: program.advance(state, target[:, :1])}
-
-
-def test_text_of_a_polynomial() -> None:
-    assert str(2 * SOURCE * SOURCE * BATCH + 1000 * TARGET - 3) == "2·batch·source² + 1,000·target - 3"
-    assert str(Size()) == "0"
 
 
 def _kinds(spec: Spec) -> tuple[object, ...]:
