@@ -81,7 +81,7 @@ def test_spans_have_the_notation_of_each_language() -> None:
 
 
 def test_tables_have_a_cell_for_each_language_and_no_sentence_twice() -> None:
-    for pattern in ("phrases", "templates", "ordinary-test", "sentences/*"):
+    for pattern in ("phrases", "templates", "ordinary-test", "phrases-test", "sentences/*"):
         rows = read_tables(pattern)
         assert {len(row) for row in rows} == {len(everyday_data.LANGUAGES)}
         assert all(cell and cell == cell.strip() for row in rows for cell in row)

@@ -176,8 +176,9 @@ def prepare(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
     for languages, rows in dev.items():
         write(folder, f"dev.{'-'.join(languages)}", rows, languages)
     written = read_tables("sentences/*")
-    test += (ordinary := read_tables("ordinary-test"))
-    write(folder, "ordinary-test", ordinary, LANGUAGES)
+    for name in ("ordinary-test", "phrases-test"):
+        test += (held_out := read_tables(name))
+        write(folder, name, held_out, LANGUAGES)
     forbidden = [*test, *(row for rows in dev.values() for row in rows)]
     sentences: dict[str, set[str]] = defaultdict(set)
     for languages in PAIRS:
