@@ -6,10 +6,13 @@ import re
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from itertools import chain, groupby, pairwise
 from operator import attrgetter, itemgetter
 
 import numpy as np
+from jaxtyping import Int64
 
 from zoo.documents.fragments import View
 from zoo.documents.segments import PLACEHOLDER, WORDS, Segment, Stack, Unit
@@ -52,7 +55,6 @@ class _SourceOrder:
     def __init__(self, words: Sequence[Word]) -> None:
         aligned = ((word.source, index) for index, word in enumerate(words) if word.source is not None)
         self.pairs = [(-1, 0), *sorted(aligned)]
-        self._indices = np.array([index for _, index in self.pairs])  # a document may have very many ranges
 
     def preceding(self, position: int) -> int:
         """Return the index of the last translated word that is aligned to a source word before `position`.
@@ -67,8 +69,21 @@ class _SourceOrder:
 
     def outermost(self, start: int, end: int) -> tuple[int, int] | None:
         """Return the first and the last word, in the translation, whose sources are in `[start, end)`, or None."""
-        found = self._indices[bisect_left(self.pairs, (start, 0)) : bisect_left(self.pairs, (end, 0))]
-        return (int(found.min()), int(found.max())) if len(found) else None
+        first, last = bisect_left(self.pairs, (start, 0)), bisect_left(self.pairs, (end, 0))
+        if first >= last:
+            return None
+        level = (last - first).bit_length() - 1
+        lowest, negated = self._extremes[level][:, [first, last - (1 << level)]].min(axis=1)
+        return int(lowest), -int(negated)
+
+    @cached_property
+    def _extremes(self) -> list[Int64[np.ndarray, "2 slices"]]:
+        """Sparse table: the lowest index, and the lowest negated index, of each slice of 1, 2, 4, 8 ... pairs."""
+        indices = np.array([index for _, index in self.pairs])
+        levels = [np.stack([indices, -indices])]
+        while (width := 1 << (len(levels) - 1)) < levels[-1].shape[1]:
+            levels.append(np.minimum(levels[-1][:, :-width], levels[-1][:, width:]))
+        return levels
 
 
 def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -> list[Word]:
@@ -149,25 +164,43 @@ def _set_parts(segment: Segment, words: Sequence[Word], view: View) -> None:
             index = bisect_right(starts, position) - 1
             span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
             word.parts = _word_parts(segment, word.text, position, slice(*span), view)
-    _keep_links_whole(segment, words)
-    current = next((word.parts[0][1] for word in words if word.parts), segment.first_stack)
+    _keep_links_whole(segment, words, view)
+    current = next((word.parts[0][1] for word in words if word.parts), segment.text_stacks[0])
     for word in words[1:]:
         if word.unit is None:
             word.parts = word.parts or [(word.text, current)]
             current = word.parts[-1][1]
 
 
-def _keep_links_whole(segment: Segment, words: Sequence[Word]) -> None:
-    """Keep each link only around its longest group of adjacent words. All other words lose the elements around them."""
+def _keep_links_whole(segment: Segment, words: Sequence[Word], view: View) -> None:
+    """Keep each link only around its longest group of adjacent words.
+
+    All other words of the link get the elements around the link. In Word documents, all text must be in a run, so these
+    words get the run of the last text before them that is outside links, or else of the first text outside links.
+    """
     links = {index for index, (start, _) in enumerate(segment.elements) if start.is_link}
+
+    def link_in(stack: Stack) -> int | None:
+        return next((each for each in stack if each in links), None)
+
+    stacks, outside = segment.text_stacks if links else [], dict[int | None, Stack]()
+    current = next((stack for stack in stacks if links.isdisjoint(stack)), None)
+    for stack in stacks:
+        if (link := link_in(stack)) is None:
+            current = stack
+        elif not view.needs_runs:
+            outside[link] = stack[: stack.index(link)]
+        elif current is not None:
+            outside.setdefault(link, current)
     groups = defaultdict[int | None, list[list[Word]]](list)
-    aligned = [(next((each for each in word.first_stack if each in links), None), word) for word in words if word.parts]
-    for link, group in groupby(aligned, itemgetter(0)):
-        groups[link].append([word for _, word in group])
-    for found in map(groups.__getitem__, links & groups.keys()):
-        found.remove(max(found, key=lambda group: sum(len(word.text) for word in group)))
-        for word in chain.from_iterable(found):
-            word.parts = []
+    placed = (word for word in words if word.parts or word.unit)
+    for link, group in groupby(placed, lambda word: link_in((*word.first_stack, *word.last_stack))):
+        groups[link].append([*group])
+    for link in outside.keys() & groups.keys():
+        groups[link].remove(max(groups[link], key=lambda group: sum(len(word.text) for word in group)))
+        for word in chain.from_iterable(groups[link]):
+            word.parts = [(text, outside[link]) for text, _ in word.parts]
+            word.unit = word.unit and replace(word.unit, stack=outside[link])
 
 
 def _word_parts(segment: Segment, text: str, position: int, span: slice, view: View) -> list[tuple[str, Stack]]:

@@ -126,10 +126,10 @@ class Segment:
         return mask
 
     @property
-    def first_stack(self) -> Stack:
-        """The inline elements around the first character that is neither white space nor copied content."""
+    def text_stacks(self) -> list[Stack]:
+        """The inline elements around each character that is neither white space nor copied content."""
         characters = zip(self.text, self.stacks, self.is_copied, strict=False)
-        return next(stack for character, stack, is_copied in characters if character != " " and not is_copied)
+        return [stack for character, stack, is_copied in characters if character != " " and not is_copied]
 
     @cached_property
     def solid_elements(self) -> set[int]:

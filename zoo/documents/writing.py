@@ -171,7 +171,7 @@ class RunWriter(Writer):
     def __init__(self, segment: Segment, words: Sequence[Word], target: str, view: View) -> None:
         """Create a writer (see `Writer`)."""
         super().__init__(segment, words, target, view)
-        following = [next((word.first_stack for word in reversed(words) if word.parts), segment.first_stack)]
+        following = [next((word.first_stack for word in reversed(words) if word.parts), segment.text_stacks[0])]
         for word in reversed(words):
             following.append(word.first_stack if word.parts else following[-1])
         self._following = following[:0:-1]

@@ -109,9 +109,6 @@ class Protection:
         self._translator, self._preprocessor, self._config = translator, preprocessor, config
         self._convert = partial(translator.to_translations, preprocessor)
         self._target = preprocessor.languages.target
-        # Copy symbols take the place of ordinary numbers.
-        in_full = (self._whole,) if preprocessor.vocabulary.copy_symbols else (self._with_numbers, self._whole)
-        self._steps = *in_full, self._in_fragments
         self._can_repair = config.search == "beam" and config.n_best == 1 and translator.constraint is None
 
     def check(self, source: SearchInput, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
@@ -138,7 +135,9 @@ class Protection:
         """
         strategy, calibration = self._config.strategy(self._constraint), self._translator.calibration
         results = [translation for _, translation in pairs]
-        for step in self._steps:
+        # Copy symbols take the place of ordinary numbers.
+        first_steps = () if self._preprocessor.vocabulary.copy_symbols else (self._with_numbers,)
+        for step in (*first_steps, self._whole, self._in_fragments):
             damaged = {number: self._damage(*pairs[number]) for number, result in enumerate(results) if result.unkept}
             plans = {number: plan for number, damage in damaged.items() if (plan := step(damage))}
             sources = [part for plan in plans.values() for part in plan.parts if isinstance(part, SearchInput)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -58,9 +58,8 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
     if PLAIN.fullmatch(text) and not patterns_of(notation.code).in_plain.search(text):
         return []  # the pattern of all spans takes thirty times as long
     reader = _SpanReader(text, notation, notation_of(base_language(target)))
-    # The method of a reader with the name of the group that has matched, such as `_date`, reads the match.
-    found: Iterable[Span | None] = (getattr(reader, f"_{match.lastgroup}")(match) for match in reader.matches)
-    return list(filter(None, found))
+    found = (_READERS[match.lastgroup or ""](reader, match) for match in reader.matches)
+    return [span for span in found if span]
 
 
 def find_names(text: str, source: str, target: str, is_rare: Callable[[str], bool] = never) -> list[LiteralSpan]:
@@ -141,7 +140,7 @@ def compare(source: str, target: str, source_language: str, target_language: str
 
 
 class _SpanReader:
-    """Reader for the spans of a text. It has a method for each group of `Patterns.span`.
+    """Reader for the spans of a text. It has a method for each kind of span (see `_READERS`).
 
     Attributes:
         matches: The parts of the text that may be spans.
@@ -207,7 +206,7 @@ class _SpanReader:
         orders = {second > _LAST_MONTH for first, second in numbers if max(first, second) > _LAST_MONTH}
         return orders.pop() if len(orders) == 1 else None
 
-    def _short(self, match: re.Match[str]) -> Span:
+    def _short_date(self, match: re.Match[str]) -> Span:
         """Read a German date without a year, such as "24.12." after "am"."""
         (day, month), mark = re.findall(r"\d+", match[0]), self._target.date_mark
         stop = "" if re.search(r"\w", self._text[match.end() :]) else "."
@@ -350,6 +349,21 @@ class _SpanReader:
     def _is_named(self, match: re.Match[str]) -> bool:
         """Return whether a word such as "version" or "chapter" precedes a number."""
         return self._patterns.named.search(self._text, *_before(match)) is not None
+
+
+_READERS: Mapping[str, Callable[[_SpanReader, re.Match[str]], Span | None]] = {
+    "literal": _SpanReader._literal,
+    "foreign": _SpanReader._foreign,
+    "century": _SpanReader._century,
+    "name": _SpanReader._name,
+    "date": _SpanReader._date,
+    "short": _SpanReader._short_date,
+    "spoken": _SpanReader._spoken,
+    "phone": _SpanReader._phone,
+    "time": _SpanReader._time,
+    "number": _SpanReader._number,
+}
+"""The method that reads each kind of span, keyed by the name of the group in `Patterns.span`."""
 
 
 def _times(minutes: Iterable[int]) -> frozenset[str]:

@@ -151,9 +151,8 @@ def test_elements_follow_their_words_and_visible_attributes_are_translated(text:
 ])  # fmt: skip
 def test_an_element_that_is_opened_twice_keeps_its_identity_once(tag: str, again: str) -> None:
     name = tag[1:].split()[0]
-    result = render(f"one {tag}two three | six</{name}>", FORMAT, Shuffle(0))
-    words = f"TWO ONE {tag}THREE" if name == "a" else f"{tag}TWO</{name}> ONE {again}THREE"
-    assert result == f"{words}</{name}>{again} | </{name}>{again}SIX</{name}>"  # a link is not around words apart
+    result = render(f"{tag}two three | six</{name}>", FORMAT, Shuffle(0))
+    assert result == f"{tag}THREE TWO</{name}>{again} | </{name}>{again}SIX</{name}>"
 
 
 @pytest.mark.parametrize("quote", ['"', "'", ""])
@@ -169,9 +168,15 @@ def test_attributes_are_escaped_for_their_quotation_mark(quote: str) -> None:
 
 
 def test_an_attribute_of_an_element_that_is_opened_twice_is_translated() -> None:
-    text = 'one <b id="i" title="five six">two three</b>'
-    result = render(text, FORMAT, Shuffle(0))
+    result = render('one <b id="i" title="five six">two three</b>', FORMAT, Shuffle(0))
     assert result == '<b id="i" title="SIX FIVE">TWO</b> ONE <b title="SIX FIVE">THREE</b>'
+
+
+def test_words_that_leave_a_link_join_no_other_element() -> None:
+    text = "<a id=1>one</a> <a>two three</a> | <i>one</i> <a><code>x</code> three</a>"
+    assert render(text, FORMAT, Shuffle(0)) == (
+        "TWO <a id=1>ONE</a> <a>THREE</a> | <code>x</code> <i>ONE</i> <a>THREE</a>"
+    )
 
 
 @pytest.mark.parametrize(("text", "expected"), [
