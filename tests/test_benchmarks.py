@@ -26,7 +26,6 @@ from tests.benchmarks import (
     sublayers,
     train,
 )
-from tests.benchmarks.arguments import load_spec
 from tests.examples import write_pairs
 from tests.paths import ROOT
 from zoo.data.builtin import sentences
@@ -258,8 +257,3 @@ def test_spoken_lines_of_a_game(run: Script, monkeypatch: pytest.MonkeyPatch) ->
     assert [read_lines(f"out/dev.{each}") for each in ("cs", "en")] == [["Kde d-1?"], ['"Where" d-1?']]
     assert read_lines("out/test.sounds.cs") == [str(Path("game/sound/i/cs/i-1.ogg").resolve())]
     assert min(count_frames(read_lines("out/spoken.sounds.cs"))) > 20
-
-
-def test_toy_size_changes_nothing_but_sizes() -> None:
-    spec = load_spec("everyday", ["architecture.norm.kind=rms_norm"], toy=True)
-    assert (spec.name, spec.architecture.norm.kind, spec.architecture.N) == ("everyday", "rms_norm", 1)

@@ -173,10 +173,8 @@ def test_an_attribute_of_an_element_that_is_opened_twice_is_translated() -> None
 
 
 def test_words_that_leave_a_link_join_no_other_element() -> None:
-    text = "<a id=1>one</a> <a>two three</a> | <i>one</i> <a><code>x</code> three</a>"
-    assert render(text, FORMAT, Shuffle(0)) == (
-        "TWO <a id=1>ONE</a> <a>THREE</a> | <code>x</code> <i>ONE</i> <a>THREE</a>"
-    )
+    result = render("<a id=1>one</a> <a>two three</a> | <i>one</i> <a><code>x</code> three</a>", FORMAT, Shuffle(0))
+    assert result == "TWO <a id=1>ONE</a> <a>THREE</a> | <code>x</code> <i>ONE</i> <a>THREE</a>"
 
 
 @pytest.mark.parametrize(("text", "expected"), [
