@@ -286,7 +286,7 @@ class _SpanReader:
         small = int(number) if is_small else None
         signed = frozenset("-" * bool(sign) + each for each in values)
         start, spelled = match.start(), tuple(spellings)
-        if not sign and len(number) <= len("21") and self._patterns.hours.match(self._text, match.end()):
+        if not (sign or unit) and len(number) <= len("21") and self._patterns.hours.match(self._text, match.end()):
             # Without a preposition, "21 h" may be a time or a duration.
             minutes = tuple(int(number) % 12 * 60 + half for half in (0, HALF_DAY))
             return TimeSpan(start, match[0], signed | _times(minutes), spelled, small, minutes)

@@ -335,7 +335,7 @@ def test_translations_agree_up_to_the_notation(source, target):
     ("en-fr: 3 dogs", "treize chiens", ["3"], []),
     ("fr-es: 3 chiens", "4 perros", ["3"], ["4"]),
     ("en-es: $5", "5 euros", ["$5"], []),
-    ("fr-en: 14 h 30, -3 h", "at 3:30, 3 a.m.", ["14 h 30", "-3"], ["3:30", "3 a.m."]),
+    ("fr-en: 14 h 30, -3 h, 9 € h", "at 3:30, 3 a.m., 9", ["14 h 30", "-3", "9 €"], ["3:30", "3 a.m."]),
     ("en-it: The party begins at 9:30.", "Il party comincia alle nove.", ["9:30"], []),
     ("de-en: 20 Hunde", "twenty dogs", ["20"], []),
     ("es-fr: 3 de mayo", "3 juin", ["mayo"], []),
