@@ -44,8 +44,9 @@ def _check_url(url: str) -> str:
 class CorpusPart(Sparse):
     """Base class of corpus parts. To add a kind of part, list its class in `Part`, and add its reader in `zoo/data`."""
 
-    supplies: ClassVar[Container[str]] = ("text",)
-    """Data that a part of this kind can have: `text`, `trees` or `features`. It must include what the task needs."""
+    supplies: ClassVar[Container[str]] = ("pairs", "sentences")
+    """Data that a part of this kind can have: sentence `pairs`, `sentences`, `trees` or `features`. The task needs one
+    of them."""
     path_fields: ClassVar[tuple[str, ...]] = ()
     """Fields with paths of local files, which are relative to `corpus.folder`."""
     credit: ClassVar[str] = ""
@@ -90,7 +91,7 @@ class Directed(Weighted):
 class Grammar(Directed):
     """Sentence pairs from the built-in synthetic English-German corpus. The train, dev and test sets share no pairs."""
 
-    supplies = ("text", "trees")
+    supplies = ("pairs", "sentences", "trees")
     credit = "{part.grammar:,} {examples} from zoo's built-in grammar (no licence applies)"
 
     grammar: Size = Field(le=5_000_000)
@@ -104,7 +105,7 @@ class Files(Directed):
     For a language model, only `target` is given.
     """
 
-    supplies = ("text", "features")
+    supplies = ("pairs", "sentences", "features")
     path_fields = ("source", "target")
     credit = "files of the publisher: {names}"
 
@@ -121,6 +122,7 @@ class Pairs(Weighted):
     When a spec is loaded, such a part is replaced by a `Files` part for each direction.
     """
 
+    supplies = ("pairs",)
     path_fields = ("pairs",)
 
     pairs: Path
@@ -158,7 +160,7 @@ class Pairs(Weighted):
 class Table(Directed):
     """Text file with tab-separated columns (TSV, without quotes or header). Each line is a sentence pair."""
 
-    supplies = ("text", "features")
+    supplies = ("pairs", "sentences", "features")
     path_fields = ("tsv",)
     credit = "a file of the publisher: {names}"
 
@@ -303,7 +305,7 @@ class HeldOut(CorpusPart):
     The pairs are selected by a hash of the source line, so the selection is always the same.
     """
 
-    supplies = ("text", "trees", "features")
+    supplies = ("pairs", "sentences", "trees", "features")
 
     held_out: Size = Field(le=1_000_000)
     """Number of pairs to move from `train` to this split. Unit: sentence pairs."""

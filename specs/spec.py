@@ -196,7 +196,7 @@ class Spec(Section):
         directions = [("en", "en")] if parsing else [("en", "de"), *([("de", "en")] if self.languages else [])]
         if not reads:
             directions = [(corpus.source, "en"), (corpus.source, "de")]
-        data = "features" if task.features else "trees" if parsing else "text"
+        data = "features" if task.features else "trees" if parsing else "pairs" if reads else "sentences"
         for name, part in corpus.named_parts:
             if data not in part.supplies:
                 needed = f"{task.features.kind} {task.examples}" if task.features else task.examples

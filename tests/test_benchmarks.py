@@ -233,7 +233,7 @@ def test_recordings_are_read_by_ctc(run: Script) -> None:
     assert long_ctc.with_radius(spec, 50).architecture.encoder[0].radius == 50
     files = "run", "dev.lst", "dev.en"
     assert re.fullmatch(r"6 recordings: WER \d+\.\d\n", run(long_ctc, *files))
-    (first, *_), (same, *_) = (long_ctc.read("run", iter(["sounds/dev 0.wav"]), radius) for radius in (3, None))
+    (first, *_), (same, *_) = (long_ctc.read("run", Path("dev.lst"), 1, radius) for radius in (3, None))
     assert same == first
     assert run(long_ctc, *files, "--count", "2", "--radius", "50").startswith("2 recordings: ")
     assert long_ctc.best_path([0, 7, 7, 0, 7, 5, 5, 0, 0]) == [7, 7, 5], "no blanks and no repetitions"

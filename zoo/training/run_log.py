@@ -56,18 +56,19 @@ class RunLog:
     Each line of the log summarises the metrics of several steps.
     """
 
-    def __init__(self, run: Run, start: TrainingProgress, peak: float, device: torch.device) -> None:
+    def __init__(self, run: Run, spec: Spec, start: TrainingProgress, peak: float, device: torch.device) -> None:
         """Open the log, and remove its lines about steps after `start`.
 
         Args:
             run: The run, with the path of `log.jsonl` and the folder for TensorBoard event files. TensorBoard ignores
                 any metrics that are already logged for steps after `start`.
+            spec: The spec of the training, whose task may have a perplexity.
             start: The progress at which training starts or resumes.
             peak: The FLOPs per second of a large matrix product, from which the utilisation is computed.
             device: The device whose memory is logged.
         """
         self._path, self._peak, self._device = run.log, peak, device
-        self._has_perplexity = "perplexity" in run.spec.scores
+        self._has_perplexity = "perplexity" in spec.scores
         self._seconds = start.seconds
         if self._path.exists():
             kept = [line for line in _complete_lines(self._path) if line["step"] <= start.step]

@@ -231,7 +231,7 @@ class Trainer:
 
     def _log(self) -> RunLog:
         peak = matrix_peak(self.device, self.spec.training.precision)
-        return RunLog(self.run, self.progress, peak * self.processes.count, self.device)
+        return RunLog(self.run, self.spec, self.progress, peak * self.processes.count, self.device)
 
     def _score_dev_set(self, dev: DevSet, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         """Score the dev set, and update the best score in `progress`.

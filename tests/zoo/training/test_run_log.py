@@ -28,8 +28,8 @@ from zoo.training.train import train
 
 
 def open_log(path: Path, start: TrainingProgress) -> RunLog:
-    run: Any = SimpleNamespace(log=path, events=path.parent / "events", spec=SimpleNamespace(scores=("bleu",)))
-    return RunLog(run, start, 1e9, torch.device("cpu"))
+    spec: Any = SimpleNamespace(scores=("bleu",))
+    return RunLog(Run(path.parent), spec, start, 1e9, torch.device("cpu"))
 
 
 def write_step(log: RunLog, step: int, seconds: float) -> dict[str, Any]:
