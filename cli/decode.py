@@ -191,7 +191,7 @@ def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
 
 
 def _require_text_name(translator: Translator, output: Path | None) -> None:
-    """Raise ZooError if the model reads audio or images, and `output` has a suffix of such files, such as `.wav`."""
+    """Raise ZooError if the model reads audio or images, and `output` has an audio or image suffix, such as `.wav`."""
     from specs import ZooError
     from zoo.generation.recognizer import Recognizer
 

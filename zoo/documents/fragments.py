@@ -290,7 +290,7 @@ class Divider:
         tags = "".join(start.written for start, _ in around), "".join(end.written for _, end in reversed(around))
         self._copied += (20 + len(tags[0]) + len(tags[1])) * is_mark
         if self._copied > _MAX_COPIED:
-            raise ZooError("the text has too many marks between items, such as check boxes", hint="split the document")
+            raise ZooError("the text has too many inline symbols, such as check boxes", hint="split the document")
         self._result += (replace(end, raw="", output=end.written) for _, end in reversed(closed))
         self._result.append(Fragment(Kind.BREAK, line.raw, output=tags[0] + line.written + tags[1]))
         self._result += (replace(start, raw="") for start, _ in self._open)

@@ -52,7 +52,7 @@ class ComparedModels:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Comparison of two systems, A and B, by one metric. Scores are in points, such as 27.3 BLEU."""
+    """Comparison of two systems, A and B, on one metric. Scores are in points, such as 27.3 BLEU."""
 
     metric: str
     scores: tuple[float, float]

@@ -326,7 +326,7 @@ class _SpanReader:
         return target.decade.format(count) if may_be_decade and is_decade else count
 
     def _unit(self, match: re.Match[str], unit: str, value: str) -> str:
-        """Write the unit after a number, with the space before the unit."""
+        """Return the unit that replaces a matched unit, with the space that the language writes before it."""
         target, symbol = self._target, _symbol(match)
         if match["scale"] and unit in target.scaled_units:
             return target.scaled_units[unit]

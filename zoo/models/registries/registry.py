@@ -264,7 +264,7 @@ def open_registry(address: str) -> Registry:
         ZooError: The address is not valid.
     """
     if not address.strip():
-        raise ZooError("the address of a registry is empty", hint=_ADDRESS_HINT)
+        raise ZooError("the registry address is empty", hint=_ADDRESS_HINT)
     scheme, remainder, _ = address.partition("://")
     try:
         host = unquote(urlsplit(address).netloc)

@@ -145,7 +145,7 @@ def test_invalid_addresses_are_refused_and_unusual_folder_names_are_folders():
     for address in ["https://", "s3:///x", "http://[", "nonsense://x", "gs://b/x", *incomplete, *without_slashes]:
         refused("is not the address of a registry", open_registry, address)
     for address in ("", " "):
-        refused("the address of a registry is empty", open_registry, address)
+        refused("the registry address is empty", open_registry, address)
     for address in ("hf://org", "hf://org/", "hf://datasets/org"):
         assert "hf://ORG/NAME" in refused("is not the address of a repository", open_registry, address).hint
     for address in ("./hf:org/name", "/srv/models:2", "C:models", "~nobody-here/zoo"):
