@@ -39,7 +39,7 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
     units = _replace_words(segment, words)
     _set_parts(segment, words, view)
     order = _SourceOrder(words)
-    units += _keep_elements(segment, words, order, view)
+    units += _keep_elements(segment, words, units, order, view)
     _place_units(words, order, sorted(units, key=lambda unit: unit.start), target)
     _place_marks(words, order, segment)
     return (RunWriter if view.needs_runs else Writer)(segment, words, target, view).write()
@@ -222,7 +222,9 @@ def _word_parts(segment: Segment, text: str, position: int, span: slice, view: V
     return parts + [(rest, around)] * bool(rest)
 
 
-def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder, view: View) -> list[Unit]:
+def _keep_elements(
+    segment: Segment, words: Sequence[Word], units: Sequence[Unit], order: _SourceOrder, view: View
+) -> list[Unit]:
     """Put each markup element that has lost its words around the nearest word with the same outer elements.
 
     If there is no such word, return an empty element. In Word documents, only words from runs with the least formatting
@@ -234,7 +236,8 @@ def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder,
         starts.update((element, start) for element in stack if element not in starts)
     solid = segment.solid_elements
     used = {element for word in words for _, stack in word.parts for element in stack}
-    used.update(each for unit in segment.units for each in unit.stack if not unit.is_space or each not in solid)
+    kept = (*units, *(word.unit for word in words if word.unit))
+    used.update(each for unit in kept for each in unit.stack if not unit.is_space or each not in solid)
     runs = {stack[-1]: segment.elements[stack[-1]][0].written for stack in segment.stacks if stack and view.needs_runs}
     shortest = min(map(len, runs.values()), default=0)
     plain = {run for run, start_tag in runs.items() if len(start_tag) == shortest}

@@ -83,6 +83,12 @@ def test_markup_follows_the_words(before: str, after: str) -> None:
     assert translated(before, Shuffle()) == after
 
 
+def test_an_element_that_leaves_its_link_is_kept() -> None:
+    before = "<t:p>one <t:a><t:meta><t:date>5</t:date></t:meta> two three</t:a></t:p>"
+    after = "<t:p><t:date>5</t:date> ONE <t:a><t:meta>TWO</t:meta> THREE</t:a></t:p>"
+    assert translated(before, Shuffle(0)) == after
+
+
 def test_text_in_a_code_style_is_copied() -> None:
     styles = (
         '<s:style s:name="T1" s:parent-style-name="Own"/><s:style s:name="Own" s:display-name="Source Text"/>'
