@@ -39,7 +39,7 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
     units = _replace_words(segment, words)
     _set_parts(segment, words, view)
     order = _SourceOrder(words)
-    units += _keep_elements(segment, words, units, order, view)
+    units += _keep_elements(segment, words, order, view)
     _place_units(words, order, sorted(units, key=lambda unit: unit.start), target)
     _place_marks(words, order, segment)
     return (RunWriter if view.needs_runs else Writer)(segment, words, target, view).write()
@@ -177,6 +177,7 @@ def _keep_links_whole(segment: Segment, words: Sequence[Word], view: View) -> No
 
     All other words of the link get the elements around the link. In Word documents, all text must be in a run, so these
     words get the run of the last text before them that is outside links, or else of the first text outside links.
+    Copied content only leaves the link. It keeps all other elements, because it may have runs of its own.
     """
     links = {index for index, (start, _) in enumerate(segment.elements) if start.is_link}
 
@@ -200,7 +201,7 @@ def _keep_links_whole(segment: Segment, words: Sequence[Word], view: View) -> No
         groups[link].remove(max(groups[link], key=lambda group: sum(len(word.text) for word in group)))
         for word in chain.from_iterable(groups[link]):
             word.parts = [(text, outside[link]) for text, _ in word.parts]
-            word.unit = word.unit and replace(word.unit, stack=outside[link])
+            word.unit = word.unit and replace(word.unit, stack=tuple(each for each in word.unit.stack if each != link))
 
 
 def _word_parts(segment: Segment, text: str, position: int, span: slice, view: View) -> list[tuple[str, Stack]]:
@@ -222,9 +223,7 @@ def _word_parts(segment: Segment, text: str, position: int, span: slice, view: V
     return parts + [(rest, around)] * bool(rest)
 
 
-def _keep_elements(
-    segment: Segment, words: Sequence[Word], units: Sequence[Unit], order: _SourceOrder, view: View
-) -> list[Unit]:
+def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder, view: View) -> list[Unit]:
     """Put each markup element that has lost its words around the nearest word with the same outer elements.
 
     If there is no such word, return an empty element. In Word documents, only words from runs with the least formatting
@@ -236,8 +235,7 @@ def _keep_elements(
         starts.update((element, start) for element in stack if element not in starts)
     solid = segment.solid_elements
     used = {element for word in words for _, stack in word.parts for element in stack}
-    kept = (*units, *(word.unit for word in words if word.unit))
-    used.update(each for unit in kept for each in unit.stack if not unit.is_space or each not in solid)
+    used.update(each for unit in segment.units for each in unit.stack if not unit.is_space or each not in solid)
     runs = {stack[-1]: segment.elements[stack[-1]][0].written for stack in segment.stacks if stack and view.needs_runs}
     shortest = min(map(len, runs.values()), default=0)
     plain = {run for run, start_tag in runs.items() if len(start_tag) == shortest}

@@ -228,12 +228,17 @@ class Forgetful(Shuffle):
     # White space at the start does not open an element before its range, and links of white space are kept.
     ("[1 <a> one two</a> 1] three", Shuffle(0), "[1 <a> TWO ONE</a> 1] THREE"),
     ("one<a> </a>*two* three", Shuffle(), "THREE *TWO*<a> </a>ONE"),
+    # A field that leaves a link keeps its own runs.
+    ("one {HYPERLINK u|{PAGE|5} two three}", Shuffle(0), "{PAGE|5} ONE {HYPERLINK u|TWO THREE}"),
     # Fields that the translator leaves out are between spaces.
     ("one {DATE|2 May} two {DATE|3 May} three", Forgetful(), "THREE TWO {DATE|3 May} ONE {DATE|2 May}"),
     ("{DATE|2 May} one two", Forgetful(), "{DATE|2 May} TWO ONE"),
 ])  # fmt: skip
 def test_elements_ranges_and_fields_stay_whole_when_words_are_moved(before: str, model: Shuffle, after: str) -> None:
-    assert outline(translated(make(before), model)) == after
+    text = make(before)
+    result = translated(text, model)
+    check(text, result)
+    assert outline(result) == after
 
 
 def test_text_is_in_runs_if_nothing_is_aligned() -> None:
