@@ -1,6 +1,7 @@
 """Version of the spec file format. Files in a newer format are rejected.
 
-A new field has a default in its section, so that older files stay readable.
+A new field has a default in its section, so that older files stay readable. For the same reason, removed fields are
+ignored in files that zoo wrote.
 """
 
 import re
@@ -13,6 +14,9 @@ from specs.reader import LocatedValue
 FORMAT = 1
 """Format that this version of zoo writes."""
 WRITTEN_BY = "# written by zoo "
+
+_REMOVED = {"training": {"checkpoint_minutes", "max_minutes"}, "compilation": {"vocabulary_multiple"}}
+"""Fields of earlier versions of this format, by section. They are ignored in files that zoo wrote."""
 
 _WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
 
@@ -48,4 +52,8 @@ def without_format(spec: LocatedValue, version: str | None = None) -> LocatedVal
             author = "a newer version of zoo" if version is None else f"zoo {version}"
             problem = f"{author} wrote this file in format {quote(number)[1:-1]}; this version reads format {FORMAT}"
             raise NewerFormatError(problem, where=written.where, hint="install a newer version of zoo")
+    for section, removed in _REMOVED.items():
+        if version is not None and section in values and isinstance(fields := values[section].value, dict):
+            kept = {name: value for name, value in fields.items() if name not in removed}
+            values[section] = replace(values[section], value=kept)
     return replace(spec, value=values)

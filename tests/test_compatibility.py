@@ -22,6 +22,14 @@ def test_written_specs_state_their_format() -> None:
     refused(r"`training\.patience` is missing", specs.parse, spec.yaml().replace("  patience: null\n", ""), "spec.yaml")
 
 
+def test_removed_fields_are_ignored_only_in_files_that_zoo_wrote() -> None:
+    spec = specs.load("tiny")
+    for section, name in (("training", "max_minutes"), ("compilation", "vocabulary_multiple")):
+        text = spec.yaml("0.1.0").replace(f"\n{section}:\n", f"\n{section}:\n  {name}: 8\n")
+        assert specs.parse(text, "spec.yaml") == spec
+        refused(f"`{section}.{name}` is not a field", specs.parse, text.partition("\n")[2], "spec.yaml")
+
+
 def with_format(text: str, number: object) -> str:
     return text.replace(f"format: {file_format.FORMAT}\n", f"format: {number}\n")
 
