@@ -54,7 +54,6 @@ class FairseqImport(ImportFormat):
     """The `fairseq` import format."""
 
     name = "fairseq"
-    description = "a fairseq checkpoint (.pt) with its dictionaries (dict.LANGUAGE.txt) in the same folder"
 
     def recognises(self, path: Path) -> bool:
         """Return whether the path is, or contains, a checkpoint with a dictionary in the same folder."""

@@ -323,9 +323,8 @@ def test_existing_content_and_links_are_kept(
         (folder / "mine").write_text("kept")
         return []
 
-    nothing = {"description": "nothing", "reader": lambda model: None, "check": lambda *_: None}
-    fake = SimpleNamespace(name="fake", write=write, **nothing)
-    monkeypatch.setattr("zoo.interop.exporter.EXPORT_FORMATS", [fake])
+    fake = SimpleNamespace(name="fake", write=write, reader=lambda model: None, check=lambda *_: None)
+    monkeypatch.setattr("zoo.interop.exporter.format_named", lambda name, kind: fake)
     for _ in range(2):
         refused(None, export_model, bundle, "fake", folder, Report())
         assert [file.name for file in folder.iterdir()] == ["mine"]

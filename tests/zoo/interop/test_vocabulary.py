@@ -21,7 +21,9 @@ from tests.zoo.interop import conftest as tiny
 from zoo.data.prepare import prepare
 from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.text_stream import TextStream
-from zoo.interop.huggingface import FAMILIES, multilingual_vocabulary, t5_vocabulary
+from zoo.interop import FORMATS
+from zoo.interop.formats import format_named
+from zoo.interop.huggingface import multilingual_vocabulary, t5_vocabulary
 from zoo.interop.sentencepiece_model import SentencePieceModel, without_source_end, word_list_tokenizer
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.models.weights import Weights
@@ -125,8 +127,9 @@ def test_sources_without_eos(home: Path) -> None:
 
 def test_models_that_transformers_cannot_express_are_named() -> None:
     vocabulary = Vocabulary(word_list_tokenizer(NUMBERING, "list"))
-    for family in FAMILIES:
-        refused(f"to {family.name}: its vocabulary is a list of words", family.require_sentencepiece, vocabulary)
+    for name in FORMATS["families"]:
+        require_sentencepiece = format_named(name, "families").require_sentencepiece
+        refused(f"to {name}: its vocabulary is a list of words", require_sentencepiece, vocabulary)
     bias = torch.zeros(vocabulary.source.size)
     bias[BOS] = NEVER
     weights = Weights({"embedding": torch.arange(float(len(bias)))[:, None], "output_bias": bias})

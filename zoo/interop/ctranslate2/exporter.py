@@ -49,7 +49,6 @@ class CTranslate2Export(ExportFormat):
     """The `ctranslate2` export format."""
 
     name = "ctranslate2"
-    description = "a CTranslate2 folder, in float32"
 
     def reader(self, model: Model) -> ImportFormat | None:
         """Return the import format for the exported model, or None if the import does not support the model.

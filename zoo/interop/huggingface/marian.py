@@ -61,7 +61,6 @@ class HuggingFaceMarian(Family):
     """The `hf-marian` format: Marian models in transformers."""
 
     name = "hf-marian"
-    description = "a folder of transformers' MarianMTModel: config.json, weights, vocab.json, source.spm, target.spm"
     model_types = ("marian",)
     model_class = "MarianMTModel"
     takes_positions = True

@@ -46,10 +46,6 @@ class Multilingual(Family):
     """The `hf-multilingual` format: M2M-100, NLLB-200 and mBART-50 models in transformers."""
 
     name = "hf-multilingual"
-    description = (
-        "a folder of transformers' M2M-100, NLLB-200 or mBART-50: config.json, weights, sentencepiece.bpe.model or "
-        "tokenizer.json"
-    )
     model_types = ("m2m_100", "mbart")
     model_class = "AutoModelForSeq2SeqLM"
     layout = tensor_layout("transformers.multilingual")

@@ -45,7 +45,6 @@ class T5(Family):
     """The `hf-t5` format: T5 and mT5 models in transformers, including MADLAD-400."""
 
     name = "hf-t5"
-    description = "a folder of transformers' T5 or mT5: config.json, weights, spiece.model or tokenizer.json"
     model_types: ClassVar[tuple[str, ...]] = ("t5", "mt5")
     model_class = "T5ForConditionalGeneration"
     tables: ClassVar[Mapping[str, str]] = TOOLKITS["transformers.t5"]["tables"]
