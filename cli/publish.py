@@ -230,7 +230,7 @@ def import_model(
         languages SOURCE TARGET: Source and target language, as codes such as en de. [default: as the files specify]
         positions marian|transformers: Toolkit that trained a Hugging Face Marian model. Marian and transformers compute
             sinusoidal positional encodings slightly differently. OPUS-MT models were trained with Marian. [default:
-            marian]
+            marian, if the model scales embeddings as Marian does]
         tokenizer moses|space: Tokenizer of the model's training text, for a model without a SentencePiece model.
             With `moses`, raw text is tokenised and translations are detokenised. With `space`, your texts must already
             be tokenised. [default: as the files specify]
