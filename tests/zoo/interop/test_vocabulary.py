@@ -23,7 +23,8 @@ from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.text_stream import TextStream
 from zoo.interop import FORMATS
 from zoo.interop.formats import format_named
-from zoo.interop.huggingface import multilingual_vocabulary, t5_vocabulary
+from zoo.interop.huggingface import multilingual_vocabulary as multilingual
+from zoo.interop.huggingface import t5_vocabulary
 from zoo.interop.sentencepiece_model import SentencePieceModel, without_source_end, word_list_tokenizer
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.models.weights import Weights
@@ -134,5 +135,6 @@ def test_models_that_transformers_cannot_express_are_named() -> None:
     bias[BOS] = NEVER
     weights = Weights({"embedding": torch.arange(float(len(bias)))[:, None], "output_bias": bias})
     model: Any = SimpleNamespace(spec=SimpleNamespace(languages=()), vocabulary=vocabulary, weights=weights)
-    refused("it cannot generate BOS, the token that decoding starts with", t5_vocabulary.written_ids, model, "hf-t5")
-    refused("it cannot generate BOS, the token that decoding starts with", multilingual_vocabulary.written_ids, model)
+    message = "it cannot generate BOS, the token that decoding starts with"
+    refused(message, t5_vocabulary.written_ids, model, "hf-t5")
+    refused(message, multilingual.written_ids, model, multilingual.NLLB_TOKENIZER)

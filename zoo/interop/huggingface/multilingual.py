@@ -106,8 +106,7 @@ class Multilingual(Family):
 
     def ids(self, model: Model) -> WrittenIds:
         """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
-        fitting_class(model.spec)
-        return written_ids(model)
+        return written_ids(model, fitting_class(model.spec))
 
     def max_length(self, spec: Spec) -> int:
         """Return the maximum length of a translation, including BOS and the language token."""
