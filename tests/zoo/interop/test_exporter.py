@@ -48,7 +48,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "halves from 2, gelu": {"positions": {"kind": "sinusoidal_halves", "first": 2}, "activation": "gelu"},
     "two tables, biases": {"tied_embeddings": "target", "projection_bias": True, "output_bias": True},
     "two tables, untied output, gelu_tanh": {"tied_embeddings": "embeddings", "activation": "gelu_tanh"},
-    "three tables": {"tied_embeddings": "none", "N": {"encoder": 1, "decoder": 2}},
+    "three tables, unscaled": {"tied_embeddings": "none", "N": {"encoder": 1, "decoder": 2}, "scale_embeddings": False},
 }
 RMS = {"kind": "rms_norm", "placement": "pre"}
 SELF, CROSS, FFN = ({"kind": kind} for kind in ("self_attention", "cross_attention", "feed_forward"))
