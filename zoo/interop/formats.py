@@ -165,6 +165,12 @@ def are_language_codes(languages: Sequence[str]) -> bool:
     return all(map(_LANGUAGE_CODE.fullmatch, languages))
 
 
+def language_codes(source: str, target: str) -> tuple[str, str] | None:
+    """Convert another toolkit's language names to codes, such as en_XX to en-XX. Return None if a code is invalid."""
+    codes = source.replace("_", "-"), target.replace("_", "-")
+    return codes if are_language_codes(codes) else None
+
+
 def require_folder(path: Path, format: str) -> None:
     """Raise ZooError if a path is not a folder. Formats whose models are folders call this first."""
     if not path.is_dir():

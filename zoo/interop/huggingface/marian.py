@@ -23,8 +23,8 @@ from zoo.interop.formats import (
     ImportedModel,
     ImportRequest,
     PositionConvention,
-    are_language_codes,
     cannot_export,
+    language_codes,
 )
 from zoo.interop.huggingface.config import MAX_SOURCE_LENGTH, SpecialTokens, generation_settings, special_tokens
 from zoo.interop.huggingface.family import Family
@@ -219,8 +219,8 @@ def _positions(spec: Spec, tensors: Mapping[str, Tensor], side: str) -> Tensor:
 def _direction(folder: Path) -> tuple[str, str] | None:
     """Return the source and target language in `tokenizer_config.json`, or None if a language is missing or invalid."""
     config = read_optional_json(folder / TOKENIZER_CONFIG)
-    source, target = (str(config.get(f"{side}_lang", "")).lower().replace("_", "-") for side in ("source", "target"))
-    return (source, target) if are_language_codes((source, target)) else None
+    source, target = (str(config.get(f"{side}_lang", "")).lower() for side in ("source", "target"))
+    return language_codes(source, target)
 
 
 def _read_vocabulary(

@@ -203,18 +203,17 @@ def written_ids(model: Model, format: str) -> WrittenIds:
     return WrittenIds([first, EOS, UNK, *others], len(never), pad=pad, end=_END, start=start)
 
 
-def write_vocabulary(model: Model, file: Path, ids: WrittenIds, settings: Mapping[str, Any]) -> None:
+def write_vocabulary(model: Model, folder: Path, ids: WrittenIds) -> None:
     """Write the SentencePiece model and the tokenizer settings. The settings include the added tokens.
 
     Args:
         model: The published model. Source and target share one vocabulary.
-        file: The path of the new SentencePiece model.
+        folder: The folder of the exported model.
         ids: The token IDs in zoo and transformers.
-        settings: Further settings of the tokenizer.
     """
     tokenizer = model.vocabulary.target
     assert isinstance(tokenizer, Tokenizer)
-    sentencepiece = SentencePieceModel(file, tokenizer.content)
+    sentencepiece = SentencePieceModel(folder / SENTENCEPIECE, tokenizer.content)
     order = [id for id in ids.order if id is not None]
     pad_id = order[ids.pad]
     languages = model.spec.languages
@@ -228,7 +227,7 @@ def write_vocabulary(model: Model, file: Path, ids: WrittenIds, settings: Mappin
     while sentencepiece.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token
         order.pop()
     content = sentencepiece.reordered(order, names, {PAD: ids.pad, UNK: _UNKNOWN, EOS: _END})
-    file.write_bytes(content)
+    (folder / SENTENCEPIECE).write_bytes(content)
     decoder = {}
     for name, token in added.items():
         special = sentencepiece.entries[token].type in (TokenType.CONTROL, TokenType.UNKNOWN)
@@ -236,4 +235,5 @@ def write_vocabulary(model: Model, file: Path, ids: WrittenIds, settings: Mappin
     tokens = {"pad_token": names[pad_id], "unk_token": names[UNK], "eos_token": names[EOS]}
     if pad_id != BOS and BOS in order:  # otherwise, each text that transformers generates would begin with `<s>`
         tokens["bos_token"] = names.get(BOS, sentencepiece.entries[BOS].name)
-    write_json(file.with_name(TOKENIZER_CONFIG), {**settings, "added_tokens_decoder": decoder, **tokens})
+    settings = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, _ADDITIONAL: [], "added_tokens_decoder": decoder}
+    write_json(folder / TOKENIZER_CONFIG, settings | tokens)
