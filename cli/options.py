@@ -173,16 +173,16 @@ def _first_given(options: Mapping[str, object]) -> str | None:
 
 
 def option(*names: str, shown: str | bool = True, panel: str | None = None, complete: Any = None, **more: Any) -> Any:
-    """Declare a typer option. `describe` later adds the placeholder and the help text.
+    """Declare a typer option. `describe` later adds the help text and, unless `metavar` is given, the placeholder.
 
     Args:
         names: Names such as "--output" and "-o". By default, the name of the parameter.
         shown: Description of the default in the help text. By default, the default itself.
         panel: Heading under which the help text lists the option.
         complete: Function that returns the shell completions of the text typed so far.
-        more: Limits (`min` and `max`), and further parameters of `typer.Option`.
+        more: Limits (`min` and `max`), `metavar`, and further parameters of `typer.Option`.
     """
-    more = {"callback": _require_number, **more}
+    more = {"callback": _require_number, "metavar": "", **more}
     return typer.Option(*names, show_default=shown, rich_help_panel=panel, autocompletion=complete, **more)
 
 
@@ -251,7 +251,8 @@ def _read_items(section: str) -> Iterator[tuple[str, dict[str, Any]]]:
         found = _ITEM.fullmatch(" ".join(item.split()))
         assert found is not None, item
         name, metavar, text, shown = found.groups()
-        yield name, {"metavar": metavar or "", "help": text, "show_default": shown or True}
+        placeholder = {"metavar": metavar} if metavar else {}
+        yield name, {**placeholder, "help": text, "show_default": shown or True}
 
 
 def _default_info(parameter: inspect.Parameter) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cli import options
 from cli.options import argument, field_option, option
+from zoo.interop import FORMATS
 
 if TYPE_CHECKING:
     from zoo.publishing.removal import RemovalPlan
@@ -206,7 +207,7 @@ def _remove(plan: RemovalPlan, *, yes: bool) -> None:
 def import_model(
     source: str,
     name: str | None = None,
-    format: str | None = None,
+    format: Annotated[str | None, option(metavar="|".join(FORMATS["import"]))] = None,
     languages: tuple[str, str] | None = None,
     positions: Literal["marian", "transformers"] | None = None,
     tokenizer: Literal["moses", "space"] | None = None,
@@ -225,12 +226,11 @@ def import_model(
         source SOURCE: File or folder of the model, or hf:ORG/NAME for a model on the Hugging Face Hub.
         name NAME: Name of the model in the local model store. Other commands find it by this name. Letters, digits and
             the characters `-`, `_`, `.` and `,` are permitted. [default: the name of the file or folder]
-        format hf-marian|hf-multilingual|hf-t5|marian|ctranslate2|fairseq: Format of the files to import. [default:
-            detected from the files]
+        format: Format of the files to import. [default: detected from the files]
         languages SOURCE TARGET: Source and target language, as codes such as en de. [default: as the files specify]
         positions marian|transformers: Toolkit that trained a Hugging Face Marian model. Marian and transformers compute
             sinusoidal positional encodings slightly differently. OPUS-MT models were trained with Marian. [default:
-            marian]
+            marian, if the model scales embeddings as Marian does]
         tokenizer moses|space: Tokenizer of the model's training text, for a model without a SentencePiece model.
             With `moses`, raw text is tokenised and translations are detokenised. With `space`, your texts must already
             be tokenised. [default: as the files specify]
@@ -270,7 +270,7 @@ def import_model(
 
 def export_model(
     name: Annotated[str, argument(complete=options.complete_model)],
-    to: Annotated[str, option("--to")],
+    to: Annotated[str, option("--to", metavar="|".join(FORMATS["export"]))],
     output: Annotated[Path, option("--output", "-o")],
 ) -> None:
     """Convert a published model to the format of another toolkit.
@@ -282,7 +282,7 @@ def export_model(
 
     Options:
         name NAME: Name or folder of a published model.
-        to hf-marian|hf-multilingual|hf-t5|ctranslate2|onnx: Format to write.
+        to: Format to write.
         output FOLDER: Folder to create.
 
     Examples:

@@ -13,7 +13,7 @@ import typer
 import zoo
 from cli import options
 from cli.options import option
-from specs import ZooError
+from specs import ZooError, install_hint
 
 _LIMITS = "Limits"
 _MAX = 1_000_000.0
@@ -101,8 +101,7 @@ def serve(
         from zoo.serving.pool import ModelPool
         from zoo.serving.service import Service
     except ModuleNotFoundError as error:
-        hint = "run `pip install -e '.[serve]'` in zoo's source folder"
-        raise ZooError(f"`zoo serve` requires the `{error.name}` package", hint=hint) from None
+        raise ZooError(f"`zoo serve` requires the `{error.name}` package", hint=install_hint("serve")) from None
     from cli.console import report
     from compiler.host import may_have_gpu
     from zoo.generation.loading import open_model

@@ -1,4 +1,4 @@
-"""Generate the reference of spec fields and commands, the catalogue, the plots, and copies of files in the root folder.
+"""Generate the reference of spec fields, commands and formats, the catalogue, the plots, and copies of root files.
 
 MkDocs loads this file as a hook. Generated content exists only while the site is built. A comment such as
 `<!-- generated: commands -->` marks its place in a page. So the pages, and links to them, also work on code hosts.
@@ -20,6 +20,7 @@ from mkdocs.structure.pages import Page
 
 from specs import Spec
 from specs.section import Section
+from zoo.interop import FORMATS
 
 sys.path.insert(0, str(Path(__file__).parent))
 import catalogue  # MkDocs hooks are not a package, so these modules are imported by path
@@ -55,6 +56,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if kind == "plot":
             name, _, description = argument.partition(": ")
             return f"![{description}](../images/{name}.svg)"
+        if kind == "formats":
+            return formats(argument)
         page.meta["search"] = {"boost": 0.2}
         return {"spec-fields": spec_fields, "commands": commands}[kind]()
 
@@ -70,6 +73,12 @@ def spec_fields() -> str:
     for name, field in sections.items():
         lines += _section(name, field, base.get(name))
     return "\n".join(lines)
+
+
+def formats(command: str) -> str:
+    """Return a table of the formats of `zoo import` or `zoo export` as Markdown."""
+    rows = (f"| `{name}` | {_cell(format['files'])} |" for name, format in FORMATS[command].items())
+    return "\n".join(["| Format | Files |", "|---|---|", *rows])
 
 
 def _section(name: str, field: Any, value: Any) -> Iterator[str]:

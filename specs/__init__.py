@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from specs.corpus import Table as Table
     from specs.corpus import Treebank as Treebank
     from specs.errors import ZooError as ZooError
+    from specs.errors import install_hint as install_hint
     from specs.errors import nearest as nearest
     from specs.errors import suggest as suggest
     from specs.inspection import comments as comments
@@ -77,7 +78,7 @@ _NAMES = {
     "architecture": "Architecture Depths",
     "catalogue": "names",
     "corpus": "Archive Corpus Digits Files Grammar HeldOut Pairs Part Synthetic Table Treebank",
-    "errors": "ZooError nearest suggest",
+    "errors": "ZooError install_hint nearest suggest",
     "inspection": "comments describe_head_sizes difference field_names schema",
     "loader": "load parent parse where_written",
     "parts": "Alibi Audio Features FeatureSource Learned Norm Relative Rotary Sinusoidal Sinusoidal2d",

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from specs.errors import nearest
 from specs.section import Positive, Section, Size, Sparse, reject
-from specs.sections import LanguageCode
+from specs.sections import LanguageCode, Languages, suggest_language
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
 Column = Annotated[int, Field(ge=1, le=1_000)]
@@ -67,6 +67,16 @@ class CorpusPart(Sparse):
         """Return the parts that replace this part in the loaded spec. `codes` are the languages of the model."""
         return (self,)
 
+    def check_languages(self, name: str, corpus: "Corpus", languages: Languages | None, *, reads_text: bool) -> None:
+        """Reject languages of this part that the model does not have. By default, a part has no own languages.
+
+        Args:
+            name: Name of this part, such as `corpus.train[0]`.
+            corpus: The corpus, with the default languages of its parts.
+            languages: Languages of the model, if there are several.
+            reads_text: Whether the model reads text.
+        """
+
 
 class Weighted(CorpusPart):
     """Base class of corpus parts that have a weight, such as `Files`."""
@@ -86,6 +96,20 @@ class Directed(Weighted):
     tag: SourceTag | None = None
     """Token that precedes each source sentence of this part of `corpus.train`, such as `<BT>` for back-translations
     (not in the paper; Caswell et al. 2019). It is a token of the vocabulary. Default: null."""
+
+    def check_languages(self, name: str, corpus: "Corpus", languages: Languages | None, *, reads_text: bool) -> None:
+        """Reject the source or the target language if the model does not have it."""
+        for side, code in zip(("source", "target"), corpus.direction(self), strict=True):
+            own = getattr(self, f"{side}_language") is not None
+            field = f"{name}.{side}_language" if own else f"corpus.{side}"
+            if languages is None and own:
+                codes = ", ".join(dict.fromkeys((corpus.source, corpus.target, code)))
+                tokens = "" if reads_text else ", source_token: null, target_token: target"
+                problem = f"`{name}` sets its own language, but the spec has no `languages`"
+                reject(field, problem, f"write `languages: {{codes: [{codes}]{tokens}}}`")
+            if languages is not None and code not in languages.codes:
+                problem = f"`languages.codes` does not contain `{code}`, the {side} language of `{name}`"
+                reject((field, "languages.codes"), problem, suggest_language(code, languages))
 
 
 class Grammar(Directed):
@@ -141,6 +165,17 @@ class Pairs(Weighted):
             reject("pairs", problem, "write `{pair}` for both languages, or `{source}` and `{target}` for one each")
         if self.languages is not None and len(set(self.languages)) < len(self.languages):
             reject("languages", "`languages` of `pairs` contains a language twice", "list each language once")
+
+    def check_languages(self, name: str, corpus: "Corpus", languages: Languages | None, *, reads_text: bool) -> None:
+        """Reject the part if the model has one language, or lacks a language of the part."""
+        if languages is None:
+            problem = f"`{name}` has files in several languages, but the spec has no `languages`"
+            hint = "write `languages: {codes: [en, de]}`, with the codes of your files"
+            reject(f"{name}.pairs", problem, hint)
+        for code in self.languages or ():
+            if code not in languages.codes:
+                problem = f"`languages.codes` does not contain `{code}`, a language of `{name}`"
+                reject((f"{name}.languages", "languages.codes"), problem, suggest_language(code, languages))
 
     def expanded(self, corpus: "Corpus", codes: Sequence[str]) -> Iterator[Files]:
         """Yield a part for each direction between two of the languages, in the order of `codes`."""

@@ -54,6 +54,11 @@ class ZooError(Exception):
         return "\n\n".join(error.with_hint for error in (self, *self.additional))
 
 
+def install_hint(extra: str) -> str:
+    """Return a hint that tells the user how to install zoo's optional dependencies, such as the extra `serve`."""
+    return f"run `pip install -e '.[{extra}]'` in zoo's source folder"
+
+
 def nearest(word: str, choices: Iterable[str]) -> str | None:
     """Return the choice that is most similar to `word`, or None if no choice is similar."""
     choice_of, lower = {choice.lower(): choice for choice in choices}, word.lower()

@@ -216,7 +216,7 @@ class Parsing(BaseTask):
 class LanguageModelling(BaseTask):
     """Task of predicting the next token of a text. The model has a decoder only (not in the paper)."""
 
-    translator = "zoo.generation.loading:LanguageModel"
+    translator = "zoo.generation.translator:LanguageModel"
     action = "continues"
     summary = "It is a language model of `{0.target}` text."
     variable = "model"

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args
 from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
-from specs.corpus import Archive, Corpus, Digits, Directed, Direction, Files, Grammar, Pairs
+from specs.corpus import Archive, Corpus, Digits, Direction, Files, Grammar
 from specs.errors import ZooError
 from specs.file_format import FORMAT, WRITTEN_BY
 from specs.notation import dump
@@ -16,7 +16,6 @@ from specs.sections import (
     BaseTask,
     Decoding,
     Languages,
-    Recognition,
     Task,
     Training,
     Translation,
@@ -139,38 +138,13 @@ class Spec(Section):
         self._check_lengths()
 
     def _check_languages(self) -> None:
-        if self.languages is not None and not isinstance(self.task, (Translation, Recognition)):
+        if self.languages is not None and (self.task.writes_trees or not self.task.reads):
             problem = f"the `{self.task.kind}` task has one language, but `languages` has several"
             reject(("languages", "task.kind"), problem, "write `languages: null`")
         if self.languages is not None and not self.reads_text:
             self._check_languages_of_files(self.languages)
         for name, part in self.corpus.named_parts:
-            if isinstance(part, Pairs):
-                self._check_languages_of_pairs(name, part)
-            if not isinstance(part, Directed):
-                continue
-            for side, code in zip(("source", "target"), self.corpus.direction(part), strict=True):
-                own = getattr(part, f"{side}_language") is not None
-                field = f"corpus.{name}.{side}_language" if own else f"corpus.{side}"
-                if self.languages is None and own:
-                    codes = ", ".join(dict.fromkeys((self.corpus.source, self.corpus.target, code)))
-                    tokens = "" if self.reads_text else ", source_token: null, target_token: target"
-                    problem = f"`corpus.{name}` sets its own language, but the spec has no `languages`"
-                    reject(field, problem, f"write `languages: {{codes: [{codes}]{tokens}}}`")
-                if self.languages is not None and code not in self.languages.codes:
-                    problem = f"`languages.codes` does not contain `{code}`, the {side} language of `corpus.{name}`"
-                    reject((field, "languages.codes"), problem, suggest_language(code, self.languages))
-
-    def _check_languages_of_pairs(self, name: str, part: Pairs) -> None:
-        if self.languages is None:
-            problem = f"`corpus.{name}` has files in several languages, but the spec has no `languages`"
-            hint = "write `languages: {codes: [en, de]}`, with the codes of your files"
-            reject(f"corpus.{name}.pairs", problem, hint)
-        for code in part.languages or ():
-            if code not in self.languages.codes:
-                problem = f"`languages.codes` does not contain `{code}`, a language of `corpus.{name}`"
-                fields = (f"corpus.{name}.languages", "languages.codes")
-                reject(fields, problem, suggest_language(code, self.languages))
+            part.check_languages(f"corpus.{name}", self.corpus, self.languages, reads_text=self.reads_text)
 
     def _check_languages_of_files(self, languages: Languages) -> None:
         """Check `languages` for a model that reads audio or images. The codes must include the `corpus` languages."""

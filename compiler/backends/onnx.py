@@ -16,6 +16,7 @@ from compiler.artefact import Artefact
 from compiler.backends.backend import Backend, BuildRequest, weights_digest
 from compiler.backends.export import TRANSLATING, artefact_key, assemble_program, export_programs, refuse
 from compiler.emitted import EmittedProgram
+from specs import install_hint
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
@@ -86,7 +87,7 @@ def _unavailable_reason() -> str | None:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if not missing:
         return None
-    return f"missing packages: {', '.join(missing)}; run `pip install -e '.[onnx]'` in zoo's source folder"
+    return f"missing packages: {', '.join(missing)}; {install_hint('onnx')}"
 
 
 onnx = Backend(

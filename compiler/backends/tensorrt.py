@@ -22,7 +22,7 @@ from compiler.decoder import CACHE_BLOCK
 from compiler.emitted import EmittedProgram
 from compiler.graph import Graph
 from compiler.operations.operation import ValueKind
-from specs import Spec, ZooError
+from specs import Spec, ZooError, install_hint
 
 MAX_NEW_TOKENS = 8
 """The largest number of tokens that a decoder step can read."""
@@ -147,7 +147,7 @@ def check_shapes(profiles: Mapping[str, Profile], inputs: Sequence[Tensor]) -> N
 def _unavailable_reason() -> str | None:
     if importlib.util.find_spec("torch_tensorrt") is None or importlib.util.find_spec("tensorrt") is None:
         return (
-            "torch-tensorrt or TensorRT is not installed: run `pip install -e '.[tensorrt]'` in zoo's source folder. "
+            f"torch-tensorrt or TensorRT is not installed: {install_hint('tensorrt')}. "
             "It installs torch-tensorrt. NVIDIA's libraries (`tensorrt-cu13-libs`) are not on PyPI; pip fetches them "
             "from NVIDIA's package index"
         )

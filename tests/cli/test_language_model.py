@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import zoo as library
-from zoo.generation.loading import LanguageModel
+from zoo.generation.translator import LanguageModel
 
 SPEC = """
 extends: tiny

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from typer.main import get_command
 
-from cli.app import run
-from cli.publish import export_model, import_model
+from cli.app import build_app, run
 from tests.conftest import Trained, Zoo, missing
 from zoo.files import storage
-from zoo.interop.exporter import EXPORT_FORMATS
-from zoo.interop.import_formats import IMPORT_FORMATS
+from zoo.interop import FORMATS
+from zoo.interop.formats import format_named
 from zoo.models import find
 from zoo.models.weights import Weights, read
 
@@ -120,6 +120,7 @@ def test_clean_asks_first(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 def test_help_lists_all_formats() -> None:
-    for command, formats in ((import_model, IMPORT_FORMATS), (export_model, EXPORT_FORMATS)):
-        listed = re.findall(r"(?:format|to) (\S*\|\S*): Format", command.__doc__ or "")
-        assert listed == ["|".join(each.name for each in formats)]
+    app: Any = get_command(build_app(["import", "export"]))
+    for command, formats in ((name, [*FORMATS[name]]) for name in app.commands):
+        assert "|".join(formats) in [parameter.metavar for parameter in app.commands[command].params]
+        assert [format_named(name, command).name for name in formats] == formats

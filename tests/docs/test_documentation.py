@@ -140,7 +140,8 @@ def test_zoo_is_installed_from_its_source_folder() -> None:
     for file in files:
         text = " ".join(file.read_text(encoding="utf-8").split())
         assert not re.search(r"pip install [^`\n]{0,60}transformer-zoo", text), file
-    extras = set(re.findall(r"pip install (?:-\w+ )*-e '?\.\[(\w+)", " ".join(file.read_text() for file in files)))
+    named = r"(?:pip install (?:-\w+ )*-e '?\.\[|install_hint\(['\"])(\w+)"
+    extras = set(re.findall(named, " ".join(file.read_text() for file in files)))
     defined = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert {"serve", "ctranslate2", "hf"} <= extras <= defined.keys()
 

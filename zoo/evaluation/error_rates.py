@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from sacrebleu.metrics.base import Metric, Score, Signature
 
-from specs import ZooError
+from specs import ZooError, install_hint
 
 
 class ErrorRate(Metric):
@@ -32,7 +32,7 @@ class ErrorRate(Metric):
             self._count_edits = getattr(import_module("jiwer"), f"process_{unit}")
         except ImportError:
             problem = f"the {unit.removesuffix('s')} error rate cannot be computed: `jiwer` is not installed"
-            raise ZooError(problem, hint="run `pip install -e '.[speech]'` in zoo's source folder") from None
+            raise ZooError(problem, hint=install_hint("speech")) from None
 
     def get_signature(self) -> Signature:
         """Return sacreBLEU's signature, extended by the options and the version of jiwer."""

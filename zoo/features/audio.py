@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 import specs
-from specs import ZooError
+from specs import ZooError, install_hint
 from specs.parts import Masks
 from zoo.features import spoken_digits
 from zoo.features.modality import FeatureModality, Frames, input_name, open_input
@@ -214,5 +214,5 @@ def _packages() -> tuple[Any, Any]:
     try:
         return import_module("soundfile"), import_module("soxr")
     except (ImportError, OSError) as error:  # OSError: the libsndfile library is missing
-        hint = "run `pip install -e '.[speech]'` in zoo's source folder"
-        raise UnreadableError(f"reading audio requires the packages soundfile and soxr: {error}", hint=hint) from None
+        problem = f"reading audio requires the packages soundfile and soxr: {error}"
+        raise UnreadableError(problem, hint=install_hint("speech")) from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from specs import ZooError, parts
+from specs import ZooError, install_hint, parts
 from zoo.features import written_digits
 from zoo.features.modality import FeatureModality, Frames, grey_pixels, input_name, open_input
 from zoo.files.reading import MAX_BYTES, UnreadableError
@@ -76,9 +76,8 @@ def _read_grey(file: str | Path | BinaryIO, height: int) -> PillowImage.Image:
         from PIL import Image as pillow
         from PIL import ImageOps, UnidentifiedImageError
     except ImportError:
-        hint = "run `pip install -e '.[pictures]'` in zoo's source folder"
         problem = "reading pictures requires the `pillow` package, which is not installed"
-        raise UnreadableError(problem, hint=hint) from None
+        raise UnreadableError(problem, hint=install_hint("pictures")) from None
     name = input_name(file)
     with open_input(file) as stream:
         content = stream.read(MAX_BYTES + 1)

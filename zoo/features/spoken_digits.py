@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.host import cores
-from specs import ZooError
+from specs import ZooError, install_hint
 from zoo.files import storage
 from zoo.files.atomic import FolderExistsError, atomic_folder
 from zoo.report import Report
@@ -90,7 +90,7 @@ def _speak(split: str, count: int, folder: Path, report: Report) -> None:
         if any(process.wait() for process in processes):
             errors.seek(0)
             *_, last = errors.read().strip().splitlines() or ["a process was stopped"]
-            hint = "run `pip install -e '.[speech]'` in zoo's source folder, which installs espeakng-loader"
+            hint = f"{install_hint('speech')}, which installs espeakng-loader"
             raise ZooError(f"the spoken digits could not be synthesised: {last}", hint=hint, exit_code=1)
 
 

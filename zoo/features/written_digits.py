@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from specs import ZooError
+from specs import ZooError, install_hint
 from zoo.features.spoken_digits import MAX_DIGITS, seeded_random
 from zoo.files import storage
 from zoo.files.atomic import FolderExistsError, atomic_folder
@@ -125,7 +125,7 @@ def _data() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         import PIL.Image  # noqa: F401  (draws the digits)
         from sklearn.datasets import load_digits
     except ImportError as error:
-        hint = "run `pip install -e '.[pictures]'` in zoo's source folder"
-        raise ZooError(f"handwritten digits need the packages pillow and scikit-learn: {error}", hint=hint) from None
+        problem = f"handwritten digits need the packages pillow and scikit-learn: {error}"
+        raise ZooError(problem, hint=install_hint("pictures")) from None
     found = load_digits()
     return found.images, found.target

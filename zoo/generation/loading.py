@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -14,14 +14,10 @@ from specs import Parsing, ZooError
 from zoo.generation.alignment import AlignmentHead
 from zoo.generation.compilation import BackendOptions, build_with_message, packed_artefact, read_or_build
 from zoo.generation.confidence import Calibration
-from zoo.generation.config import GenerationOptions
-from zoo.generation.preprocessing import EncodedText, InputTerms, Preprocessor
-from zoo.generation.translation import SearchInput, Translation
 from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
 from zoo.models.loading import Model, read_model, read_weights
 from zoo.report import WARNINGS, Report
-from zoo.text.sentences import checked_texts, excerpt
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,71 +31,6 @@ ATTENTION_BACKEND = "eager"
 
 Compiling a model for one text would take too long.
 """
-
-
-class PromptPreprocessor(Preprocessor):
-    """Preprocessor for language models. Each text is a prompt, and the output begins with this prompt."""
-
-    terms = InputTerms(verb="generate", unknown_effect=None)  # a prompt with unknown characters is an error
-
-    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
-        """Encode a prompt for the search.
-
-        Raises:
-            ZooError: A prefix is given, or the prompt is too long or has characters that the model cannot generate.
-        """
-        if prefix.strip():
-            problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model accepts no prefixes"
-            raise ZooError(problem, hint="put the prefix at the beginning of the input text instead")
-        prompt = self._encode_prefix(text, index)
-        self.require_length(f"the prompt {excerpt(text)}", len(prompt), "shorten the prompt")
-        part = SearchInput(index, {}, self._max_target_length(len(prompt)), prompt, text.strip())
-        return EncodedText(index, text, (part,), len(prompt))
-
-
-class LanguageModel(Translator):
-    """Model that continues prompts, and computes the probability of texts.
-
-    The texts for `hypotheses`, `submit` and `zoo decode` are prompts. The output begins with its prompt. If the
-    prompt is empty, the model generates a complete text.
-    """
-
-    translates = False
-    preprocessor_class = PromptPreprocessor
-
-    def generate(
-        self, prompts: Iterable[str], *, n_best: int | None = None, **options: Unpack[GenerationOptions]
-    ) -> list[list[Translation]]:
-        """Continue each prompt. Return the texts, which include the prompt, with their scores.
-
-        Args:
-            prompts: The prompts. Each prompt is a single line, and may be empty.
-            n_best: Number of texts per prompt. Default: 1.
-            **options: Generation options, such as `search="sample"`. Defaults come from the spec.
-
-        Raises:
-            ZooError: An option is out of range, or a prompt is too long or has characters that the model cannot
-                generate.
-        """
-        return self.hypotheses(prompts, n_best=n_best, **options)
-
-    def score(self, texts: Iterable[str], *, max_batch_tokens: int | None = None) -> list[float]:  # type: ignore[override]
-        """Return the natural log-probability of each text, including its EOS token.
-
-        Args:
-            texts: The texts. Each text is a single line.
-            max_batch_tokens: Maximum number of tokens in a batch, counting padding. None for the default.
-        """
-        return [score.log_probability for score in self.score_tokens(texts, max_batch_tokens=max_batch_tokens)]
-
-    def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check texts before scoring. Return a tuple with one element, the list of texts.
-
-        Raises:
-            ZooError: A text has more than one line.
-        """
-        (lines,) = texts
-        return (checked_texts(lines, first=first),)
 
 
 def open_model(

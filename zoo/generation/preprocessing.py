@@ -315,6 +315,26 @@ class Preprocessor:
         return length if self.positions is None else min(length, self.positions - 1)
 
 
+class PromptPreprocessor(Preprocessor):
+    """Preprocessor for language models. Each text is a prompt, and the output begins with this prompt."""
+
+    terms = InputTerms(verb="generate", unknown_effect=None)  # a prompt with unknown characters is an error
+
+    def encode(self, text: str, prefix: str, index: int) -> EncodedText:
+        """Encode a prompt for the search.
+
+        Raises:
+            ZooError: A prefix is given, or the prompt is too long or has characters that the model cannot generate.
+        """
+        if prefix.strip():
+            problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model accepts no prefixes"
+            raise ZooError(problem, hint="put the prefix at the beginning of the input text instead")
+        prompt = self._encode_prefix(text, index)
+        self.require_length(f"the prompt {excerpt(text)}", len(prompt), "shorten the prompt")
+        part = SearchInput(index, {}, self._max_target_length(len(prompt)), prompt, text.strip())
+        return EncodedText(index, text, (part,), len(prompt))
+
+
 def unknown_units(vocabulary: Vocabulary, side: Side) -> str:
     """Return the noun for unknown items in messages: "words" if each token is a word, otherwise "characters"."""
     return "words" if vocabulary.is_word_level(side) else "characters"

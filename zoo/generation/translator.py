@@ -1,4 +1,4 @@
-"""Translators: models with their vocabulary and spec, which translate texts and score translations."""
+"""Translators and language models: models with their vocabulary and spec, which generate and score texts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from specs import ZooError
 from specs.sections import OUTPUT
 from zoo.generation.alignment import AlignedToken, align
 from zoo.generation.attention import END, Attention, compute_attention
-from zoo.generation.config import LanguageOptions, TranslationOptions
+from zoo.generation.config import GenerationOptions, LanguageOptions, TranslationOptions
 from zoo.generation.ensemble import Ensemble, check_compatible
+from zoo.generation.preprocessing import PromptPreprocessor
 from zoo.generation.scoring import TokenScores, score_targets
 from zoo.generation.text_search import Prefixes, TextSearch
 from zoo.generation.text_stream import InputWarnings
+from zoo.generation.translation import Translation
 from zoo.report import Report
 from zoo.text.lines import clean
-from zoo.text.sentences import check_text, checked_pairs
+from zoo.text.sentences import check_text, checked_pairs, checked_texts
 
 if TYPE_CHECKING:
     from compiler import EmittedProgram
@@ -315,6 +317,51 @@ class Translator(TextSearch):
             forced=translation is not None,
             language_tokens=(len(languages.source_tokens), len(languages.target_tokens)),
         )
+
+
+class LanguageModel(Translator):
+    """Model that continues prompts, and computes the probability of texts.
+
+    The texts for `hypotheses`, `submit` and `zoo decode` are prompts. The output begins with its prompt. If the
+    prompt is empty, the model generates a complete text.
+    """
+
+    translates = False
+    preprocessor_class = PromptPreprocessor
+
+    def generate(
+        self, prompts: Iterable[str], *, n_best: int | None = None, **options: Unpack[GenerationOptions]
+    ) -> list[list[Translation]]:
+        """Continue each prompt. Return the texts, which include the prompt, with their scores.
+
+        Args:
+            prompts: The prompts. Each prompt is a single line, and may be empty.
+            n_best: Number of texts per prompt. Default: 1.
+            **options: Generation options, such as `search="sample"`. Defaults come from the spec.
+
+        Raises:
+            ZooError: An option is out of range, or a prompt is too long or has characters that the model cannot
+                generate.
+        """
+        return self.hypotheses(prompts, n_best=n_best, **options)
+
+    def score(self, texts: Iterable[str], *, max_batch_tokens: int | None = None) -> list[float]:  # type: ignore[override]
+        """Return the natural log-probability of each text, including its EOS token.
+
+        Args:
+            texts: The texts. Each text is a single line.
+            max_batch_tokens: Maximum number of tokens in a batch, counting padding. None for the default.
+        """
+        return [score.log_probability for score in self.score_tokens(texts, max_batch_tokens=max_batch_tokens)]
+
+    def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
+        """Check texts before scoring. Return a tuple with one element, the list of texts.
+
+        Raises:
+            ZooError: A text has more than one line.
+        """
+        (lines,) = texts
+        return (checked_texts(lines, first=first),)
 
 
 def _min_known(values: Iterable[int | None]) -> int | None:

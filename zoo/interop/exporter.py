@@ -17,7 +17,6 @@ from specs import ZooError
 from zoo.files import manifest
 from zoo.files.atomic import atomic_folder
 from zoo.files.storage import require_space
-from zoo.interop.ctranslate2.exporter import CTranslate2Export
 from zoo.interop.formats import (
     ExportCheck,
     ExportFormat,
@@ -27,7 +26,6 @@ from zoo.interop.formats import (
     format_named,
     require_same_architecture,
 )
-from zoo.interop.huggingface import FAMILIES
 from zoo.interop.sentencepiece_model import foreign_name
 from zoo.interop.tensors import NEVER
 from zoo.models import find
@@ -52,7 +50,6 @@ class OnnxExport(ExportFormat):
     """The `onnx` export format."""
 
     name = "onnx"
-    description = "encode.onnx and decode_step.onnx, with the spec and the vocabulary"
 
     def write(self, model: Model, folder: Path) -> list[str]:
         """Write the encoder, the decoding step, the spec and the vocabulary.
@@ -85,10 +82,6 @@ class OnnxExport(ExportFormat):
         return ExportCheck(f"onnxruntime {onnxruntime.__version__}", largest, "zoo's graph interpreter")
 
 
-EXPORT_FORMATS: tuple[ExportFormat, ...] = (*FAMILIES, CTranslate2Export(), OnnxExport())
-"""Export formats. To add a format, write a module and add its class to this list."""
-
-
 @dataclass(frozen=True)
 class ExportResult:
     """Result of an export.
@@ -117,7 +110,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         ZooError: The model or the format does not exist, the folder is not empty, the format cannot express the model,
             or the exported model computes different results. In all these cases, nothing is written.
     """
-    format = format_named(to, EXPORT_FORMATS, "export")
+    format: ExportFormat = format_named(to, "export")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise ZooError(f"`{folder}` already exists", hint="choose a new or empty folder with `-o`")
     path = find.published_model(name, report)

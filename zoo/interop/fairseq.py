@@ -21,8 +21,8 @@ from zoo.interop.formats import (
     ImportedModel,
     ImportFormat,
     ImportRequest,
-    are_language_codes,
     imported_spec,
+    language_codes,
     search_fields,
 )
 from zoo.interop.tables import FIRST_POSITION, Settings, read_settings, read_tensors, tensor_layout
@@ -54,7 +54,6 @@ class FairseqImport(ImportFormat):
     """The `fairseq` import format."""
 
     name = "fairseq"
-    description = "a fairseq checkpoint (.pt) with its dictionaries (dict.LANGUAGE.txt) in the same folder"
 
     def recognises(self, path: Path) -> bool:
         """Return whether the path is, or contains, a checkpoint with a dictionary in the same folder."""
@@ -80,7 +79,7 @@ class FairseqImport(ImportFormat):
         shared = source == target
         source = source if shared else replace(source, start=None)
         if request.languages is None:
-            request = replace(request, languages=_language_codes(names))
+            request = replace(request, languages=language_codes(*names))
         models = find_models(file.parent, request.languages)
         text = _text(_flat_options(saved_options, ("tokenizer", "bpe"), str(file)), request)
         rules = find_rules(models, file.parent, request.text, text)
@@ -110,12 +109,6 @@ def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
         return source, target
     problem = f"the checkpoint in `{folder}` does not specify its languages (`source_lang`, `target_lang`)"
     raise ZooError(problem, hint="import a checkpoint of fairseq's `translation` task, which stores the languages")
-
-
-def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
-    """Convert fairseq's language names to zoo's codes, such as en_XX to en-XX. Return None if a code is invalid."""
-    source, target = (name.replace("_", "-") for name in names)
-    return (source, target) if are_language_codes((source, target)) else None
 
 
 def _text(options: Settings, request: ImportRequest) -> ModelText:

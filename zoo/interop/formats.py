@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel
 
@@ -14,6 +15,7 @@ import specs
 from specs import Architecture, Languages, Spec, ZooError, suggest
 from specs.notation import quote_in_full
 from specs.sections import suggest_language
+from zoo.interop import FORMATS
 from zoo.interop.tensors import STACKS
 from zoo.interop.vocabulary import ImportedVocabulary, TextOptions
 from zoo.models.loading import Model
@@ -71,9 +73,6 @@ class ImportFormat(Protocol):
 
     name: ClassVar[str]
     """The value of `--format` that selects this format."""
-    description: ClassVar[str]
-    """Short description of the model's files, for help texts."""
-
     takes_positions: ClassVar[bool] = False
     """Whether the user may choose the formula of the sinusoidal positions."""
 
@@ -111,8 +110,6 @@ class ExportFormat(Protocol):
 
     name: ClassVar[str]
     """The value of `--to` that selects this format."""
-    description: ClassVar[str]
-    """A short description of the written files, for help texts."""
     may_differ: ClassVar[Collection[str]] = ()
     """Fields of `architecture` that may have a different value in the exported model."""
 
@@ -142,32 +139,36 @@ class ExportFormat(Protocol):
         """
 
 
-Format = TypeVar("Format", ImportFormat, ExportFormat)
-
-
-def format_named(name: str, formats: Sequence[Format], kind: str) -> Format:
-    """Return the format with this name. Raise ZooError if there is no such format.
+def format_named(name: str, kind: str) -> Any:
+    """Create the format with this name.
 
     Args:
         name: Name of the format.
-        formats: Formats to choose from.
-        kind: "import" or "export".
+        kind: Key in `FORMATS`.
+
+    Raises:
+        ZooError: There is no such format.
     """
-    names = [format.name for format in formats]
-    if name in names:
-        return formats[names.index(name)]
-    hint = f"{suggest(name, names)}supported formats: {listed(formats)}"
+    if name in FORMATS[kind]:
+        return resolve_name(FORMATS[kind][name]["class"])()
+    hint = f"{suggest(name, FORMATS[kind])}supported formats: {listed_formats(kind)}"
     raise ZooError(f"`{name}` is not an {kind} format", hint=hint)
 
 
-def listed(formats: Sequence[ImportFormat] | Sequence[ExportFormat]) -> str:
-    """Join the names and descriptions of formats into one string, for messages."""
-    return "; ".join(f"{format.name} ({format.description})" for format in formats)
+def listed_formats(kind: str) -> str:
+    """Join the names and descriptions of all formats with a key in `FORMATS` into one string, for messages."""
+    return "; ".join(f"{name} ({format['files']})" for name, format in FORMATS[kind].items())
 
 
 def are_language_codes(languages: Sequence[str]) -> bool:
     """Return whether all strings are valid language codes, such as `en`, `pt-BR` and `eng_Latn`."""
     return all(map(_LANGUAGE_CODE.fullmatch, languages))
+
+
+def language_codes(source: str, target: str) -> tuple[str, str] | None:
+    """Convert another toolkit's language names to codes, such as en_XX to en-XX. Return None if a code is invalid."""
+    codes = source.replace("_", "-"), target.replace("_", "-")
+    return codes if are_language_codes(codes) else None
 
 
 def require_folder(path: Path, format: str) -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from specs import ZooError
-from zoo.interop.ctranslate2.importer import CTranslate2Import
-from zoo.interop.fairseq import FairseqImport
-from zoo.interop.formats import ImportedModel, ImportFormat, ImportRequest, format_named, listed
-from zoo.interop.huggingface import FAMILIES
+from zoo.interop import FORMATS
+from zoo.interop.formats import ImportedModel, ImportFormat, ImportRequest, format_named, listed_formats
 from zoo.interop.huggingface.config import model_type
-from zoo.interop.marian.importer import MarianImport
+from zoo.interop.huggingface.family import Family
 from zoo.models import catalogue
 from zoo.report import size
 from zoo.system.memory import is_out_of_memory, memory_limit
 
-IMPORT_FORMATS: tuple[ImportFormat, ...] = (*FAMILIES, MarianImport(), CTranslate2Import(), FairseqImport())
-"""Import formats. To add a format, write a package and add its class to this list."""
 _MAX_MESSAGE = 500  # characters
 _MEMORY_PER_BYTE = 16
 """Maximum memory for reading a model, as a multiple of the size of its files. 8-bit weights are copied to float32
@@ -36,17 +33,19 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
             hint = f"`zoo pull {path}` downloads and imports the public model with this name"
         raise ZooError(f"`{path}` does not exist", hint=hint)
     if name is not None:
-        return format_named(name, IMPORT_FORMATS, "import")
-    for format in IMPORT_FORMATS:
+        return cast(ImportFormat, format_named(name, "import"))
+    formats: list[ImportFormat] = [format_named(each, "import") for each in FORMATS["import"]]
+    for format in formats:
         if format.recognises(path):
             return format
-    if path.is_file() and any(format.recognises(path.parent) for format in IMPORT_FORMATS):
+    if path.is_file() and any(format.recognises(path.parent) for format in formats):
         raise ZooError(f"`{path}` is only part of a model", hint=f"give the model's folder, `{path.parent}`")
     if found := model_type(path):
-        known = ", ".join(f"`{type_}`" for family in FAMILIES for type_ in family.model_types)
+        families: list[Family] = [format_named(each, "families") for each in FORMATS["families"]]
+        known = ", ".join(f"`{type_}`" for family in families for type_ in family.model_types)
         problem = f"`{path}` is a transformers model of the type `{found}`, but zoo imports only {known}"
         raise ZooError(problem, hint="choose a model of one of these types")
-    raise ZooError(f"`{path}` is not in a known model format", hint=f"supported formats: {listed(IMPORT_FORMATS)}")
+    raise ZooError(f"`{path}` is not in a known model format", hint=f"supported formats: {listed_formats('import')}")
 
 
 def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:

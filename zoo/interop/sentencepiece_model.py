@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -127,6 +127,20 @@ class SentencePieceModel:
     def names(self, *types: TokenType) -> list[str]:
         """Return the names of all tokens with these types, in the order of their IDs. By default, return all names."""
         return [entry.name for entry in self.entries if not types or entry.type in types]
+
+    def append(self, names: Iterable[str]) -> None:
+        """Append normal tokens with the score 0."""
+        self.entries.extend(TokenEntry(name, 0.0, TokenType.NORMAL) for name in names)
+
+    def set_control(self, names: Container[str]) -> None:
+        """Make the tokens with these names control tokens, and all other tokens normal tokens.
+
+        The types of byte tokens and of the unknown token do not change.
+        """
+        for id, entry in enumerate(self.entries):
+            if entry.type not in (TokenType.UNKNOWN, TokenType.BYTE):
+                type_ = TokenType.CONTROL if entry.name in names else TokenType.NORMAL
+                self.entries[id] = entry._replace(type=type_)
 
     def renumbered(self, numbering: Numbering, control: Collection[str] = ()) -> Tokenizer:
         """Return a tokenizer that splits text like this model, but uses zoo's token IDs.

@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import yaml
 from torch import Tensor
 
 from compiler import Purpose, lower
 from specs import Spec, ZooError
 from specs.notation import quote_in_full
 from specs.reader import read_value
+from zoo.interop import documents
 from zoo.interop.formats import USE_ONNX
 from zoo.interop.tensors import STACKS, ForeignTensors, copied
 
-TOOLKITS: Mapping[str, Mapping[str, Any]] = yaml.safe_load(Path(__file__).with_name("toolkits.yaml").read_text("utf-8"))
-"""Content of `toolkits.yaml`."""
+TOOLKITS: Mapping[str, Mapping[str, Any]]
+"""Tables of settings and tensors in `toolkits.yaml`."""
+_, TOOLKITS = documents()
 _SIDE = "{side}"
 _BIAS, _GAIN, _NORM_BIAS = 1, 2, 3
 """Indices of the words in `Layout.words`. The word for a matrix has index 0."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import compiler
 import specs
-from specs import Grammar, Parsing, Part, Recognition, Spec, Task
+from specs import Grammar, Part, Spec
 from zoo.evaluation.metrics import direction_score, metrics_for
 from zoo.features.modality import modality_of
 from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF
@@ -245,7 +245,7 @@ def _limitations(
     unlike = "Text that is unlike the training data gives" if spec.reads_text else "Files unlike the training data give"
     items = [
         f"It accepts {noun}s of up to {spec.decoding.max_source_length:,} {unit}.{longest}",
-        f"{normalised}{_unknown_characters(vocabulary, spec.task)}",
+        f"{normalised}{_unknown_characters(spec, has_bytes=vocabulary.byte_fallback)}",
         f"{unlike} worse results. {confidence}",
     ]
     if spec.corpus.train and all(isinstance(part, Grammar) for part in spec.corpus.train):
@@ -264,15 +264,15 @@ def _confidence(scores: Mapping[str, Any]) -> str:
     )
 
 
-def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:
-    if isinstance(task, Parsing):
-        kind = "read as bytes" if vocabulary.byte_fallback else "unknown tokens"
+def _unknown_characters(spec: Spec, *, has_bytes: bool) -> str:
+    if spec.task.writes_trees:
+        kind = "read as bytes" if has_bytes else "unknown tokens"
         return f"Characters outside the vocabulary are {kind}. The trees contain the words as they were given."
-    if isinstance(task, Recognition):
-        if vocabulary.byte_fallback:
+    if not spec.reads_text:
+        if has_bytes:
             return "Characters outside its vocabulary are written as bytes."
         return "It cannot write characters outside its vocabulary."
-    if vocabulary.byte_fallback:
+    if has_bytes:
         return "Characters outside the vocabulary are read and written as bytes, so that no text is lost."
     return (
         "Characters outside the vocabulary are unknown: a run of them becomes one unknown token, for which the model "

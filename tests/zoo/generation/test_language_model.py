@@ -16,7 +16,7 @@ from compiler import build
 from specs import BOS, EOS, Spec
 from tests.examples import PAIRS, SMALL
 from tests.refusals import refused
-from zoo.generation.loading import LanguageModel
+from zoo.generation.translator import LanguageModel
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.benchmarks import benchmark_training
 

@@ -48,7 +48,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "halves from 2, gelu": {"positions": {"kind": "sinusoidal_halves", "first": 2}, "activation": "gelu"},
     "two tables, biases": {"tied_embeddings": "target", "projection_bias": True, "output_bias": True},
     "two tables, untied output, gelu_tanh": {"tied_embeddings": "embeddings", "activation": "gelu_tanh"},
-    "three tables": {"tied_embeddings": "none", "N": {"encoder": 1, "decoder": 2}},
+    "three tables, unscaled": {"tied_embeddings": "none", "N": {"encoder": 1, "decoder": 2}, "scale_embeddings": False},
 }
 RMS = {"kind": "rms_norm", "placement": "pre"}
 SELF, CROSS, FFN = ({"kind": kind} for kind in ("self_attention", "cross_attention", "feed_forward"))
@@ -323,9 +323,8 @@ def test_existing_content_and_links_are_kept(
         (folder / "mine").write_text("kept")
         return []
 
-    nothing = {"description": "nothing", "reader": lambda model: None, "check": lambda *_: None}
-    fake = SimpleNamespace(name="fake", write=write, **nothing)
-    monkeypatch.setattr("zoo.interop.exporter.EXPORT_FORMATS", [fake])
+    fake = SimpleNamespace(name="fake", write=write, reader=lambda model: None, check=lambda *_: None)
+    monkeypatch.setattr("zoo.interop.exporter.format_named", lambda name, kind: fake)
     for _ in range(2):
         refused(None, export_model, bundle, "fake", folder, Report())
         assert [file.name for file in folder.iterdir()] == ["mine"]

@@ -36,8 +36,7 @@ def test_imported_model_translates_and_is_trained_on(zoo: Zoo, model: Path) -> N
     assert "note:" not in done.err
     assert zoo("verify", "mine").status == 0
     assert json.loads((folder / "facts.json").read_text())["imported"]["format"] == "marian"
-    card = (folder / "README.md").read_text()
-    assert "model.npz" in card
+    assert "model.npz" in (folder / "README.md").read_text()
     translated = zoo("decode", "--model", "mine", "--backend", "eager", stdin="the old dog\na house\n")
     assert len(translated.out.splitlines()) == 2
     spec = str(folder / "spec.yaml")
@@ -102,7 +101,6 @@ def test_bundles_with_two_sentencepiece_models(zoo: Zoo, tmp_path: Path) -> None
     """Both sides share their token IDs, and each has its own SentencePiece model."""
     folder = tiny.TransformersFolder(tmp_path / "hf")
     done = zoo("import", str(folder.path))
-    assert done.status == 0, done.err
     assert "note: the model uses Marian's positions" in done.err
     bundle = Path(done.out.strip())
     assert {file.name for file in bundle.glob("vocabulary*")} == {"vocabulary.source.model", "vocabulary.target.model"}

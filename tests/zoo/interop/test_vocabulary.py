@@ -21,7 +21,10 @@ from tests.zoo.interop import conftest as tiny
 from zoo.data.prepare import prepare
 from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.text_stream import TextStream
-from zoo.interop.huggingface import FAMILIES, multilingual_vocabulary, t5_vocabulary
+from zoo.interop import FORMATS
+from zoo.interop.formats import format_named
+from zoo.interop.huggingface import multilingual_vocabulary as multilingual
+from zoo.interop.huggingface import t5_vocabulary
 from zoo.interop.sentencepiece_model import SentencePieceModel, without_source_end, word_list_tokenizer
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.models.weights import Weights
@@ -110,8 +113,7 @@ def test_messages_name_unknown_words(report: Report) -> None:
     refused(r"'Hund', 'X'", preprocessor.encode, "a", "a Hund X", 0)
     with (stream := TextStream(preprocessor, report)).warnings:
         assert [len(each) for each in stream.read([[("a bc", ""), ("a Hund", "")]])] == [2]
-    (warning,) = report.warnings  # type: ignore[attr-defined]
-    assert "1 of 2" in warning
+    assert ["1 of 2" in warning for warning in report.warnings] == [True]  # type: ignore[attr-defined]
 
 
 def test_sources_without_eos(home: Path) -> None:
@@ -125,11 +127,12 @@ def test_sources_without_eos(home: Path) -> None:
 
 def test_models_that_transformers_cannot_express_are_named() -> None:
     vocabulary = Vocabulary(word_list_tokenizer(NUMBERING, "list"))
-    for family in FAMILIES:
-        refused(f"to {family.name}: its vocabulary is a list of words", family.require_sentencepiece, vocabulary)
+    for name in FORMATS["families"]:
+        require_sentencepiece = format_named(name, "families").require_sentencepiece
+        refused(f"to {name}: its vocabulary is a list of words", require_sentencepiece, vocabulary)
     bias = torch.zeros(vocabulary.source.size)
     bias[BOS] = NEVER
     weights = Weights({"embedding": torch.arange(float(len(bias)))[:, None], "output_bias": bias})
     model: Any = SimpleNamespace(spec=SimpleNamespace(languages=()), vocabulary=vocabulary, weights=weights)
     refused("it cannot generate BOS, the token that decoding starts with", t5_vocabulary.written_ids, model, "hf-t5")
-    refused("it cannot generate BOS, the token that decoding starts with", multilingual_vocabulary.written_ids, model)
+    refused("it cannot generate BOS, the token", multilingual.written_ids, model, multilingual.NLLB_TOKENIZER)

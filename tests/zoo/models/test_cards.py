@@ -6,11 +6,10 @@ import re
 
 import pytest
 
-from zoo.interop.import_formats import IMPORT_FORMATS
+from zoo.interop import FORMATS
 from zoo.models.catalogue import ModelCard, find, packaged
 
 CARDS = packaged()
-FORMATS = {format.name: format for format in IMPORT_FORMATS}
 
 
 def test_names_and_aliases_are_unique() -> None:
@@ -20,7 +19,7 @@ def test_names_and_aliases_are_unique() -> None:
 
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
 def test_card(card: ModelCard) -> None:
-    assert card.format in FORMATS
+    assert card.format in FORMATS["import"]
     assert card.source.startswith("hf:") == card.format.startswith("hf-")
     assert (card.tokenizer == "moses") == (card.format == "fairseq")
     assert all((card.licence, card.trained_by, card.reference))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from compiler.lowering.attention import attention_scale
 from compiler.runtime.layers import sinusoids
-from specs import BOS, EOS, PAD, UNK, Architecture, Rotary, Sinusoidal, Spec, ZooError
+from specs import BOS, EOS, PAD, UNK, Architecture, Rotary, Sinusoidal, Spec, ZooError, install_hint
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.ctranslate2.network import ACTIVATIONS, POSITIONS, alibi_table, written_layers
 from zoo.interop.formats import (
@@ -49,7 +49,6 @@ class CTranslate2Export(ExportFormat):
     """The `ctranslate2` export format."""
 
     name = "ctranslate2"
-    description = "a CTranslate2 folder, in float32"
 
     def reader(self, model: Model) -> ImportFormat | None:
         """Return the import format for the exported model, or None if the import does not support the model.
@@ -75,8 +74,7 @@ class CTranslate2Export(ExportFormat):
         if not isinstance(target, Tokenizer):
             raise cannot_export("CTranslate2", "its target consists of parse trees with brackets, not of text")
         if find_spec("ctranslate2") is None:
-            hint = "run `pip install -e '.[ctranslate2]'` in zoo's source folder"
-            raise ZooError("cannot write the model: CTranslate2 is not installed", hint=hint)
+            raise ZooError("cannot write the model: CTranslate2 is not installed", hint=install_hint("ctranslate2"))
         names = [_token_names(source), _token_names(target)]
         network = transformer(model.spec, model.weights.tensors)
         network.register_source_vocabulary(names[0])

@@ -43,7 +43,6 @@ class CTranslate2Import(ImportFormat):
     """The `ctranslate2` import format."""
 
     name = "ctranslate2"
-    description = "a CTranslate2 folder: model.bin and its vocabularies"
 
     def recognises(self, path: Path) -> bool:
         """Return whether the path is a folder with `model.bin`."""

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Self
 
-from specs import ZooError
+from specs import ZooError, install_hint
 from zoo.files.reading import is_present, open_file
 from zoo.files.transfer import is_offline
 from zoo.report import Report
@@ -80,7 +80,7 @@ class HubModel:
         try:
             hub = import_module("huggingface_hub")
         except ImportError:
-            hint = f"run `pip install -e '.[hf]'` in zoo's source folder, or {otherwise}"
+            hint = f"{install_hint('hf')}, or {otherwise}"
             raise ZooError(f"cannot download `{self}`: `huggingface_hub` is not installed", hint=hint) from None
         try:
             files = hub.HfApi().model_info(self.name, revision=self.revision).siblings or []

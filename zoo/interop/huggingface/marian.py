@@ -23,8 +23,8 @@ from zoo.interop.formats import (
     ImportedModel,
     ImportRequest,
     PositionConvention,
-    are_language_codes,
     cannot_export,
+    language_codes,
 )
 from zoo.interop.huggingface.config import MAX_SOURCE_LENGTH, SpecialTokens, generation_settings, special_tokens
 from zoo.interop.huggingface.family import Family
@@ -61,7 +61,6 @@ class HuggingFaceMarian(Family):
     """The `hf-marian` format: Marian models in transformers."""
 
     name = "hf-marian"
-    description = "a folder of transformers' MarianMTModel: config.json, weights, vocab.json, source.spm, target.spm"
     model_types = ("marian",)
     model_class = "MarianMTModel"
     takes_positions = True
@@ -76,7 +75,8 @@ class HuggingFaceMarian(Family):
         special = special_tokens(config, files.search, end=0, pad=pad)
         d_model = config.integer("d_model", 1024, minimum=1)
         position_fields, position_tables = take_positions(weights, d_model)
-        convention = request.positions or ("transformers" if position_fields else "marian")
+        is_scaled = config.boolean("scale_embedding", False)  # always true in models that Marian trained
+        convention = request.positions or ("marian" if is_scaled and not position_fields else "transformers")
         fields = {**self.architecture(config, convention), **position_fields}
         common, tied = TIES[fields["tied_embeddings"]]
         names = {key: name for key, name in BART_TABLES.items() if common or key != "shared"}
@@ -84,7 +84,7 @@ class HuggingFaceMarian(Family):
         size = config.integer("vocab_size", 58101, minimum=5)
         rows = size, config.integer("decoder_vocab_size", size, minimum=5)
         bias = weights.take(BIAS) if BIAS in weights.left else torch.zeros(1).expand(rows[1])
-        tables = take_tables(weights, names, equal, bias=bias, scale=d_model**0.5)
+        tables = take_tables(weights, names, equal, bias=bias, scale=d_model**0.5 if is_scaled else 1.0)
         if rows != (len(tables.source), len(tables.target)):
             problem = f"is not the number of rows in the embedding, {len(tables.source):,}"
             raise config.error("vocab_size", problem)
@@ -115,9 +115,6 @@ class HuggingFaceMarian(Family):
             ZooError: A setting is not supported.
         """
         fields = read_settings(config, "transformers", "transformers.marian")
-        if not config.boolean("scale_embedding", False):  # the default of transformers
-            problem = "leaves embeddings unscaled, but zoo multiplies them by sqrt(d_model)"
-            raise config.error("scale_embedding", problem)
         ties = tuple(config.boolean(key, True) for key in ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
         return {
             **fields,
@@ -222,8 +219,8 @@ def _positions(spec: Spec, tensors: Mapping[str, Tensor], side: str) -> Tensor:
 def _direction(folder: Path) -> tuple[str, str] | None:
     """Return the source and target language in `tokenizer_config.json`, or None if a language is missing or invalid."""
     config = read_optional_json(folder / TOKENIZER_CONFIG)
-    source, target = (str(config.get(f"{side}_lang", "")).lower().replace("_", "-") for side in ("source", "target"))
-    return (source, target) if are_language_codes((source, target)) else None
+    source, target = (str(config.get(f"{side}_lang", "")).lower() for side in ("source", "target"))
+    return language_codes(source, target)
 
 
 def _read_vocabulary(

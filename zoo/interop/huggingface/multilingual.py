@@ -46,10 +46,6 @@ class Multilingual(Family):
     """The `hf-multilingual` format: M2M-100, NLLB-200 and mBART-50 models in transformers."""
 
     name = "hf-multilingual"
-    description = (
-        "a folder of transformers' M2M-100, NLLB-200 or mBART-50: config.json, weights, sentencepiece.bpe.model or "
-        "tokenizer.json"
-    )
     model_types = ("m2m_100", "mbart")
     model_class = "AutoModelForSeq2SeqLM"
     layout = tensor_layout("transformers.multilingual")
@@ -110,8 +106,7 @@ class Multilingual(Family):
 
     def ids(self, model: Model) -> WrittenIds:
         """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
-        fitting_class(model.spec)
-        return written_ids(model)
+        return written_ids(model, fitting_class(model.spec))
 
     def max_length(self, spec: Spec) -> int:
         """Return the maximum length of a translation, including BOS and the language token."""

@@ -8,12 +8,12 @@ of `sentencepiece.bpe.model`. Folders written by transformers 5 have `tokenizer.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from specs import BOS, EOS, PAD, UNK, Languages, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, read_json
 from zoo.interop.formats import cannot_export
@@ -50,7 +50,7 @@ LANGUAGES = {name: tuple(codes.split()) for name, codes in TOOLKITS["transformer
 
 @dataclass(frozen=True)
 class TokenizerClass:
-    """Description of a multilingual tokenizer class in transformers."""
+    """Multilingual tokenizer class in transformers. The SentencePiece model determines the IDs of its text tokens."""
 
     name: str
     kind: str
@@ -58,13 +58,93 @@ class TokenizerClass:
     language_token: str
     """Language token, with `{}` in place of the language code."""
     lists: tuple[str, ...] = ()
-    """Keys of the supported lists in `LANGUAGES`, the default first. Empty if the files of a model list its languages.
+    """Keys of the supported lists in `LANGUAGES`, the default first. Empty if a model's files list its languages."""
+    finds_tokens: ClassVar[bool] = True
+    """Whether the tokenizer finds language tokens and `<mask>` anywhere in a text."""
 
-    The `language_codes` setting of an M2M100Tokenizer is one of these keys.
-    """
+    def languages(self, settings: Settings, others: Sequence[str]) -> Sequence[str]:
+        """Return the language codes, in the order of the language tokens.
+
+        Args:
+            settings: The settings of the tokenizer.
+            others: Names of added tokens that are not special tokens.
+
+        Raises:
+            ZooError: The settings name an unknown list of languages.
+        """
+        settings.ignore("language_codes")
+        return LANGUAGES[self.lists[0]] if self.lists else others
+
+    def read_text_tokens(self, folder: Path, added: Collection[str]) -> tuple[SentencePieceModel, list[str]]:
+        """Return the SentencePiece model, and the names of all tokens before the language tokens, in ID order."""
+        file, saved = folder / SENTENCEPIECE, folder / TOKENIZER
+        if not is_present(file) and is_present(saved):
+            control = {*added, *SPECIAL_NAMES, MASK} - {SPECIAL_NAMES[UNKNOWN]}
+            model = read_saved_model(saved, self.kind, SPECIAL_NAMES[UNKNOWN], control)
+            return model, _beginning_with_special(saved, model.names())
+        model = SentencePieceModel(file)
+        if model.names()[:3] != ["<unk>", "<s>", "</s>"]:
+            raise damaged(file, "its first tokens are not <unk>, <s> and </s>")
+        return model, [*SPECIAL_NAMES, *model.names()[3:]]
+
+    def is_text(self, name: str, *, is_control: bool) -> bool:
+        """Return whether a token other than the special tokens and language tokens precedes the language tokens."""
+        return not is_control
+
+    def model_tokens(self, sentencepiece: SentencePieceModel, text: Sequence[int]) -> Sequence[int]:
+        """Return the IDs in zoo of the tokens in an exported SentencePiece model. `text` are the text tokens."""
+        return text
+
+    def write_tokens(self, folder: Path, names: Sequence[str], languages: Languages, *, has_mask: bool) -> None:
+        """Write the settings of the tokenizer.
+
+        Args:
+            folder: The folder of the exported model.
+            names: Names of all tokens before the language tokens, in ID order.
+            languages: Languages of the model.
+            has_mask: Whether `<mask>` is a token of the model.
+        """
+        tokens = [languages.token_of(code) for code in languages.codes]
+        added = enumerate([*tokens, *([MASK] if has_mask else [])], start=len(names))
+        numbered = {**dict(enumerate(SPECIAL_NAMES)), **dict(added)}
+        decoder = {str(id): decoder_entry(name, lstrip=name == MASK) for id, name in numbered.items()}
+        settings = {"tokenizer_class": self.name, "added_tokens_decoder": decoder, "extra_special_tokens": tokens}
+        write_json(folder / TOKENIZER_CONFIG, settings)
 
 
-M2M100_TOKENIZER = TokenizerClass("M2M100Tokenizer", "bpe", "__{}__", ("m2m100", "wmt21"))
+class _M2M100(TokenizerClass):
+    """M2M100Tokenizer. `vocab.json` lists the IDs of its text tokens, and language tokens in a text are normal text."""
+
+    finds_tokens = False
+
+    def languages(self, settings: Settings, others: Sequence[str]) -> Sequence[str]:
+        """Return the language codes. The `language_codes` setting is a key in `LANGUAGES`."""
+        named = settings.any("language_codes")
+        if named is not None and named not in self.lists:
+            raise settings.error("language_codes", f"must be one of {', '.join(self.lists)}")
+        return LANGUAGES[named or self.lists[0]]
+
+    def read_text_tokens(self, folder: Path, added: Collection[str]) -> tuple[SentencePieceModel, list[str]]:
+        """Return the SentencePiece model, and the names in `vocab.json`, in ID order."""
+        return SentencePieceModel(folder / SENTENCEPIECE), _read_ids(folder / VOCABULARY)
+
+    def is_text(self, name: str, *, is_control: bool) -> bool:
+        """Return whether a token has a name. Other rows are named after their IDs, such as `<128104>`."""
+        return not (is_control and _UNNAMED.fullmatch(name))
+
+    def model_tokens(self, sentencepiece: SentencePieceModel, text: Sequence[int]) -> Sequence[int]:
+        """Return the IDs of all tokens except control tokens, because `vocab.json` lists the text tokens."""
+        types = [entry.type for entry in sentencepiece.entries]
+        return [id for id in range(EOS + 1, len(types)) if types[id] is not TokenType.CONTROL]
+
+    def write_tokens(self, folder: Path, names: Sequence[str], languages: Languages, *, has_mask: bool) -> None:
+        """Write the token IDs, and the settings of the tokenizer."""
+        write_json(folder / VOCABULARY, {name: id for id, name in enumerate(names)})
+        language_list = next(name for name in self.lists if LANGUAGES[name] == languages.codes)
+        write_json(folder / TOKENIZER_CONFIG, {"tokenizer_class": self.name, "language_codes": language_list})
+
+
+M2M100_TOKENIZER = _M2M100("M2M100Tokenizer", "bpe", "__{}__", ("m2m100", "wmt21"))
 NLLB_TOKENIZER = TokenizerClass("NllbTokenizer", "bpe", "{}")
 MBART50_TOKENIZER = TokenizerClass("MBart50Tokenizer", "unigram", "{}", ("mbart50",))
 CLASSES = {each.name: each for each in (M2M100_TOKENIZER, NLLB_TOKENIZER, MBART50_TOKENIZER)}
@@ -110,13 +190,13 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
     settings = Settings(tokenizer_settings(folder), str(folder / TOKENIZER_CONFIG))
     settings.require_known("transformers.multilingual.tokenizer")
     added = {content_of(entry): id for id, entry in added_entries(folder, settings.values).items()}
-    model, text_tokens = _read_text_tokens(folder, class_, set(added))
+    model, text_tokens = class_.read_text_tokens(folder, added)
     model.require_fit(class_.name, class_.kind)
     tokens = _language_tokens(folder, class_, settings, added)
     direction = settings.any("src_lang"), settings.any("tgt_lang")
     settings.require_all_known()
     names = dict(enumerate(text_tokens))
-    has_mask = class_ is not M2M100_TOKENIZER and (MASK in added or not added)
+    has_mask = class_.finds_tokens and (MASK in added or not added)
     following = [*tokens, *([MASK] if has_mask else [])]
     for id, name in enumerate(following, start=len(text_tokens)):
         id = added.get(name, id)
@@ -128,7 +208,7 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
     listed = TokenList(in_order, unknown=UNKNOWN, end=END, start=start, pad=PAD_ROW)
     control = set(names.values()) - set(model.names())
     imported = convert_vocabulary([model], listed, listed, shared=True, where=folder, control=control)
-    if class_ is not M2M100_TOKENIZER:  # transformers finds such tokens anywhere in a text
+    if class_.finds_tokens:
         tokenizer = imported.vocabulary.source.extended(AddedTokens(dict.fromkeys(tokens)), str(folder))
         imported = replace(imported, vocabulary=Vocabulary(tokenizer))
     codes = [*tokens.values()]
@@ -148,13 +228,7 @@ def _language_tokens(
     special = {*SPECIAL_NAMES, MASK}
     listed = [content_of(entry) for key in _LISTED for entry in settings.any(key) or []]
     others = [name for name in dict.fromkeys([*listed, *added]) if name not in special]
-    list_name = settings.any("language_codes")
-    if list_name is None or class_ is not M2M100_TOKENIZER:
-        list_name = next(iter(class_.lists), None)
-    if class_.lists and list_name not in class_.lists:
-        raise settings.error("language_codes", f"must be one of {', '.join(class_.lists)}")
-    codes = LANGUAGES[list_name] if class_.lists else others
-    tokens = {class_.language_token.replace("{}", code): code for code in codes}
+    tokens = {class_.language_token.replace("{}", code): code for code in class_.languages(settings, others)}
     if unknown := next(
         (name for name in others if name not in tokens or not _LANGUAGE_CODE.fullmatch(tokens[name])), ""
     ):
@@ -163,21 +237,6 @@ def _language_tokens(
         hint = f"add `{SPECIAL_TOKENS}` or `{TOKENIZER}` from the original model"
         raise ZooError(f"no file in `{folder}` lists the languages of the tokenizer", hint=hint)
     return tokens
-
-
-def _read_text_tokens(folder: Path, class_: TokenizerClass, added: set[str]) -> tuple[SentencePieceModel, list[str]]:
-    """Return the SentencePiece model, and the names of all tokens before the language tokens, in ID order."""
-    file = folder / SENTENCEPIECE
-    if class_ is M2M100_TOKENIZER:
-        return SentencePieceModel(file), _read_ids(folder / VOCABULARY)
-    if not is_present(file) and is_present(folder / TOKENIZER):
-        control = {*added, *SPECIAL_NAMES, MASK} - {SPECIAL_NAMES[UNKNOWN]}
-        model = read_saved_model(folder / TOKENIZER, class_.kind, SPECIAL_NAMES[UNKNOWN], control)
-        return model, _beginning_with_special(folder / TOKENIZER, model.names())
-    model = SentencePieceModel(file)
-    if model.names()[:3] != ["<unk>", "<s>", "</s>"]:
-        raise damaged(file, "its first tokens are not <unk>, <s> and </s>")
-    return model, [*SPECIAL_NAMES, *model.names()[3:]]
 
 
 def _read_ids(file: Path) -> list[str]:
@@ -216,8 +275,12 @@ def fitting_class(spec: Spec) -> TokenizerClass:
     )
 
 
-def written_ids(model: Model) -> WrittenIds:
+def written_ids(model: Model, class_: TokenizerClass) -> WrittenIds:
     """Return the token IDs of an exported model, in the order: special, text, language, and all other tokens.
+
+    Args:
+        model: The published model.
+        class_: The class of the tokenizer.
 
     Raises:
         ZooError: The model never generates BOS, and EOS cannot replace BOS because their embeddings differ.
@@ -231,15 +294,9 @@ def written_ids(model: Model) -> WrittenIds:
     heads = [own_start if start == END else BOS, PAD, EOS, UNK]
     of_languages = dict.fromkeys(tokenizer.model.piece_to_id([languages.token_of(code) for code in languages.codes]))
     tokens = [id for id in range(EOS + 1, len(names)) if id != own_start and not never[id]]
-    is_m2m = languages.token == M2M100_TOKENIZER.language_token
-    # M2M-100 lists all tokens that have a name. Other rows are named after their IDs, such as `<128104>`.
-    text = [
-        id
-        for id in tokens
-        if id not in of_languages
-        and (not tokenizer.model.is_control(id) or (is_m2m and not _UNNAMED.fullmatch(names[id])))
-    ]
-    rest = sorted(set(tokens) - set(text) - set(of_languages), key=lambda id: (names[id] != MASK, id))
+    others = [id for id in tokens if id not in of_languages]
+    text = [id for id in others if class_.is_text(names[id], is_control=tokenizer.model.is_control(id))]
+    rest = sorted(set(others) - set(text), key=lambda id: (names[id] != MASK, id))
     rows = [*heads, *text, *of_languages, *rest]
     return WrittenIds(rows, len(names), pad=PAD_ROW, end=END, start=start, other=UNKNOWN)
 
@@ -249,32 +306,14 @@ def _unsupported(reason: str) -> ZooError:
 
 
 def write_vocabulary(model: Model, class_: TokenizerClass, folder: Path, ids: WrittenIds) -> None:
-    """Write the SentencePiece model and the tokenizer settings. For M2M-100, also write the token IDs."""
+    """Write the SentencePiece model and the files of the tokenizer class."""
     tokenizer, languages = model.vocabulary.source, model.spec.languages
     assert languages is not None
     sentencepiece = SentencePieceModel(folder / SENTENCEPIECE, tokenizer.content)
     first_language = int(ids.foreign[tokenizer.model.piece_to_id(languages.token_of(languages.codes[0]))])
     text = [id for id in ids.order[len(SPECIAL_NAMES) : first_language] if id is not None]
-    model_tokens = text
-    if class_ is M2M100_TOKENIZER:
-        names = [*SPECIAL_NAMES, *(sentencepiece.entries[id].name for id in text)]
-        write_json(folder / VOCABULARY, {name: id for id, name in enumerate(names)})
-        model_tokens = [
-            id for id in range(EOS + 1, tokenizer.size) if sentencepiece.entries[id].type is not TokenType.CONTROL
-        ]
     special = {UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
-    written = sentencepiece.reordered([UNK, BOS, EOS, *model_tokens], special, {UNK: 0, BOS: 1, EOS: 2})
-    (folder / SENTENCEPIECE).write_bytes(written)
-    settings: dict[str, Any] = {"tokenizer_class": class_.name}
-    if class_ is M2M100_TOKENIZER:
-        settings["language_codes"] = next(name for name in class_.lists if LANGUAGES[name] == languages.codes)
-    else:
-        tokens = [languages.token_of(code) for code in languages.codes]
-        has_mask = any(entry.name == MASK for entry in sentencepiece.entries)
-        added = [*tokens, *([MASK] if has_mask else [])]
-        numbered = {**dict(enumerate(SPECIAL_NAMES)), **dict(enumerate(added, start=first_language))}
-        settings["added_tokens_decoder"] = {
-            str(id): decoder_entry(name, lstrip=name == MASK) for id, name in numbered.items()
-        }
-        settings["extra_special_tokens"] = tokens
-    write_json(folder / TOKENIZER_CONFIG, settings)
+    order = [UNK, BOS, EOS, *class_.model_tokens(sentencepiece, text)]
+    (folder / SENTENCEPIECE).write_bytes(sentencepiece.reordered(order, special, {UNK: 0, BOS: 1, EOS: 2}))
+    names = [*SPECIAL_NAMES, *(sentencepiece.entries[id].name for id in text)]
+    class_.write_tokens(folder, names, languages, has_mask=MASK in sentencepiece.names())

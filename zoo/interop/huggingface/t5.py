@@ -13,12 +13,7 @@ from specs import Architecture, FeedForward, Spec
 from zoo.interop.formats import ImportedModel, ImportRequest
 from zoo.interop.huggingface.config import ACTIVATIONS, generation_settings, special_tokens
 from zoo.interop.huggingface.family import Family
-from zoo.interop.huggingface.t5_vocabulary import (
-    SENTENCEPIECE,
-    read_t5_vocabulary,
-    write_vocabulary,
-    written_ids,
-)
+from zoo.interop.huggingface.t5_vocabulary import read_t5_vocabulary, write_vocabulary, written_ids
 from zoo.interop.huggingface.tokenizer import WrittenIds
 from zoo.interop.huggingface.weights import take_tables
 from zoo.interop.tables import (
@@ -45,7 +40,6 @@ class T5(Family):
     """The `hf-t5` format: T5 and mT5 models in transformers, including MADLAD-400."""
 
     name = "hf-t5"
-    description = "a folder of transformers' T5 or mT5: config.json, weights, spiece.model or tokenizer.json"
     model_types: ClassVar[tuple[str, ...]] = ("t5", "mt5")
     model_class = "T5ForConditionalGeneration"
     tables: ClassVar[Mapping[str, str]] = TOOLKITS["transformers.t5"]["tables"]
@@ -115,8 +109,7 @@ class T5(Family):
 
     def write_vocabulary(self, model: Model, folder: Path, ids: WrittenIds) -> None:
         """Write the tokenizer files."""
-        settings = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "additional_special_tokens": []}
-        write_vocabulary(model, folder / SENTENCEPIECE, ids, settings)
+        write_vocabulary(model, folder, ids)
 
     def notes(self, spec: Spec) -> Iterator[str]:
         """Yield notes for the user about an exported model."""

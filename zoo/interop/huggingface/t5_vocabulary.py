@@ -10,7 +10,7 @@ between the found tokens. It treats all its tokens as normal tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from zoo.interop.huggingface.tokenizer import (
     replacement_of_start,
     tokenizer_settings,
 )
-from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType
+from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.tensors import TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.models.loading import Model
@@ -83,15 +83,11 @@ class TokenizerTokens:
         if special:
             self.special.add(name)
 
-    def set_types(self) -> None:
-        """Mark T5Tokenizer's special tokens as control tokens in the unigram model, and other tokens as normal tokens.
-
-        The types of byte tokens and of the unknown token do not change.
-        """
-        for id, entry in enumerate(self.model.entries):
-            if entry.type not in (TokenType.UNKNOWN, TokenType.BYTE):
-                type_ = TokenType.CONTROL if entry.name in self.special else TokenType.NORMAL
-                self.model.entries[id] = entry._replace(type=type_)
+    def append_missing(self, names: Iterable[str]) -> None:
+        """Append the tokens with these names that are missing. The tokenizer does not find them in raw text."""
+        missing = [name for name in names if name not in self.names]
+        self.names.extend(missing)
+        self.model.append(missing)
 
 
 def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> ImportedVocabulary:
@@ -118,8 +114,8 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
         raise ZooError(problem, hint="correct `eos_token_id` in `config.json`", exit_code=1)
     languages = [_LANGUAGE_TOKEN.replace("{}", code) for code in _language_codes(tokens.names)]
     # transformers encodes the other language tokens as text, with a space before each token.
-    tokens.special.update(name for name in languages if name in tokens.added)
-    tokens.set_types()
+    control = [name for name in languages if name in tokens.added]
+    tokens.model.set_control(tokens.special.union(control))
     if len(tokens.names) > rows:
         raise damaged(folder, f"its tokenizer has {len(tokens.names):,} tokens, but `vocab_size` is {rows:,}")
     if max(special.end, special.start, special.pad, tokens.unknown) >= rows:
@@ -127,7 +123,6 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     names = (*tokens.names, *[""] * (rows - len(tokens.names)))
     pad = None if special.pad in (special.start, special.end, tokens.unknown) else special.pad
     listed = TokenList(names, unknown=tokens.unknown, end=special.end, start=special.start, pad=pad)
-    control = [name for name in languages if name in tokens.added]
     imported = convert_vocabulary([tokens.model], listed, listed, shared=True, where=folder, control=control)
     # zoo never attends to padding, and rejects text with a language token.
     ids = {name: None if row == pad else imported.source.ids[row] for name, row in tokens.added.items()}
@@ -157,9 +152,7 @@ def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
     (unknown,) = model.names(TokenType.UNKNOWN)
     tokens = TokenizerTokens(model, model.names(), model.names().index(unknown))
     if not is_saved:
-        missing = [name for name in reversed(names) if name not in tokens.names]
-        tokens.names.extend(missing)
-        model.entries.extend(TokenEntry(name, 0.0, TokenType.NORMAL) for name in missing)
+        tokens.append_missing(reversed(names))
         for name in () if is_listed else model.names(TokenType.CONTROL, TokenType.USER_DEFINED):
             tokens.add(name, special=name in model.names(TokenType.CONTROL))
     for id, entry in added_entries(folder, config).items():
@@ -210,18 +203,17 @@ def written_ids(model: Model, format: str) -> WrittenIds:
     return WrittenIds([first, EOS, UNK, *others], len(never), pad=pad, end=_END, start=start)
 
 
-def write_vocabulary(model: Model, file: Path, ids: WrittenIds, settings: Mapping[str, Any]) -> None:
+def write_vocabulary(model: Model, folder: Path, ids: WrittenIds) -> None:
     """Write the SentencePiece model and the tokenizer settings. The settings include the added tokens.
 
     Args:
         model: The published model. Source and target share one vocabulary.
-        file: The path of the new SentencePiece model.
+        folder: The folder of the exported model.
         ids: The token IDs in zoo and transformers.
-        settings: Further settings of the tokenizer.
     """
     tokenizer = model.vocabulary.target
     assert isinstance(tokenizer, Tokenizer)
-    sentencepiece = SentencePieceModel(file, tokenizer.content)
+    sentencepiece = SentencePieceModel(folder / SENTENCEPIECE, tokenizer.content)
     order = [id for id in ids.order if id is not None]
     pad_id = order[ids.pad]
     languages = model.spec.languages
@@ -235,7 +227,7 @@ def write_vocabulary(model: Model, file: Path, ids: WrittenIds, settings: Mappin
     while sentencepiece.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token
         order.pop()
     content = sentencepiece.reordered(order, names, {PAD: ids.pad, UNK: _UNKNOWN, EOS: _END})
-    file.write_bytes(content)
+    (folder / SENTENCEPIECE).write_bytes(content)
     decoder = {}
     for name, token in added.items():
         special = sentencepiece.entries[token].type in (TokenType.CONTROL, TokenType.UNKNOWN)
@@ -243,4 +235,5 @@ def write_vocabulary(model: Model, file: Path, ids: WrittenIds, settings: Mappin
     tokens = {"pad_token": names[pad_id], "unk_token": names[UNK], "eos_token": names[EOS]}
     if pad_id != BOS and BOS in order:  # otherwise, each text that transformers generates would begin with `<s>`
         tokens["bos_token"] = names.get(BOS, sentencepiece.entries[BOS].name)
-    write_json(file.with_name(TOKENIZER_CONFIG), {**settings, "added_tokens_decoder": decoder, **tokens})
+    settings = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, _ADDITIONAL: [], "added_tokens_decoder": decoder}
+    write_json(folder / TOKENIZER_CONFIG, settings | tokens)

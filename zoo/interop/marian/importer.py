@@ -48,7 +48,6 @@ class MarianImport(ImportFormat):
     """The `marian` import format."""
 
     name = "marian"
-    description = "Marian's .npz or .bin, or its folder with decoder.yml and .spm or .yml vocabularies"
 
     def recognises(self, path: Path) -> bool:
         """Return whether the path is an .npz or .bin file, a `decoder.yml`, or a folder that contains such a file."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import fsspec
 from fsspec.callbacks import Callback
 
-from specs import ZooError
+from specs import ZooError, install_hint
 from zoo.files.transfer import ForbiddenError, NotFoundError, transfer
 from zoo.models.registries.file_stores import MARKER, FileStore, append_chunks, missing_blob, newest_numbers
 from zoo.models.registries.revision import MAX_BYTES
@@ -112,8 +112,7 @@ class FsspecStore:
         try:
             return fsspec.filesystem(self._scheme, skip_instance_cache=True, use_listings_cache=False)
         except ImportError as error:
-            hint = f"run `pip install -e '.[{self.extra}]'` in zoo's source folder"
-            raise ZooError(f"`{self.address}` cannot be reached: {error}", hint=hint) from None
+            raise ZooError(f"`{self.address}` cannot be reached: {error}", hint=install_hint(self.extra)) from None
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
         """Return the content of a small file. None if it does not exist."""
