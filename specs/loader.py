@@ -14,6 +14,7 @@ from specs.errors import ZooError
 from specs.file_format import NewerFormatError, without_format, writer_version
 from specs.notation import quote
 from specs.reader import LocatedValue, locate, read, read_value
+from specs.section import Section
 from specs.spec import Spec
 from specs.validation import accepts_fractions, validate
 
@@ -212,9 +213,9 @@ def _flat(overrides: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
 
 
 def _plain(value: Any) -> Any:
-    """Convert the numbers and arrays of numpy and torch to plain Python values, also inside lists and mappings."""
+    """Convert numbers and arrays of numpy and torch, and sections in lists, to plain Python values."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_plain(inner.model_dump() if isinstance(inner, Section) else inner) for inner in value]
     return value.tolist() if hasattr(value, "tolist") else value

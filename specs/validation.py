@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 from pydantic import Tag, ValidationError
 
 from specs.errors import ZooError, nearest
-from specs.notation import format_number, parse_number, quote
+from specs.notation import format_number, parse_number, quote, quote_in_full
 from specs.reader import LocatedValue
 from specs.section import Section
 from specs.spec import Spec
@@ -144,7 +144,9 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         known = _resolve(field.root, error["loc"][:-1]).subfields
         return f"`{key}` is not a field of this {noun}", _suggest_field(field, known)
     if kind == "union_tag_not_found":
-        return f"`{key}` has no valid kind", explanation
+        if not isinstance(value, Mapping):
+            return f"`{key}` must be a mapping, not {quote(value)}", explanation
+        return f"`{key}` has no valid kind: {quote_in_full(value)}", explanation
     if kind in ("union_tag_invalid", "literal_error"):
         if kind == "union_tag_invalid":
             key, value = f"{key}.kind", value["kind"] if isinstance(value, Mapping) else context["tag"]
@@ -161,7 +163,8 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         limit = format_number(int(limit) if float(limit).is_integer() else limit)
         return f"`{key}` must be {words} {limit}, not {quote(value)}", explanation
     if kind in _EXPECTED:
-        number = parse_number(value) if kind in ("int_type", "float_type") and isinstance(value, str) else None
+        is_number = kind in ("int_type", "float_type") and isinstance(value, (str, float))
+        number = parse_number(str(value)) if is_number else None
         if kind == "int_type" and isinstance(number, float):
             number = int(number) if number.is_integer() else None
         hint = explanation
@@ -172,11 +175,13 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         if kind == "tuple_type" and isinstance(value, Mapping):
             hint = f"write a list of mappings: `{key}: [{{...}}]`"
         return f"`{key}` must be {_EXPECTED[kind]}, not {quote(value)}", hint
-    if kind in ("too_short", "string_too_short") and not value:
+    if kind in ("too_short", "string_too_short", "string_pattern_mismatch") and not value:
         return f"`{key}` is empty", explanation
     if kind == "string_pattern_mismatch":  # pydantic's message contains the regular expression
         return f"`{key}` cannot be {quote(value)}", explanation
-    message = error["msg"].replace("Tuple", "List").replace(" after validation", "")
+    message = error["msg"].replace(" after validation", "")
+    if kind in ("too_short", "too_long"):
+        return f"`{key}` {message.replace('Tuple should', 'must')}", explanation
     return f"`{key}` cannot be {quote(value)}: {message[:1].lower()}{message[1:]}", explanation
 
 
