@@ -42,6 +42,7 @@ ERRORS = [
     ("paper table3 --measure", "`--measure` applies to Table 1 only", "write `table1`"),
     ("paper table1 --html a.html", "`--html` always writes all tables", "omit TABLE and `--json`"),
     ("decode --alpha 0,6", "`--alpha` must be a number, not `0,6`", "write decimals with a point; run `zoo decode"),
+    ("decode --search foo", "`--search` must be one of `beam`, `sample`, not `foo`", "run `zoo decode --help`"),
     ("decode --backend gpu", "`gpu` is not a backend", "choose one of auto, eager, "),
     ("verify nope", "there is no published model `nope`: searched `nope`, `/", "zoo list --published"),
     ("compile", "SPEC or `--model` is missing", "run `zoo compile SPEC`"),
