@@ -49,9 +49,9 @@ class PromptPreprocessor(Preprocessor):
             ZooError: A prefix is given, or the prompt is too long or has characters that the model cannot generate.
         """
         if prefix.strip():
-            problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model accepts no prefixes"
+            problem = f"the text has the prefix {excerpt(prefix)}, but a language model accepts no prefixes"
             raise ZooError(problem, hint="put the prefix at the beginning of the input text instead")
-        prompt = self._encode_prefix(text, index)
+        prompt = self._encode_prefix(text, "prompt")
         self.require_length(f"the prompt {excerpt(text)}", len(prompt), "shorten the prompt")
         part = SearchInput(index, {}, self._max_target_length(len(prompt)), prompt, text.strip())
         return EncodedText(index, text, (part,), len(prompt))

@@ -71,7 +71,7 @@ class FilePreprocessor(Preprocessor):
 
     def search_input(self, frames: Frames, name: str, index: int = 0, prefix: str = "") -> SearchInput:
         """Convert frames (feature vectors) to an input for the search. Error messages call the input `name`."""
-        forced = self._encode_prefix(prefix, index)
+        forced = self._encode_prefix(prefix)
         self.require_length(f"`{name}`", len(frames), "split the file into shorter files")
         max_length = self._max_target_length(-(-len(frames) // self.spec.architecture.source_stride))
         return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
