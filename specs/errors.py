@@ -34,23 +34,20 @@ class ZooError(Exception):
         additional: Sequence["ZooError"] = (),
     ) -> None:
         self.problem = printable(problem)
-        self.where: str | None = None
+        self.where = None if where is None else printable(where)
         self.hint = None if hint is None else printable(hint)
         self.exit_code = exit_code
         self.additional = tuple(additional)
         super().__init__(self.problem)
-        self.locate(where)
 
     def locate(self, where: str | None) -> None:
         """Set the location where the value was written, unless the error already has a location."""
-        if self.where is None and where is not None:
-            self.where = printable(where)
-            self.args = (f"{self.problem} ({self.where})",)
+        self.where = self.where or (where and printable(where))
 
     @property
     def summary(self) -> str:
         """The problem and its location, without the hint."""
-        return str(self.args[0])
+        return self.problem if self.where is None else f"{self.problem} ({self.where})"
 
     @property
     def with_hint(self) -> str:

@@ -194,8 +194,7 @@ class _Loader(yaml.SafeLoader):
                 self._fail("a key must be text", key_node, "write the name of a field, such as `d_model`")
             key = str(key_node.value)
             if key == "<<":
-                hint = "write the fields themselves, or move them to a spec file that this file `extends`"
-                self._fail("merge keys (`<<`) are not supported", key_node, hint)
+                self._fail("merge keys (`<<`) are not supported", key_node, "write the fields themselves")
             if key in values:
                 problem = f"{quote(key)} is written twice, first on line {values[key].line}"
                 self._fail(problem, key_node, "remove one of the two lines")

@@ -216,8 +216,7 @@ class Spec(Section):
                 reject((f"corpus.{name}", "task.kind"), problem, hint)
             if isinstance(part, Grammar) and corpus.direction(part) not in directions:
                 source, target = corpus.direction(part)
-                english = "English" if parsing else "English and German"
-                problem = f"`grammar` in `corpus.{name}` has {english} text, not `{source}` and `{target}`"
+                problem = f"`corpus.{name}` is English{'' if parsing else ' and German'}, not `{source}` and `{target}`"
                 hint = (
                     f"write `source: en` and `target: {directions[0][1]}`, or replace `corpus.{name}` with other parts"
                 )

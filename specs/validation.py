@@ -22,6 +22,7 @@ _EXPECTED = {
     "tuple_type": "a list",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
+    "union_tag_not_found": "a mapping",
     "finite_number": "a finite number",
 }
 _LIMITS = {
@@ -143,9 +144,7 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         noun = "spec" if field.root is Spec else "file"
         known = _resolve(field.root, error["loc"][:-1]).subfields
         return f"`{key}` is not a field of this {noun}", _suggest_field(field, known)
-    if kind == "union_tag_not_found":
-        if not isinstance(value, Mapping):
-            return f"`{key}` must be a mapping, not {quote(value)}", explanation
+    if kind == "union_tag_not_found" and isinstance(value, Mapping):
         return f"`{key}` has no valid kind: {quote_in_full(value)}", explanation
     if kind in ("union_tag_invalid", "literal_error"):
         if kind == "union_tag_invalid":

@@ -62,7 +62,7 @@ MISTAKES = [
     ("corpus: {train: [{digits: 5}]}", "`corpus.train[0]` has no sentence pairs", 2, "`kind: recognition` in `task`"),
     ("corpus: {train: [{tsv: a, sha256: null}]}", "`corpus.train[0].sha256` is not a field", 2, "source_column"),
     ("corpus: {train: [{target: b}]}", "reads a source, but `corpus.train[0]` has none", 2, "write `source`"),
-    ("corpus: {target: fr, train: [{grammar: 5}]}", "`grammar` in `corpus.train[0]` has English and German", 2, "de"),
+    ("corpus: {target: fr, train: [{grammar: 5}]}", "`corpus.train[0]` is English and German", 2, "target: de"),
     ("task: {kind: language_modelling}\ncorpus: {train: [{pairs: a}]}", "needs sentences", 3, "`target` in this part"),
     ("corpus: {train: [{pairs: a}]}", "has files in several languages, but", 2, "`languages: {codes: [en, de]}`"),
     (f"{PAIRS} {{pairs: b, wieght: 2}}]}}", "`corpus.train[1].wieght` is not a field", 4, "mean `weight`?"),
@@ -132,13 +132,11 @@ def test_there_is_room_for_the_longest_recording(overrides: list[str], field: st
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "the file is empty (mine.yaml)"),
         (b"# a comment", "the file is empty (mine.yaml)"),
         (b"- a", "the file must be a mapping of keys to values, not a list (mine.yaml:1)"),
         (b"extends: base\nname: \xff\n", "byte 0xff is not valid UTF-8 (mine.yaml:2)"),
         ("extends: base".encode("utf-16-le"), "the text contains a control character (mine.yaml:1)"),
         (b"extends: [a]", "`extends` must be the name or path of a spec, not a list (mine.yaml:1)"),
-        (b"extends: bas", "no spec is named `bas` (mine.yaml:1)"),
         (b"extends: nowhere.yaml", "no such file: `nowhere.yaml` (mine.yaml:1)"),
     ],
 )
@@ -155,7 +153,6 @@ def test_mistakes_of_whole_files(content: bytes, message: str) -> None:
         (["architecture.d_modle=4"], "`architecture.d_modle` is not a field", "command line: `architecture.d_modle=4`"),
         (["training.steps="], "`training.steps` must be a whole number", "command line: `training.steps=`"),
         (["architecture.h"], "`architecture.h` does not set a field", "command line"),
-        (["=5"], "`=5` does not set a field", "command line"),
         (["foo.bar=1"], "`foo` is not a field", "command line: `foo.bar=1`"),
         (["corpus.folder=@x"], "invalid YAML", "command line: `corpus.folder=@x`"),
         (["corpus.train.0.source=x"], "`corpus.train` must be a list", "command line: `corpus.train.0.source=x`"),

@@ -98,8 +98,7 @@ class LanguageModel(Translator):
         Raises:
             ZooError: A text has more than one line.
         """
-        (lines,) = texts
-        return (checked_texts(lines, first=first),)
+        return (checked_texts(*texts, first=first),)
 
 
 def open_model(

@@ -138,13 +138,10 @@ def test_trees_of_other_sentences_cannot_be_scored(one: Parser) -> None:
         refused(message, one.score, "the dog", tree)
 
 
-def test_trees_have_no_prefix(parser: MakeParser) -> None:
-    problem = r"the text .* has the prefix .*, but a parser does not accept prefixes \(text 1\)"
-    refused(problem, parser().translate, "the dog", prefixes="(S")
-
-
-def test_a_long_sentence_is_refused_with_its_number(parser: MakeParser) -> None:
+def test_prefixes_and_long_sentences_are_refused_with_their_number(parser: MakeParser) -> None:
     one = parser(**{"decoding.max_source_length": 30})
+    problem = r"the text .* has the prefix .*, but a parser does not accept prefixes \(text 1\)"
+    refused(problem, one.translate, "the dog", prefixes="(S")
     refused(r"has \d+ tokens, but the model takes at most 30 .*\(text 2\)", one.parse, ["the dog", "the dog . " * 40])
 
 

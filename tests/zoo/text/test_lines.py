@@ -14,7 +14,7 @@ from zoo.text.lines import LineStream, available_chunks, clean, clean_with_posit
 
 @pytest.mark.parametrize(("beginning", "hint"), [
     (b"PK\x03\x04\n\xff", "Office document or a ZIP archive"),
-    (b"RIFF\x24\xff\0\0WAVE", "use a model with the `recognition` task"),
+    (b"RIFF\x24\xff\0\0\0\0\0WAVE", "use a model with the `recognition` task"),
     (bytes.fromhex("1f8b08ff"), "in a corpus, its name must end in `.gz`"),
     ("Hund".encode("utf-16"), "iconv -f utf-16"),
     (b"sch\xf6n", "iconv -f latin1"),
