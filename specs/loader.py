@@ -65,12 +65,11 @@ def where_written(reference: str | os.PathLike[str], overrides: Overrides, path:
     chain = _chain(find(os.fspath(reference)))
     spec, merged = _merged(chain, overrides), _merge(chain, _located_overrides(overrides))
     codes = spec.languages.codes if spec.languages else ()
-    written: LocatedValue
     for written in (part for split in SPLITS for part in merged.at(["corpus", split]).value):
         if kind := kind_of_part(written.value):
             parts = kind.model_validate(written.plain()).expanded(spec.corpus, codes)
             if any(path in part.local_paths for part in parts):
-                fields = [written.at([field]) for field in kind.path_fields]
+                fields: list[LocatedValue] = [written.at([field]) for field in kind.path_fields]
                 return next((field for field in fields if field.value == path), fields[0]).where
     return None
 

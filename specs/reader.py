@@ -193,8 +193,6 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag in _NOT_TEXT:
                 self._fail("a key must be text", key_node, "write the name of a field, such as `d_model`")
             key = str(key_node.value)
-            if key == "<<":
-                self._fail("merge keys (`<<`) are not supported", key_node, "write the fields themselves")
             if key in values:
                 problem = f"{quote(key)} is written twice, first on line {values[key].line}"
                 self._fail(problem, key_node, "remove one of the two lines")

@@ -162,8 +162,7 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         limit = format_number(int(limit) if float(limit).is_integer() else limit)
         return f"`{key}` must be {words} {limit}, not {quote(value)}", explanation
     if kind in _EXPECTED:
-        is_number = kind in ("int_type", "float_type") and isinstance(value, (str, float))
-        number = parse_number(str(value)) if is_number else None
+        number = parse_number(str(value)) if kind in ("int_type", "float_type") else None
         if kind == "int_type" and isinstance(number, float):
             number = int(number) if number.is_integer() else None
         hint = explanation
@@ -178,10 +177,8 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         return f"`{key}` is empty", explanation
     if kind == "string_pattern_mismatch":  # pydantic's message contains the regular expression
         return f"`{key}` cannot be {quote(value)}", explanation
-    message = error["msg"].replace(" after validation", "")
-    if kind in ("too_short", "too_long"):
-        return f"`{key}` {message.replace('Tuple should', 'must')}", explanation
-    return f"`{key}` cannot be {quote(value)}: {message[:1].lower()}{message[1:]}", explanation
+    message = error["msg"].replace("Tuple should", "it must").replace(" after validation", "")
+    return f"`{key}` cannot be {quote_in_full(value)}: {message[:1].lower()}{message[1:]}", explanation
 
 
 def _missing(field: _Field, others: Sequence[str], files: Sequence[str]) -> tuple[str, str]:

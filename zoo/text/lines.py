@@ -202,9 +202,8 @@ _OTHER_FILES = {
 
 def _encoding_hint(beginning: bytes, line: bytes) -> str:
     # In Latin-1, these bytes are control characters. In Windows-1252, they are quotation marks, dashes and the euro.
-    encoding = "cp1252" if any(0x80 <= byte <= 0x9F for byte in line) else "latin1"
-    if line.count(0) > len(line) // _MIN_CHARACTERS_PER_NUL:
-        encoding = "utf-16le"
+    is_utf16 = line.count(0) > len(line) // _MIN_CHARACTERS_PER_NUL
+    encoding = "utf-16le" if is_utf16 else "cp1252" if any(0x80 <= byte <= 0x9F for byte in line) else "latin1"
     hints = (hint for start, hint in _OTHER_FILES.items() if beginning.startswith(start))
     return next(hints, _CONVERT.format(encoding))
 
