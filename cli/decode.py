@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice, tee
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Unpack
 
 from cli import options
 from cli.options import field_option, option
@@ -34,7 +34,7 @@ def decode(
     prefix: Path | None = None,
     output: options.Output = None,
     part: str | None = None,
-    search: Annotated[str | None, field_option("decoding.search")] = None,
+    search: Annotated[Literal["beam", "sample"] | None, field_option("decoding.search")] = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     shortlist: options.Shortlist = None,

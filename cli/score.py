@@ -134,8 +134,8 @@ def _compute_pairs(
                 results = compute(*zip(*pairs, strict=True), first=first)
             except ZooError as error:
                 if len(pairs) == 1:
-                    where = error.where or ", ".join(f"{file or '<stdin>'}:{first}" for file in files)
-                    raise ZooError(error.problem, where=where, hint=error.hint, exit_code=error.exit_code) from error
+                    error.locate(", ".join(f"{file or '<stdin>'}:{first}" for file in files))
+                    raise
                 parts += pairs[len(pairs) // 2 :], pairs[: len(pairs) // 2]
                 continue
             yield from zip(pairs, results, strict=True)

@@ -277,9 +277,9 @@ def plan(
         return show_json({**asdict(costs), "passes": [asdict(effect) for effect in effects]})
     _show_layers(costs)
     _warn_about_memory(costs)
-    for name, part in chosen.corpus.named_parts:
+    for part in chosen.corpus.parts:
         if isinstance(part, specs.Synthetic):
-            report().info(f"before training, `corpus.{name}` is generated: {part.summary}")
+            report().info(f"before training, {part.summary}")
     if warning := chosen.training.describe_short_training(chosen.training.steps):
         report().warn(warning)
     return None

@@ -112,8 +112,8 @@ def _missing_files_located(spec: str, overrides: list[str] | None) -> Iterator[N
     try:
         yield
     except MissingFileError as error:
-        where = specs.where_written(spec, overrides or (), error.name)
-        raise ZooError(error.problem, where=where, hint=error.hint) from None
+        error.locate(specs.where_written(spec, overrides or (), error.name))
+        raise
 
 
 def _may_remove(run: Run) -> bool:

@@ -38,12 +38,16 @@ class ZooError(Exception):
         self.hint = None if hint is None else printable(hint)
         self.exit_code = exit_code
         self.additional = tuple(additional)
-        super().__init__(self.problem if where is None else f"{self.problem} ({self.where})")
+        super().__init__(self.problem)
+
+    def locate(self, where: str | None) -> None:
+        """Set the location where the value was written, unless the error already has a location."""
+        self.where = self.where or (where and printable(where))
 
     @property
     def summary(self) -> str:
         """The problem and its location, without the hint."""
-        return str(self.args[0])
+        return self.problem if self.where is None else f"{self.problem} ({self.where})"
 
     @property
     def with_hint(self) -> str:

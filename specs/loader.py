@@ -14,6 +14,7 @@ from specs.errors import ZooError
 from specs.file_format import NewerFormatError, without_format, writer_version
 from specs.notation import quote
 from specs.reader import LocatedValue, locate, read, read_value
+from specs.section import Section
 from specs.spec import Spec
 from specs.validation import accepts_fractions, validate
 
@@ -64,12 +65,11 @@ def where_written(reference: str | os.PathLike[str], overrides: Overrides, path:
     chain = _chain(find(os.fspath(reference)))
     spec, merged = _merged(chain, overrides), _merge(chain, _located_overrides(overrides))
     codes = spec.languages.codes if spec.languages else ()
-    written: LocatedValue
     for written in (part for split in SPLITS for part in merged.at(["corpus", split]).value):
         if kind := kind_of_part(written.value):
             parts = kind.model_validate(written.plain()).expanded(spec.corpus, codes)
             if any(path in part.local_paths for part in parts):
-                fields = [written.at([field]) for field in kind.path_fields]
+                fields: list[LocatedValue] = [written.at([field]) for field in kind.path_fields]
                 return next((field for field in fields if field.value == path), fields[0]).where
     return None
 
@@ -212,9 +212,9 @@ def _flat(overrides: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
 
 
 def _plain(value: Any) -> Any:
-    """Convert the numbers and arrays of numpy and torch to plain Python values, also inside lists and mappings."""
+    """Convert numbers and arrays of numpy and torch, and sections in lists, to plain Python values."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_plain(inner.model_dump() if isinstance(inner, Section) else inner) for inner in value]
     return value.tolist() if hasattr(value, "tolist") else value

@@ -190,8 +190,10 @@ class Spec(Section):
                 reject((f"corpus.{name}", "task.kind"), problem, hint)
             if isinstance(part, Grammar) and corpus.direction(part) not in directions:
                 source, target = corpus.direction(part)
-                problem = f"`grammar` has English{'' if parsing else ' and German'} text, not `{source}` and `{target}`"
-                hint = f"write `source: en` and `target: {directions[0][1]}`, or replace `grammar` with other parts"
+                problem = f"`corpus.{name}` is English{'' if parsing else ' and German'}, not `{source}` and `{target}`"
+                hint = (
+                    f"write `source: en` and `target: {directions[0][1]}`, or replace `corpus.{name}` with other parts"
+                )
                 reject((f"corpus.{name}", "corpus.source", "corpus.target"), problem, hint)
 
     @property

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 from pydantic import Tag, ValidationError
 
 from specs.errors import ZooError, nearest
-from specs.notation import format_number, parse_number, quote
+from specs.notation import format_number, parse_number, quote, quote_in_full
 from specs.reader import LocatedValue
 from specs.section import Section
 from specs.spec import Spec
@@ -22,6 +22,7 @@ _EXPECTED = {
     "tuple_type": "a list",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
+    "union_tag_not_found": "a mapping",
     "finite_number": "a finite number",
 }
 _LIMITS = {
@@ -143,8 +144,8 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         noun = "spec" if field.root is Spec else "file"
         known = _resolve(field.root, error["loc"][:-1]).subfields
         return f"`{key}` is not a field of this {noun}", _suggest_field(field, known)
-    if kind == "union_tag_not_found":
-        return f"`{key}` has no valid kind", explanation
+    if kind == "union_tag_not_found" and isinstance(value, Mapping):
+        return f"`{key}` has no valid kind: {quote_in_full(value)}", explanation
     if kind in ("union_tag_invalid", "literal_error"):
         if kind == "union_tag_invalid":
             key, value = f"{key}.kind", value["kind"] if isinstance(value, Mapping) else context["tag"]
@@ -161,7 +162,7 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         limit = format_number(int(limit) if float(limit).is_integer() else limit)
         return f"`{key}` must be {words} {limit}, not {quote(value)}", explanation
     if kind in _EXPECTED:
-        number = parse_number(value) if kind in ("int_type", "float_type") and isinstance(value, str) else None
+        number = parse_number(str(value)) if kind in ("int_type", "float_type") else None
         if kind == "int_type" and isinstance(number, float):
             number = int(number) if number.is_integer() else None
         hint = explanation
@@ -172,12 +173,12 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         if kind == "tuple_type" and isinstance(value, Mapping):
             hint = f"write a list of mappings: `{key}: [{{...}}]`"
         return f"`{key}` must be {_EXPECTED[kind]}, not {quote(value)}", hint
-    if kind in ("too_short", "string_too_short") and not value:
+    if kind in ("too_short", "string_too_short", "string_pattern_mismatch") and not value:
         return f"`{key}` is empty", explanation
     if kind == "string_pattern_mismatch":  # pydantic's message contains the regular expression
         return f"`{key}` cannot be {quote(value)}", explanation
-    message = error["msg"].replace("Tuple", "List").replace(" after validation", "")
-    return f"`{key}` cannot be {quote(value)}: {message[:1].lower()}{message[1:]}", explanation
+    message = error["msg"].replace("Tuple should", "it must").replace(" after validation", "")
+    return f"`{key}` cannot be {quote_in_full(value)}: {message[:1].lower()}{message[1:]}", explanation
 
 
 def _missing(field: _Field, others: Sequence[str], files: Sequence[str]) -> tuple[str, str]:

@@ -8,6 +8,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from tests.conftest import Trained, Zoo, missing
 from tests.refusals import refused
 from zoo.data.prepare import prepare
 from zoo.evaluation.evaluate import evaluate_models
+from zoo.features.audio import Audio
 from zoo.features.modality import modality_of
 from zoo.generation.recognizer import Recognizer
 from zoo.models import weights
@@ -176,6 +178,8 @@ def test_files_whose_names_cannot_be_in_a_list_are_to_be_renamed(hearing: Traine
         error = refused(problem, library.load("runs/hearing").translate, name)
         for text in (result.refusal, str(error)):
             assert not missing(text, "file 1 ('a", problem, "rename the file")
+    with patch.object(Audio, "names_files", False):
+        assert library.load("runs/hearing").preprocessor().terms.unit == "inputs"
 
 
 def test_prepared_features_are_those_of_the_files(sounds: None) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 import specs
 from specs.catalogue import FOLDER
 from specs.file_format import FORMAT
@@ -45,21 +43,16 @@ def test_parent_plus_difference_is_the_spec() -> None:
         assert load(parent(name).short_name, {key: new for key, (_, new) in differing.items()}) == load(name)
 
 
-DEEP = {"encoder": 12, "decoder": 2}
-
-
-@pytest.mark.parametrize(
-    ("new", "old", "expected"),
-    [
-        (DEEP, 6, {"architecture.N": (6, DEEP)}),
-        (6, DEEP, {"architecture.N": (DEEP, 6)}),
-        (DEEP, DEEP, {}),
-        (DEEP, {"encoder": 12, "decoder": 6}, {"architecture.N.decoder": (6, 2)}),
-    ],
-)
-def test_difference_of_depths(new: object, old: object, expected: dict[str, object]) -> None:
-    spec, other = (load("base", {"architecture.N": depths}) for depths in (new, old))
-    assert specs.difference(spec, other) == expected
+def test_difference_of_depths() -> None:
+    deep, other_deep = {"encoder": 12, "decoder": 2}, {"encoder": 12, "decoder": 6}
+    cases: tuple[tuple[object, object, object], ...] = (
+        (deep, 6, {"architecture.N": (6, deep)}),
+        (6, deep, {"architecture.N": (deep, 6)}),
+        (deep, other_deep, {"architecture.N.decoder": (6, 2)}),
+    )
+    for new, old, expected in cases:
+        spec, other = (load("base", {"architecture.N": depths}) for depths in (new, old))
+        assert specs.difference(spec, other) == expected
 
 
 def test_schema_file_is_current_and_describes_files_that_extend_others() -> None:

@@ -36,8 +36,12 @@ def test_exponent_needs_no_decimal_point_where_a_float_is_expected(written: str,
 def test_the_last_override_wins_and_python_values_may_be_nested_or_dotted() -> None:
     assert load("tiny", "training.steps=5") == load("tiny", ["training.steps=5"])
     assert load("base", ["training.steps=1", "training={steps: 2}", "training.steps=3"]).training.steps == 3
-    values = {"architecture.h": np.int64(4), "corpus": {"folder": Path("x"), "train": [{"grammar": np.array(7)}]}}
-    assert load("base", values) == load("base", ["architecture.h=4", "corpus={folder: x, train: [{grammar: 7}]}"])
+    values = {
+        "architecture.h": np.int64(4),
+        "corpus": {"folder": Path("x"), "train": [{"grammar": np.array(7)}, specs.Grammar(grammar=8)]},
+    }
+    corpus = "corpus={folder: x, train: [{grammar: 7}, {grammar: 8}]}"
+    assert load("base", values) == load("base", ["architecture.h=4", corpus])
 
 
 def test_chain_of_files_across_folders() -> None:

@@ -147,9 +147,13 @@ def classify(
         _mark_duplicates(result, np.array(hashes, np.uint64))
     if dev or test:
         _hold_out(result, np.array(first_hashes, np.uint64), ((Status.DEV, dev), (Status.TEST, test)))
-    counts = {status.name.lower(): int(np.count_nonzero(result == status)) for status in Status}
+    return result, _count(result, control)
+
+
+def _count(statuses: Statuses, control: int = 0) -> CleaningCounts:
+    counts = {status.name.lower(): int(np.count_nonzero(statuses == status)) for status in Status}
     held_out = sum(counts.pop(name) for name in ("dev", "test", "same_source"))
-    return result, CleaningCounts(read=len(result), held_out=held_out, control=control, **counts)
+    return CleaningCounts(read=len(statuses), held_out=held_out, control=control, **counts)
 
 
 def apply_filters(example: Example, filters: Iterable[Filter], languages: Mapping[str, str]) -> Status:
@@ -214,7 +218,7 @@ def _hold_out(statuses: Statuses, hashes: npt.NDArray[np.uint64], sets: Iterable
         if end > len(order):
             raise ZooError(
                 f"`corpus.{status.name.lower()}` holds out {count:,} pairs, but `corpus.train` has only "
-                f"{len(order) - start:,} left",
+                f"{len(order) - start:,} left ({_count(statuses)})",
                 hint="hold out fewer pairs, or add training text",
             )
         statuses[order[start:end]] = status

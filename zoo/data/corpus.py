@@ -59,7 +59,8 @@ class CorpusReader:
                 few pairs.
         """
         self.corpus = spec.corpus
-        self.readers = [_READERS[type(part)](part, name, spec, report) for name, part in self.corpus.named_parts]
+        parts = [(part, split) for split in SPLITS for part in getattr(self.corpus, split)]
+        self.readers = [_READERS[type(part)](part, split, spec, report) for part, split in parts]
         for reader in self.readers:
             reader.check()
 
@@ -121,9 +122,9 @@ class PartReader(ABC, Generic[_Part]):
     has_user_text: ClassVar[bool] = False
     """Whether the text may be in different languages from the ones in the spec, because users chose the files."""
 
-    def __init__(self, part: _Part, name: str, spec: Spec, report: Report) -> None:
-        """Prepare to read a part with a name such as `train[0]`."""
-        self.part, self.name, self.split = part, f"corpus.{name}", name.partition("[")[0]
+    def __init__(self, part: _Part, split: Split, spec: Spec, report: Report) -> None:
+        """Prepare to read a part of the train, dev or test set."""
+        self.part, self.split = part, split
         self.corpus, self.streams, self.report = spec.corpus, spec.task.streams, report
         self.features = cast(FeatureModality, modality_of(spec.task))
         self.modalities = {name: MODALITIES.get(kind, self.features) for name, kind in self.streams.items()}
@@ -226,10 +227,10 @@ class _SyntheticReader(PartReader[Synthetic]):
 
     def identity(self) -> list[Any]:
         hint = "run `zoo prepare SPEC`, which translates the text first"
-        raise ZooError(f"`{self.name}` has no text before models translate `{self.part.text}`", hint=hint)
+        raise ZooError(f"`corpus.train` is incomplete: no model has translated `{self.part.text}` yet", hint=hint)
 
     def missing(self) -> str:
-        return f"training generates a part of its corpus: {self.part.summary}"
+        return f"its corpus is incomplete: before training, {self.part.summary}"
 
 
 class _TreebankReader(PartReader[Treebank]):
@@ -265,7 +266,7 @@ class _ParallelReader(PartReader[_Part]):
     def check(self) -> None:
         sides = list(map(str, self.sides().values()))
         if len(set(map(os.path.normpath, sides))) < len(sides):
-            problem = f"`{self.name}` has the same {self.unit} for source and target: `{sides[0]}`"
+            problem = f"a part of `corpus.{self.split}` has the same {self.unit} for source and target: `{sides[0]}`"
             hint = f"set `source{self.suffix}` and `target{self.suffix}` to different {self.unit}s"
             raise ZooError(problem, hint=hint)
 
@@ -277,8 +278,8 @@ class _FilesReader(_ParallelReader[_Part]):
         for (side, own), other in zip(self.languages.items(), reversed(self.direction), strict=True):
             if own != other and language_suffix(file := self.sides().get(side, "")) == other:
                 self.report.warn(
-                    f"`{self.name}.{side}` is `{file}`, but the {side} language is `{own}`: correct the languages, "
-                    "or the order of the files"
+                    f"`{file}` is a {side} file in `corpus.{self.split}`, but the {side} language is `{own}`: correct "
+                    "the languages, or the order of the files"
                 )
 
     def examples(self) -> Iterator[Example]:

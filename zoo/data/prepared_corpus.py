@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from specs import ZooError
 from specs.corpus import Direction
 from zoo.data.cleaning import CleaningCounts
 from zoo.data.corpus import Split
 from zoo.data.store import Store
 from zoo.files import manifest
 from zoo.files.locks import hold_while_alive
-from zoo.files.reading import UnreadableError, read_json
+from zoo.files.reading import read_json
 from zoo.text.lines import read_lines
 from zoo.text.vocabulary import Vocabulary
 
@@ -46,14 +45,7 @@ class PreparedCorpus:
         Raises:
             ZooError: A file is damaged or cannot be read.
         """
-        if not self._verified:
-            try:
-                self._verified = manifest.check(self.folder)
-            except UnreadableError:
-                raise
-            except ZooError as error:
-                hint = f"remove the folder `{self.folder}` and run `zoo prepare` again"
-                raise ZooError(error.summary, hint=hint, exit_code=1) from error
+        self._verified = self._verified or manifest.check(self.folder)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

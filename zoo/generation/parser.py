@@ -31,7 +31,7 @@ class ParserPreprocessor(Preprocessor):
         Raises:
             ZooError: The sentence or its shortest possible tree is too long, or a prefix is given.
         """
-        tokens, name = tuple(self._encode(text, "source")), f"text {index + 1:,} ({excerpt(text)})"
+        tokens, name = tuple(self._encode(text, "source")), f"the text {excerpt(text)}"
         length = len(tokens) - 1
         if prefix.strip():
             raise ZooError(

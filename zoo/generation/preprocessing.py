@@ -121,7 +121,7 @@ class Preprocessor:
         text = INVISIBLE.sub("", text)  # next to a link, or at the end of a sentence, they would hide its end
         language = self.source_language(text)
         whole = self.encode_sentence(text, index, language, prefix)
-        forced = self._encode_prefix(prefix, index)
+        forced = self._encode_prefix(prefix)
         if not self.source_length(whole.tokens):
             if prefix.strip():
                 raise ZooError(
@@ -134,7 +134,7 @@ class Preprocessor:
         by_sentence = self.splits_sentences and not prefix.strip()
         parts, inputs = list[str](), [whole]
         if too_long or by_sentence:
-            parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length, language, prefix))
+            parts = list(self._split(text, 0 if by_sentence else self.max_source_length, language, prefix))
         if len(parts) > 1:
             encoded = (self.encode_sentence(part, index, language, prefix) for part in parts)
             inputs = [replace(part, part=number) for number, part in enumerate(encoded)]
@@ -183,26 +183,26 @@ class Preprocessor:
             return Replaced(text)
         return replace_spans(text, symbols, language, self.languages.target, self.vocabulary.source.is_rare)
 
-    def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
-        """Return the tokens that the translation must start with: its language token, if any, and the prefix."""
+    def _encode_prefix(self, prefix: str, name: str = "prefix") -> tuple[int, ...]:
+        """Return the tokens that the output must start with: its language token, if any, and the prefix (or prompt).
+
+        Error messages call the prefix `name`.
+        """
         forced = tuple(self.vocabulary.encode(prefix, "target")) if prefix.strip() else ()
         if UNK in forced:
             unknown = ", ".join(map(repr, self.vocabulary.unknown(prefix, "target")))
             unit = unknown_units(self.vocabulary, "target")
             raise ZooError(
-                f"prefix {index + 1:,} ({excerpt(prefix)}) has {unit} that the model cannot generate: {unknown}",
-                hint="remove them from the prefix, or train a model with `vocabulary.byte_fallback: true`",
+                f"the {name} {excerpt(prefix)} has {unit} that the model cannot generate: {unknown}",
+                hint=f"remove them from the {name}, or train a model with `vocabulary.byte_fallback: true`",
             )
         if suppressed := [token for token in dict.fromkeys(forced) if token in self.spec.decoding.suppressed_tokens]:
             tokens = ", ".join(map(repr, self.vocabulary.token_strings(suppressed)))
-            raise ZooError(
-                f"prefix {index + 1:,} ({excerpt(prefix)}) has tokens that `decoding.suppressed_tokens` forbids: "
-                f"{tokens}",
-                hint="rephrase or omit the prefix",
-            )
+            problem = f"the {name} {excerpt(prefix)} has tokens that `decoding.suppressed_tokens` forbids: {tokens}"
+            raise ZooError(problem, hint=f"rephrase or omit the {name}")
         return (*self.languages.target_tokens, *forced)
 
-    def _split(self, text: str, index: int, max_tokens: int, language: str, prefix: str) -> Iterator[str]:
+    def _split(self, text: str, max_tokens: int, language: str, prefix: str) -> Iterator[str]:
         """Split a text, and yield each part with the white space that follows it.
 
         Each part has at least one sentence, and as many whole sentences as fit into `max_tokens`. If the text starts
@@ -213,7 +213,7 @@ class Preprocessor:
         for sentence in split_sentences(text[len(start) :], base_language(language)):
             sentence_length = len(self.vocabulary.encode(self.replaced(sentence, language, prefix).text, "source"))
             self._require_positions(sentence_length + 1, sentence, "source")
-            name = f"a sentence of text {index + 1:,} ({excerpt(text)})"
+            name = f"the sentence {excerpt(sentence.strip())}"
             self.require_length(name, sentence_length, "split the sentence into several lines")
             if length and length + sentence_length > max_tokens:
                 yield start + part
@@ -327,9 +327,9 @@ class PromptPreprocessor(Preprocessor):
             ZooError: A prefix is given, or the prompt is too long or has characters that the model cannot generate.
         """
         if prefix.strip():
-            problem = f"text {index + 1:,} has the prefix {excerpt(prefix)}, but a language model accepts no prefixes"
+            problem = f"the text has the prefix {excerpt(prefix)}, but a language model accepts no prefixes"
             raise ZooError(problem, hint="put the prefix at the beginning of the input text instead")
-        prompt = self._encode_prefix(text, index)
+        prompt = self._encode_prefix(text, "prompt")
         self.require_length(f"the prompt {excerpt(text)}", len(prompt), "shorten the prompt")
         part = SearchInput(index, {}, self._max_target_length(len(prompt)), prompt, text.strip())
         return EncodedText(index, text, (part,), len(prompt))

@@ -50,7 +50,8 @@ class FilePreprocessor(Preprocessor):
     def terms(self) -> InputTerms:
         """The terms for the files in messages."""
         advice = "; `zoo transcribe` cuts recordings into shorter parts" if self.modality.cut_at_pauses else ""
-        return InputTerms(FILE, "files", "frames", "recognise", "read", None, advice)
+        noun = FILE if self.modality.names_files else "input"
+        return InputTerms(noun, f"{noun}s", "frames", "recognise", "read", None, advice)
 
     @cached_property
     def max_source_length(self) -> int:
@@ -71,8 +72,8 @@ class FilePreprocessor(Preprocessor):
 
     def search_input(self, frames: Frames, name: str, index: int = 0, prefix: str = "") -> SearchInput:
         """Convert frames (feature vectors) to an input for the search. Error messages call the input `name`."""
-        forced = self._encode_prefix(prefix, index)
-        self.require_length(f"`{name}`", len(frames), "split the file into shorter files")
+        forced = self._encode_prefix(prefix)
+        self.require_length(f"`{name}`", len(frames), f"split it into shorter {self.terms.unit}")
         max_length = self._max_target_length(-(-len(frames) // self.spec.architecture.source_stride))
         return SearchInput(index, {"source": torch.from_numpy(frames)}, max_length, forced, name)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import repeat
 
-from specs import UNK
+from specs import UNK, ZooError
 from zoo.generation.preprocessing import EncodedText, Preprocessor, unknown_units
 from zoo.generation.translation import SearchInput, Translation, join_parts, unchanged
 from zoo.report import Report
@@ -63,7 +63,11 @@ class TextStream:
         index, preprocessor = self._next_index, self.preprocessor
         check_text(text, index + 1, preprocessor.terms.text)
         check_text(prefix, index + 1, "prefix")
-        encoded = preprocessor.encode(text, prefix, index)
+        try:
+            encoded = preprocessor.encode(text, prefix, index)
+        except ZooError as error:
+            error.locate(f"{preprocessor.terms.text} {index + 1:,}")
+            raise
         self._next_index += 1
         if encoded.parts and not prefix.strip() and preprocessor.is_unchanged(encoded.text):
             self._finished.append((index, [unchanged(encoded.text)]))

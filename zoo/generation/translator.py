@@ -360,8 +360,7 @@ class LanguageModel(Translator):
         Raises:
             ZooError: A text has more than one line.
         """
-        (lines,) = texts
-        return (checked_texts(lines, first=first),)
+        return (checked_texts(*texts, first=first),)
 
 
 def _min_known(values: Iterable[int | None]) -> int | None:

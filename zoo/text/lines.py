@@ -109,7 +109,7 @@ def file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        hint = "download the file again; `gzip -t` checks whether it is complete"
+        hint = "download it again, or remove `.gz` from its name if it is not compressed; `gzip -t` checks the file"
         raise ZooError(f"`{path}` is truncated or damaged: {error}", hint=hint) from error
     except OSError as error:
         raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from error
@@ -192,7 +192,7 @@ _OTHER_FILES = {
     b"PK": "it is an Office document or a ZIP archive: save its text as plain text in UTF-8",
     b"%PDF": "it is a PDF document: save its text as plain text in UTF-8",
     bytes.fromhex("d0cf11e0"): "it is an Office document: save its text as plain text in UTF-8",
-    bytes.fromhex("1f8b"): "it is compressed: write `zcat FILE | zoo ...`",
+    bytes.fromhex("1f8b"): "it is compressed: write `zcat FILE | zoo ...`; in a corpus, its name must end in `.gz`",
     # WAV, FLAC, OGG, MP3 with and without tags, PNG and JPEG
     **dict.fromkeys((b"RIFF", b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\x89PNG", b"\xff\xd8\xff"), _NEEDS_RECOGNITION),
     **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "convert it first: `iconv -f utf-16 -t utf-8`"),
@@ -202,7 +202,8 @@ _OTHER_FILES = {
 
 def _encoding_hint(beginning: bytes, line: bytes) -> str:
     # In Latin-1, these bytes are control characters. In Windows-1252, they are quotation marks, dashes and the euro.
-    encoding = "cp1252" if any(0x80 <= byte <= 0x9F for byte in line) else "latin1"
+    is_utf16 = line.count(0) > len(line) // _MIN_CHARACTERS_PER_NUL
+    encoding = "utf-16le" if is_utf16 else "cp1252" if any(0x80 <= byte <= 0x9F for byte in line) else "latin1"
     hints = (hint for start, hint in _OTHER_FILES.items() if beginning.startswith(start))
     return next(hints, _CONVERT.format(encoding))
 

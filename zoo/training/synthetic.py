@@ -71,7 +71,7 @@ def write_missing(
             except MissingFileError:  # it already names the part
                 raise
             except ZooError as error:
-                problem = f"`corpus.{name}`: {error.problem}"
+                problem = f"`{part.text}` in `corpus.train` cannot be translated: {error.problem}"
                 raise ZooError(problem, where=error.where, hint=error.hint, exit_code=error.exit_code) from error
             folder = Path(records[-1]["folder"])
             common = part.model_dump(include={"weight", "source_language", "target_language", "tag"})
@@ -139,7 +139,7 @@ class _SyntheticText:
         if not folder.is_dir():
             total, done = self._count_lines(folder), _finished_lines(journal)
             resumed = f" ({done:,} are already translated)" if done else ""
-            self.report.info(f"`corpus.{self.name}`: {self.part.summary}: {amount(total, 'lines')}{resumed}")
+            self.report.info(f"{self.part.summary}: {amount(total, 'lines')}{resumed}")
             if done < total:
                 opened = [open_model(path, device=device, report=self.report) for path in models.values()]
                 self._require_unchanged(record, _model_digests(models))
@@ -152,7 +152,7 @@ class _SyntheticText:
                     raise
             self._require_unchanged(record, record["models"], journal)
             pairs = self._combine(folder, journal, record)
-            self.report.info(f"`corpus.{self.name}`: {pairs:,} pairs are in {folder}")
+            self.report.info(f"the translations of `{self.part.text}` are in {folder}: {pairs:,} pairs")
         journal.unlink(missing_ok=True)
 
     def _count_lines(self, folder: Path) -> int:

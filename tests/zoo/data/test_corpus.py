@@ -93,7 +93,7 @@ def test_wrong_lines_of_a_table_are_refused(tmp_path, split, text, line, problem
 def test_missing_tables_and_equal_columns_are_reported(tmp_path):
     refused(r"pairs\.tsv` does not exist", read, table_of(tmp_path))
     assert "pairs.tsv` does not exist" in table_of(tmp_path).missing_part()
-    refused(r"`corpus\.train\[0\]` has the same column for source and target: `2`", table_of, tmp_path, source_column=2)
+    refused(r"`corpus\.train` has the same column for source and target: `2`", table_of, tmp_path, source_column=2)
 
 
 def test_missing_files_are_reported_with_their_path(tmp_path):
@@ -125,7 +125,7 @@ def test_the_identity_depends_on_content_format_and_held_out_pairs_and_not_on_th
 @pytest.mark.parametrize("target", ["train.en", "a/../train.en"])
 @pytest.mark.parametrize("archive", [{}, {"archive": "http://x/y.tgz", "sha256": None}])
 def test_source_and_target_must_be_different_files(tmp_path, target, archive):
-    problem = r"`corpus\.train\[0\]` has the same file for source and target: `train\.en`"
+    problem = r"`corpus\.train` has the same file for source and target: `train\.en`"
     refused(problem, corpus_of, tmp_path, train=[{**archive, "source": "train.en", "target": target}])
 
 

@@ -138,21 +138,18 @@ def test_trees_of_other_sentences_cannot_be_scored(one: Parser) -> None:
         refused(message, one.score, "the dog", tree)
 
 
-def test_trees_have_no_prefix(parser: MakeParser) -> None:
-    problem = r"text 1 .* has the prefix .*, but a parser does not accept prefixes"
-    refused(problem, parser().translate, "the dog", prefixes="(S")
-
-
-def test_a_long_sentence_is_refused_with_its_number(parser: MakeParser) -> None:
+def test_prefixes_and_long_sentences_are_refused_with_their_number(parser: MakeParser) -> None:
     one = parser(**{"decoding.max_source_length": 30})
-    refused(r"text 2 .* has \d+ tokens, but the model takes at most 30", one.parse, ["the dog", "the dog . " * 40])
+    problem = r"the text .* has the prefix .*, but a parser does not accept prefixes \(text 1\)"
+    refused(problem, one.translate, "the dog", prefixes="(S")
+    refused(r"has \d+ tokens, but the model takes at most 30 .*\(text 2\)", one.parse, ["the dog", "the dog . " * 40])
 
 
 def test_a_sentence_without_a_possible_tree_is_refused_after_earlier_lines(parser: MakeParser) -> None:
     long, short = "abcdefgh ijklmnop", "a a a"
     found = translate_lines(parser(**{"decoding.extra_length": 0}), [long, long, short])
     assert [words(read_tree(next(found)[0].text)) for _ in range(2)] == [long.split()] * 2
-    message = r"the tree of text 3 \('a a a'\) needs at least 5 tokens, but may have at most 3"
+    message = r"the tree of the text 'a a a' needs at least 5 tokens, but may have at most 3 \(text 3\)"
     refused(rf"{message}\n\nhint: .*`decoding\.extra_length`", next, found)
     repaired = parser(**{"decoding.extra_length": 0, "task.constrained": False}).parse(short)
     assert words(repaired) == short.split()

@@ -14,13 +14,13 @@ from zoo.text.lines import LineStream, available_chunks, clean, clean_with_posit
 
 @pytest.mark.parametrize(("beginning", "hint"), [
     (b"PK\x03\x04\n\xff", "Office document or a ZIP archive"),
-    (b"RIFF\x24\xff\0\0WAVE", "use a model with the `recognition` task"),
-    (bytes.fromhex("1f8b08ff"), "zcat"),
+    (b"RIFF\x24\xff\0\0\0\0\0WAVE", "use a model with the `recognition` task"),
+    (bytes.fromhex("1f8b08ff"), "in a corpus, its name must end in `.gz`"),
     ("Hund".encode("utf-16"), "iconv -f utf-16"),
     (b"sch\xf6n", "iconv -f latin1"),
     (b"Tom\x92s house", "iconv -f cp1252"),
     ("schön\n".encode() + b"sch\xf6n", "iconv -c -f utf-8"),
-    ("Hund".encode("utf-16-le"), "iconv -f utf-16le"),
+    ("Hunde für dich".encode("utf-16-le"), "iconv -f utf-16le"),
 ])  # fmt: skip
 def test_files_that_are_not_plain_text_are_recognised(tmp_path, beginning, hint):
     (tmp_path / "file").write_bytes(beginning)

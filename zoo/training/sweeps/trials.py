@@ -159,19 +159,6 @@ class Trial:
         """Whether the run has been trained to its end, averaged, and scored on the dev set."""
         return self.run.answers("dev").is_file() and end_of_training(self.run, self.spec) is not None
 
-    @property
-    def lock_problem(self) -> str | None:
-        """Error message if another process is training the run, otherwise None."""
-        if not self.run.folder.is_dir():
-            return None
-        try:
-            with self.run.locked():
-                return None
-        except ZooError as error:
-            return error.problem
-        except OSError:  # for example a full disk, which the training will report
-            return None
-
 
 def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Trial, ...]:
     """Return one trial (training run) per row (spec) and seed: all rows with seed 1, then all with seed 2, and so on.
@@ -260,7 +247,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
     threads = {"OMP_NUM_THREADS": str(max(1, cores() // jobs))} if jobs > 1 else {}
     running: list[TrainingProcess] = []
     failed: list[TrainingProcess] = []
-    reported = ""
+    reported: Trial | None = None
 
     def stop_all() -> None:
         for process in running:
@@ -279,8 +266,9 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
                 if stopped():  # the signal came while the process was started
                     process.stop()
                 continue
-            if waiting and not running and (problem := waiting[0].lock_problem) and problem != reported:
-                report.info(f"waiting: {(reported := problem)}")
+            if waiting and not running and waiting[0] is not reported:
+                reported = waiting[0]
+                report.info(f"waiting: another process trains `{reported.name}`")
             time.sleep(_POLL_SECONDS)
     if failed:
         problems = "".join(f"\n  {process.trial.name}: {process.problem.result()}" for process in failed)
@@ -292,7 +280,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
 def _take_next(waiting: list[Trial]) -> Trial | None:
     """Remove and return the first unfinished trial that no process is training, if any. Drop finished trials."""
     for trial in list(waiting):
-        if not trial.lock_problem:
+        if not trial.run.is_training:
             waiting.remove(trial)
             if not trial.finished:
                 return trial
