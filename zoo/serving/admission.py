@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +101,7 @@ class Keys(dict[str, int | None]):
         try:
             found = read_keys(self._file)
         except (ZooError, OSError) as error:
-            reason = error.summary if isinstance(error, ZooError) else error.strerror
-            LOG.error("the previous API keys remain valid: %s", reason)
+            LOG.error("the previous API keys remain valid: %s", error)
             return
         self.clear()
         self.update(found)
@@ -163,30 +163,73 @@ class Metrics:
         return generate_latest(self._registry)
 
 
+class Budget:
+    """Limited amount of a resource, such as memory or places in the queue, which the open requests share.
+
+    Attributes:
+        limit: Maximum amount that all requests together may hold.
+        held: Amount that they hold now.
+    """
+
+    def __init__(self, metrics: Metrics, metric: str, description: str, limit: int, full: tuple[int, str, str]) -> None:
+        """Create a budget that no request uses yet, and the metric that shows the held amount.
+
+        `full` is the status, the message and the reason of the error if a request exceeds the limit.
+        """
+        self.limit, self.held, self._full = limit, 0, full
+        metrics.gauge(metric, description, lambda: self.held)
+
+    @contextmanager
+    def hold(self, amount: int = 0) -> Iterator[Callable[[int], None]]:
+        """Hold an amount until the `with` block ends. Yield a function that increases the amount.
+
+        Raises:
+            ServingError: All requests together would exceed the limit.
+        """
+        own = 0
+
+        def add(more: int) -> None:
+            nonlocal own
+            if self.held + more > self.limit:
+                raise ServingError(*self._full, RETRY_SECONDS)
+            own += more
+            self.held += more
+
+        try:
+            add(amount)
+            yield add
+        finally:
+            self.held -= own
+
+
 class Admission:
-    """Admits requests within the configured limits, and counts their texts."""
+    """Admits requests within the configured limits, and counts their texts.
+
+    Attributes:
+        requests: The open requests, except for monitoring.
+        memory: Memory for requests and documents, in bytes.
+    """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._limits, self._keys = settings.limits, settings.keys
         self._is_starting = self._is_ending = False
         self._cancelled_at_end: set[asyncio.Task[Any]] = set()
         self._used_characters: Counter[str] = Counter()
-        self._open_requests = self._queued_texts = self._queued_characters = self._held_bytes = 0
-        metrics.gauge("zoo_queued_texts", "Texts that are waiting or being translated.", lambda: self._queued_texts)
-        metrics.gauge(
-            "zoo_queued_characters",
-            "Characters in the texts that are waiting or being translated.",
-            lambda: self._queued_characters,
-        )
-        metrics.gauge("zoo_held_bytes", "Bytes of requests and documents in memory.", lambda: self._held_bytes)
-        metrics.gauge(
-            "zoo_open_requests", "Requests that are being answered, except for monitoring.", lambda: self._open_requests
-        )
+        busy, full = "the server is busy; try again later", (429, "the queue is full; try again later", "queue")
+        budget = partial(Budget, metrics)
+        description = "Requests that are being answered, except for monitoring."
+        self.requests = budget("zoo_open_requests", description, self._limits.requests, (503, busy, "requests"))
+        description = "Bytes of requests and documents in memory."
+        self.memory = budget("zoo_held_bytes", description, self._limits.held_bytes, (503, busy, "memory"))
+        description = "Texts that are waiting or being translated."
+        self._texts = budget("zoo_queued_texts", description, self._limits.queued_texts, full)
+        description = "Characters in the texts that are waiting or being translated."
+        self._characters = budget("zoo_queued_characters", description, self._limits.queued_characters, full)
 
     @property
     def ready(self) -> bool:
         """Whether the server can answer another request immediately."""
-        return not (self._is_starting or self._is_ending) and self._queued_texts < self._limits.queued_texts
+        return not (self._is_starting or self._is_ending) and self._texts.held < self._texts.limit
 
     @contextmanager
     def starting(self) -> Iterator[None]:
@@ -207,17 +250,6 @@ class Admission:
             task.cancel()
         self._cancelled_at_end.add(task)
         task.add_done_callback(self._cancelled_at_end.discard)
-
-    @contextmanager
-    def open_request(self) -> Iterator[None]:
-        """Count a request as open while the `with` block runs. Raise ServingError if too many requests are open."""
-        self._open_requests += 1
-        try:
-            if self._open_requests > self._limits.requests:
-                raise ServingError(503, "the server is busy; try again later", "requests", RETRY_SECONDS)
-            yield
-        finally:
-            self._open_requests -= 1
 
     def usage(self, key: str) -> tuple[int, int | None]:
         """Return the number of characters translated with an API key (its SHA-256), and the key's limit, if any."""
@@ -287,42 +319,12 @@ class Admission:
             )
         if quota is not None and used + characters > quota:
             raise ServingError(456, f"the limit of this API key, {quota:,} characters, is reached", "quota")
-        if (
-            self._queued_texts + len(texts) > limits.queued_texts
-            or self._queued_characters + characters > limits.queued_characters
-        ):
-            raise ServingError(429, "the queue is full; try again later", "queue", RETRY_SECONDS)
-        loaded = (route.model.loaded for route in routes)
-        if any(each is not None and each.translator.waiting_seconds > limits.wait_seconds for each in loaded):
-            raise ServingError(429, "the server is busy; try again later", "wait", RETRY_SECONDS)
-        self._used_characters[key] += characters
-        self._queued_texts += len(texts)
-        self._queued_characters += characters
-        try:
+        with self._texts.hold(len(texts)), self._characters.hold(characters):
+            loaded = (route.model.loaded for route in routes)
+            if any(each is not None and each.translator.waiting_seconds > limits.wait_seconds for each in loaded):
+                raise ServingError(429, "the server is busy; try again later", "wait", RETRY_SECONDS)
+            self._used_characters[key] += characters
             yield
-        finally:
-            self._queued_texts -= len(texts)
-            self._queued_characters -= characters
-
-    @contextmanager
-    def hold(self) -> Iterator[Callable[[int], None]]:
-        """Yield a function that reserves a number of bytes for a request until the `with` block ends.
-
-        The function raises ServingError if all requests together would exceed the memory limit.
-        """
-        held = 0
-
-        def add(size: int) -> None:
-            nonlocal held
-            if self._held_bytes + size > self._limits.held_bytes:
-                raise ServingError(503, "the server is busy; try again later", "memory", RETRY_SECONDS)
-            held += size
-            self._held_bytes += size
-
-        try:
-            yield add
-        finally:
-            self._held_bytes -= held
 
     def timed_out(self) -> ServingError:
         """Return the error for a request that took too long."""

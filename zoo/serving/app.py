@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import resource
 import signal
@@ -14,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+import h11
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -35,6 +37,11 @@ from zoo.version import __version__
 from zoo.visualization.page import SHEET, colour_sheet, theme_sheet
 
 _BACKLOG = 1_000
+_ACCEPTED_AT_ONCE = 8
+"""Maximum number of new connections between two checks of the number of connections.
+
+If asyncio has no file descriptor left, it logs one traceback for each of them.
+"""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE_SECONDS = 5.0
 _SWEEP_SECONDS = 1.0
@@ -49,6 +56,10 @@ SEND_BUFFER_BYTES = 128 * 1024
 _STALLED_SECONDS_AT_END, _BODY_SECONDS_AT_END = 3.0, 5.0
 _MAX_CONNECTIONS, _MAX_DESCRIPTORS = 2_000, 65_536
 _NO_OBJECT = "the body is not a JSON object in UTF-8, sent with `Content-Type: application/json`"
+_INVALID = "the request is not valid HTTP, or its headers are too long"
+_INVALID_CONTENT = json.dumps({"error": _INVALID, "message": _INVALID}).encode()  # DeepL's clients read `message`
+_INVALID_HEADERS = [("Content-Type", "application/json"), ("Connection", "close")]
+_MESSAGES = {404: "the server has no such endpoint", 405: "the endpoint does not support the method of the request"}
 _OTHER_DESCRIPTORS = 200  # for models, documents and worker processes
 _FOLDER = Path(__file__).parent / "page"
 _HEADERS = {
@@ -71,7 +82,6 @@ def create_app(service: Service) -> FastAPI:
 
     documents = Documents(service)
     app = FastAPI(title="zoo", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-
     for kind in (RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _raise_serving_error)
     routers = [module.router(service, documents) for module in (native, libretranslate, deepl, openai)]
@@ -79,7 +89,7 @@ def create_app(service: Service) -> FastAPI:
     for router in routers:
         app.include_router(router)
     endpoints = [endpoint for router in routers for endpoint in router.routes]
-    apis = {"": Endpoint, "/v1/": native.Native, "/v1/audio/": openai.OpenAI, "/v2/": deepl.DeepL}
+    apis = {"": Endpoint, "/v1/": native.Native, "/v1/audio/": openai.OpenAI, "/v2/": deepl.DeepL, "/v3/": deepl.DeepL}
     app.add_middleware(Guard, service=service, endpoints=endpoints, apis=apis)
     if origins := service.settings.cors:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])
@@ -113,7 +123,7 @@ async def _raise_serving_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     # The error has a cause if FastAPI could not decode the body. Its own message does not say what to do.
     undecoded = error.__cause__ and error.status_code == 400 and "json" in request.headers.get("content-type", "")
-    raise ServingError(error.status_code, _NO_OBJECT if undecoded else str(error.detail))
+    raise ServingError(error.status_code, _NO_OBJECT if undecoded else _MESSAGES.get(error.status_code, error.detail))
 
 
 def max_connections() -> int:
@@ -123,7 +133,7 @@ def max_connections() -> int:
     descriptors = max(soft, min(hard, _MAX_DESCRIPTORS))
     if soft < descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, limits[1]))
-    return min(_MAX_CONNECTIONS, max(descriptors - _OTHER_DESCRIPTORS, descriptors // 2))
+    return min(_MAX_CONNECTIONS, max(descriptors - _OTHER_DESCRIPTORS, descriptors // 3))
 
 
 class Connection(H11Protocol):
@@ -157,6 +167,17 @@ class Connection(H11Protocol):
         """Resume sending a response after the client has accepted a part of it."""
         self._accepted = time.monotonic()
         super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that is not valid HTTP. If a response has already begun, only close the connection."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            response = h11.Response(status_code=400, headers=_INVALID_HEADERS, reason="Bad Request")
+            for event in (response, h11.Data(data=_INVALID_CONTENT), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event))
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.close()
 
     def close_if_stalled(self, ending_seconds: float) -> None:
         """Close the connection if the client neither sends nor accepts anything. Call this about every second.
@@ -193,6 +214,7 @@ class Server(uvicorn.Server):
             log_config=None,
             access_log=False,  # the paths of requests can contain texts and keys
             server_header=False,
+            backlog=_ACCEPTED_AT_ONCE,
             limit_concurrency=max_connections(),
             timeout_keep_alive=int(KEEP_ALIVE_SECONDS),
             timeout_graceful_shutdown=int(service.settings.limits.request_seconds + _GRACE_SECONDS),
@@ -206,6 +228,12 @@ class Server(uvicorn.Server):
         self._ending_since = math.inf
         self.failure = ""
         """Reason why the server could not start, or an empty string."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to accept connections. Lengthen the queue of connections again, which uvicorn has shortened."""
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(_BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer the accepted requests, then shut down."""

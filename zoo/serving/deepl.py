@@ -11,7 +11,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from specs.notation import quote
-from zoo.documents.document import FORMATS
 from zoo.documents.html import ElementRoles
 from zoo.serving.answer import RETRY_SECONDS, Call, ServingError
 from zoo.serving.documents import DOCUMENT_SECONDS, DOWNLOAD_SECONDS, Documents, Outcome
@@ -115,13 +114,10 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
 
     async def upload(request: Request) -> dict[str, str]:
         given, key = await authorized_upload(service, request)
-        if not (name := PurePath(given.string("filename", given.name)).name):
-            raise ServingError(400, "`file` is missing; send the document as `multipart/form-data`")
+        name = PurePath(given.string("filename", given.name)).name
         call = _read_call(service, given, key)
-        if (suffix := PurePath(name).suffix.lower()) not in FORMATS:
-            raise ServingError(400, f"the file extension {quote(suffix)} is not supported; use {', '.join(FORMATS)}")
-        if (given.string("output_format") or suffix[1:]).lower() != suffix[1:]:
-            raise ServingError(400, f"`output_format` should be `{suffix[1:]}`, the format of the document")
+        if given.string("output_format", form := PurePath(name).suffix[1:].lower()).lower() not in ("", form):
+            raise ServingError(400, f"`output_format` should be `{form}`, the format of the document")
         task, characters = await documents.start_document(call, given.content, name)
         document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
         handle = (document_id, document_key, key)

@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory, gettempdir
 from typing import TypeVar, cast
 
 from specs import Recognition
-from zoo.documents.document import DocumentSource, SegmentText, read_texts, write_documents
+from specs.notation import quote
+from zoo.documents.document import FORMATS, DocumentSource, SegmentText, read_texts, write_documents
 from zoo.documents.html import ElementRoles
 from zoo.features.modality import read_frames
 from zoo.features.windows import read_windows
@@ -129,7 +130,7 @@ class Documents:
         """
         job, text = await self._read_document(call, content, name)
         with ExitStack() as stack:  # an error must be the response to this request
-            stack.enter_context(self._service.admission.hold())(len(content))
+            stack.enter_context(self._service.admission.memory.hold(len(content)))
             stack.enter_context(self._service.admission.admit(call.key, [text], routes_of(job.plans)))
             admitted = stack.pop_all()
         task = asyncio.create_task(self._translate_and_store(job, name))
@@ -155,6 +156,8 @@ class Documents:
 
     async def _read_document(self, call: Call, content: bytes, name: str) -> tuple[_Job, str]:
         """Read a document, and plan its translation. Return the job, and the text of the document."""
+        if (suffix := PurePath(name).suffix.lower()) not in FORMATS:
+            raise ServingError(400, f"the file extension {quote(suffix)} is not supported; use {', '.join(FORMATS)}")
         sources = [(content, name, None)]
         (segments,) = await self._read(self._document_processes, sources)
         text = _plain(segments)
@@ -280,10 +283,9 @@ class TemporaryFiles:
         Raises:
             ServingError: There is no such document, or it has been removed.
         """
-        if secret not in self._files:
+        if (found := self._files.get(secret)) is None:
             raise ServingError(404, "there is no such document; documents are removed after ten minutes")
-        name, _ = self._files[secret]
-        return self._open_folder() / secret, name
+        return self._open_folder() / secret, found[0]
 
     def close(self) -> None:
         """Remove all documents."""

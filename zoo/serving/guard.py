@@ -6,7 +6,6 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
@@ -73,7 +72,7 @@ class Guard:
                 await response(scope, receive, send_counted)
 
         try:
-            with nullcontext() if endpoint.is_monitoring else admission.open_request(), admission.hold() as hold:
+            with admission.requests.hold(int(not endpoint.is_monitoring)), admission.memory.hold() as hold:
                 body = await self._read_body(endpoint, scope, receive, hold)
                 await self._run(endpoint, scope, body, receive, send_counted)
         except ServingError as error:
@@ -161,8 +160,7 @@ class Guard:
         is_upload = endpoint.accepts_file and content_type(headers) == MULTIPART
         max_bytes = limits.document_bytes if is_upload else limits.body_bytes
         too_large = refusal or ServingError(413, f"the body is larger than {max_bytes:,} bytes", "body")
-        announced = headers.get("content-length", "")
-        if announced.isdecimal() and (len(announced) > 15 or int(announced) > _DISCARDED_BODIES * max_bytes):
+        if int(headers.get("content-length", 0)) > _DISCARDED_BODIES * max_bytes:  # h11 accepts only 20 digits
             raise too_large
         try:
             async with asyncio.timeout(limits.body_seconds):

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from zoo.documents.document import FORMATS
-from zoo.serving.answer import Call, Options, ServingError
+from zoo.serving.answer import Call, Options
 from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO, detect, language_name
 from zoo.serving.requests import (
@@ -56,8 +56,6 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     async def translate_file(request: Request) -> dict[str, str]:
         given, key = await authorized_upload(service, request)
-        if not given.name:
-            raise ServingError(400, "`file` is missing")
         target, name = given.required("target"), PurePath(given.name)
         call = Call(key, given.string("source", AUTO), target, model=given.string("model") or None)
         content = await documents.translate_document(call, given.content, given.name)

@@ -43,8 +43,6 @@ def router(service: Service, documents: Documents) -> APIRouter:
         form = given.choice("response_format", _RESPONSE_FORMATS, "json")
         if given.flag("stream"):
             raise ServingError(400, "`stream` is not supported; omit it")
-        if not given.content:
-            raise ServingError(400, "`file` is missing or empty; send the audio as `multipart/form-data`")
         name, *languages = (given.string(field) or None for field in ("model", "language", "target"))
         chosen = None if name == _ANY_MODEL else name
         route = service.pool.recognizer("audio", chosen, *languages, translates=task == "translate")

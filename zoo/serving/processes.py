@@ -59,6 +59,8 @@ class Processes:
         async with self._free:
             if self._closed:
                 raise OSError("the pool of processes is closed")
+            while self._idle and not self._idle[-1].is_alive():
+                self._started.discard(self._idle.pop())
             process, keep = self._idle.pop() if self._idle else _Process(), False
             self._started.add(process)
             call = partial(process.call, seconds, function, arguments)
@@ -90,6 +92,10 @@ class _Process:
         self._process = context.Process(target=_work, args=(other,), daemon=True)
         self._process.start()
         other.close()
+
+    def is_alive(self) -> bool:
+        """Return whether the process still runs: another program, such as the system, can kill it at any time."""
+        return self._process.is_alive()
 
     def call(self, *call: object) -> tuple[Any, Exception | None, bool]:
         """Call a function. Return its value, its error, and whether the process can be used again."""

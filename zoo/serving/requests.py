@@ -97,22 +97,18 @@ class Parameters:
 
     def choice(self, name: str, choices: Sequence[str], default: str = "") -> str:
         """Return one of several strings, or `default` if the parameter is missing or empty."""
-        if not (value := self.values.get(name)):
-            return default
-        if str(value) not in choices:
+        value = str(self.values.get(name) or default)
+        if value not in ("", *choices):
             *others, last = (f"`{each}`" for each in choices)
             raise ServingError(400, f"`{name}` should be {', '.join(others)} or {last}")
-        return str(value)
+        return value
 
     def integer(self, name: str, default: int, largest: int) -> int:
         """Return a whole number from 0 to `largest`, or `default` if it is missing. Clients may send it as a string."""
-        value = self.values.get(name, default)
-        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
-            value = int(value)
-        if type(value) is not int or not 0 <= value <= largest:
-            shown = quote(str(value)[:40])
-            raise ServingError(400, f"`{name}` should be a whole number from 0 to {largest}, not {shown}")
-        return value
+        shown = str(self.values.get(name, default))[:40]
+        if not re.fullmatch(r"[0-9]{1,9}", shown) or int(shown) > largest:
+            raise ServingError(400, f"`{name}` should be a whole number from 0 to {largest}, not {quote(shown)}")
+        return int(shown)
 
     def flag(self, name: str) -> bool:
         """Return whether a parameter is true. Clients may also send "1" or "true"."""
@@ -121,7 +117,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Upload(Parameters):
-    """Parameters in a form, and the name and content of its `file` field. Without a file, they are empty.
+    """Parameters in a form, and the name and content of its `file` field.
 
     The value of a parameter that occurs several times is its last value.
     """
@@ -144,14 +140,17 @@ async def authorized_upload(service: Service, request: Request) -> tuple[Upload,
     """Return the parameters and the file of an upload form, and the API key's SHA-256.
 
     Raises:
-        ServingError: The body is not a form, or the key is missing or wrong.
+        ServingError: The body is not a form, the key is missing or wrong, or the file is missing.
     """
     form = await _read_form(request, max_files=1)
     file = form.get("file")
     name, content = (file.filename or "", await file.read()) if isinstance(file, UploadFile) else ("", b"")
     await form.close()
     given = Upload(dict(_strings(form)), PurePath(name.replace("\\", "/")).name, content)
-    return given, authorize(service, request, given)
+    key = authorize(service, request, given)
+    if not given.name:
+        raise ServingError(400, "`file` is missing; send the file as `multipart/form-data`")
+    return given, key
 
 
 def authorize(service: Service, request: Request, given: Parameters | None = None) -> str:

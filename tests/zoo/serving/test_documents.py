@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -95,8 +96,8 @@ def test_documents_are_private_and_expire(client, monkeypatch):
 def test_invalid_documents_are_refused(client_of):
     client = client_of(document_bytes=5_000)
     damaged = archive(".docx", "<w:p>")
-    wrong = (("a.pdf", b"x", 400), ("a.txt", b"\xff", 400), ("a.docx", damaged, 400), ("a.txt", b"x" * 6_000, 413))
-    for name, content, status in wrong:
+    check_refused(upload(client, "a.pdf"), 400, "`.pdf` is not supported; use .txt")
+    for name, content, status in (("a.txt", b"\xff", 400), ("a.docx", damaged, 400), ("a.txt", b"x" * 6_000, 413)):
         check_refused(upload(client, name, content), status)
     assert {upload(client, **each).status_code for each in ({"target": "fr"}, {"model": "other"})} == {400}
     assert client.post("/translate_file", data={"target": "de"}).status_code == 400
@@ -139,16 +140,19 @@ def _fail(sources: object) -> None:
     raise RuntimeError
 
 
-def test_a_process_is_used_again_unless_it_has_become_large():
+def test_a_process_is_used_again_unless_it_has_become_large_or_was_killed():
     async def run() -> list[int]:
         pool = processes.Processes(1)
         try:
-            return [await pool.run(60, function) for function in (os.getpid, os.getpid, _become_large, os.getpid)]
+            numbers = [await pool.run(60, function) for function in (os.getpid, os.getpid, _become_large, os.getpid)]
+            os.kill(numbers[-1], signal.SIGKILL)
+            pool._idle[0]._process.join()
+            return [*numbers, await pool.run(60, os.getpid)]
         finally:
             pool.close()
 
-    first, second, large, last = asyncio.run(run())
-    assert first == second == large != last
+    first, second, large, killed, last = asyncio.run(run())
+    assert first == second == large != killed != last
 
 
 _KEPT = []

@@ -73,15 +73,13 @@ def test_a_wrong_key_gets_403(client_of, expected):
     assert client.post("/detect", json={"q": TEXT}).status_code == 403
     for name in ("api_key", "apiKey"):
         assert client.post("/translate", json={**GIVEN, name: "secret"}).json() == {"translatedText": expected[0]}
-    assert client.get("/languages").status_code == 200
 
 
 WRONG = (
     ({}, "`q`"), ({"q": TEXT}, "`target`"), ({"q": 3, "target": "de"}, "`q`"), ({"q": [TEXT, 3]}, "`q`"),
     ({"q": TEXT, "target": ["de"]}, "`target`"), ({"q": TEXT, "source": "en", "target": "fr"}, "fr"),
-    ({"q": TEXT, "source": "en", "target": "xx"}, "xx"), ({"q": TEXT, "target": "de", "format": "xml"}, "html"),
+    ({"q": TEXT, "target": "fr"}, "fr"), ({"q": TEXT, "target": "de", "format": "xml"}, "html"),
     ({"q": TEXT, "target": "de", "alternatives": 99}, "from 0 to 15"), ({"q": FRENCH, "target": "de"}, "French"),
-    ({"q": TEXT, "target": "de", "alternatives": "many"}, "`alternatives`"), ({"q": TEXT, "target": "fr"}, "fr"),
     ({"q": TEXT, "target": "de", "alternatives": 1.5}, "`alternatives`"), ({"q": [], "target": "de"}, "no text"),
 )  # fmt: skip
 """Requests, and what their errors must name."""

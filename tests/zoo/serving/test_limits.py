@@ -161,9 +161,6 @@ def test_clients_that_are_killed_or_leave_are_forgotten(url_of):
             client.sendall(whole if number % 2 else whole[: number * len(whole) // 40])
             if number % 4:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, as if killed
-    with connect(url) as client:
-        client.sendall(b"nonsense\r\n\r\n")
-        client.recv(10_000)
     wait_until(lambda: metric(url, "zoo_open_requests") == 0)
     assert metric(url, "zoo_queued_texts") == 0
     assert send(url).status_code == 200

@@ -92,8 +92,6 @@ def test_texts_without_a_letter_and_lost_numbers(client, translator):
     assert found[0].keys() == {"text", "score", "log_probability", "confidence"}
     assert found[0]["confidence"] is None
     assert "unkept" not in results(client, texts[2], n_best=2, protect=False)[0]["translations"][0]
-    assert "$5" in client.post("/translate", json={"q": "$5", **PAIR}).text
-    assert "$5" in client.post("/v2/translate", json={"text": "$5", "source_lang": "EN", "target_lang": "DE"}).text
 
 
 def test_a_prefix_is_the_beginning(client):
@@ -196,7 +194,7 @@ def test_models_are_listed_with_their_state(client):
         "description": specs.load("tiny").description, "licence": None, "scores": {"BLEU": 12.345},
     }  # fmt: skip
     assert listed == {"object": "list", "data": [expected]}
-    post(client, "we")
+    assert post(client, "we\x00 re\x1bad\x7f \u202e\u0085 books").status_code == 200, "control characters are allowed"
     assert client.get("/v1/models").json()["data"][0]["loaded"]
 
 
@@ -213,7 +211,6 @@ def test_health_and_metrics(client):
         'zoo_rejected_total{reason="texts"} 1.0',
         f'zoo_texts_total{{model="{RUN}"}} 3.0',
         "zoo_queued_texts 0.0",
-        "zoo_loaded_models 1.0",
     ):
         assert line in metrics, metrics
     assert "private" not in metrics
@@ -228,8 +225,7 @@ def test_the_api_describes_itself(client):
 
 BAD_OPTIONS = (
     '"unknown": 1', '"alpha": NaN', '"alpha": Infinity', '"alpha": 1e999', '"beam": 0', '"beam": 17', '"beam": "2"',
-    '"beam": 2, "n_best": 3, "source": "en"', '"beam": 1' + "0" * 5_000, '"n_best": -1', '"model": "../x"',
-    '"source": "../x"',
+    '"beam": 2, "n_best": 3, "source": "en"', '"beam": 1' + "0" * 5_000, '"n_best": -1', '"source": "../x"',
 )  # fmt: skip
 BAD_BODIES = (
     *(f'{{"text": "a", "target": "de", {option}}}' for option in BAD_OPTIONS),
@@ -250,7 +246,3 @@ def test_a_bad_request_gets_a_readable_error(client):
         assert body not in ("{", "[]", "\xff") or "not a JSON object" in answer.json()["error"]
         assert 0 < len(answer.json()["error"]) < 400
         assert "<script>" not in answer.text or "json" in answer.headers["content-type"]
-
-
-def test_control_characters_are_no_problem(client):
-    assert post(client, "we\x00 re\x1bad\x7f \u202e\u0085 books").status_code == 200

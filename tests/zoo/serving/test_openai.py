@@ -96,7 +96,6 @@ def test_errors_have_openais_form(client) -> None:
         "should be `json`, `text`, `srt`, `vtt` or": post(client, content, response_format="docx"),
         "`stream` is not supported": post(client, content, stream="true"),
         "there is no model with this name": post(client, content, model="base"),
-        "no matching model transcribes": post(client, content, model="runs/tiny"),
         "no matching model translates": post(client, content, "translations", model=HEARING),
         "no matching model transcribes speech": post(client, content, language="fr"),
         "longer than 20 seconds": post(client, sound(20.5)),

@@ -253,10 +253,11 @@ def test_documents_are_translated(page, tmp_path):
     with page.expect_download() as download:
         page.locator("#file-status a").click()
     assert download.value.suggested_filename == "a.de.txt"
-    (tmp_path / "b.txt").write_bytes(b"\xff")
-    page.set_input_files("#file", tmp_path / "b.txt")
-    page.wait_for_selector("#file-status .error:has-text('UTF-8')")
-    (tmp_path / "b.txt").unlink()
+    (tmp_path / "b.docx").write_bytes(b"\xff")
+    page.set_input_files("#file", tmp_path / "b.docx")
+    page.wait_for_selector("#file-status .error:has-text('damaged')")
+    assert "B.docx" not in page.inner_text("#file-status"), "the name of a file keeps its case"
+    (tmp_path / "b.docx").unlink()
     page.dispatch_event("#file", "change")
     page.wait_for_selector("#file-status p:has-text('Download') + .error:has-text('cannot be read')")
     page.locator("h1").dispatch_event("drop", {"dataTransfer": page.evaluate_handle(DROPPED)})
@@ -387,6 +388,13 @@ def test_the_colours_can_be_chosen(open_page):
     page.emulate_media(color_scheme="dark")
     page.select_option("#theme", "light")
     assert page.evaluate(colour) == light
+
+
+def test_a_browser_that_permits_no_storage_translates(page):
+    denied = "Object.defineProperty(window, name, { get() { throw new DOMException('denied', 'SecurityError') } })"
+    page.add_init_script(f"for (const name of ['localStorage', 'sessionStorage']) {denied}")
+    page.reload()
+    assert translate(page)
 
 
 def test_the_translation_is_copied(open_page):

@@ -11,6 +11,13 @@ const SAMPLE_RATE = 16000; // of recordings, in Hz
 const DOWNLOAD_TIME = 600_000; // milliseconds for which the server keeps a translated document
 const AUTO = "auto";
 const WORD = /[\p{L}\p{N}\p{M}'’-]+|[^\s\p{L}\p{N}]/gu;
+const storage = (name) => {
+  try {
+    return window[name];
+  } catch {
+    return { getItem: () => null, setItem: () => {} }; // the browser permits no storage
+  }
+};
 const byId = (id) => document.getElementById(id);
 // `target` is the target language that the user has chosen, and `source` is the detected source language.
 const state = { languages: [], models: [], parts: [], chosen: null, target: null, source: null };
@@ -30,7 +37,7 @@ function showError(error, id = "error") {
 function describeError(error) {
   const lost = error instanceof TypeError;
   const message = lost ? "The server does not answer. Try again when it is running." : inPlainWords(error.message);
-  return message[0].toUpperCase() + message.slice(1);
+  return error.message.startsWith("`") ? message : message[0].toUpperCase() + message.slice(1); // not of a file name
 }
 
 // Omits what only programmers need from a message of the server: endpoints, commands, and codes after names.
@@ -230,7 +237,7 @@ function setTheme(name) {
   if (name) document.documentElement.dataset.theme = name;
   else delete document.documentElement.dataset.theme;
   byId("theme").value = name;
-  localStorage.setItem("theme", name);
+  storage("localStorage").setItem("theme", name);
 }
 
 // Moves between words with the arrow keys, so that the Tab key stops only once in the translation.
@@ -522,7 +529,7 @@ function showModels() {
 }
 
 async function start() {
-  byId("key").value = sessionStorage.getItem("key") || "";
+  byId("key").value = storage("sessionStorage").getItem("key") || "";
   const [languages, settings, { data: models }] = await Promise.all(["languages", "frontend/settings", "v1/models"].map((path) => json(path)));
   Object.assign(state, { languages, models });
   byId("key-box").hidden = !settings.keyRequired;
@@ -555,7 +562,7 @@ on("clear", "click", () => ((byId("text").value = ""), byId("text").focus(), tra
 on("source", "change", () => (fillLanguages(), translate()));
 on("target", "change", () => ((state.target = byId("target").value), fillModels(), translate()));
 on("model", "change", translate);
-on("key", "input", () => (sessionStorage.setItem("key", byId("key").value), later()));
+on("key", "input", () => (storage("sessionStorage").setItem("key", byId("key").value), later()));
 on("swap", "click", swap);
 on("copy", "click", () => copy().catch(showError));
 on("close", "click", closeWord);
@@ -579,5 +586,5 @@ for (const [area, id, use] of [[byId("sound"), "sound", transcribe], [document, 
       byId(id).scrollIntoView({ block: "nearest" });
       use(event.dataTransfer.files);
     });
-setTheme(localStorage.getItem("theme") || "");
+setTheme(storage("localStorage").getItem("theme") || "");
 start().catch(showError);
