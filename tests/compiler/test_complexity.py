@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from compiler import Purpose, lower
-from compiler.costs import complexity, path_length, sequential_operations
+from compiler.costs import Connections, complexity, connections, sequential_operations
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from tests.examples import small
 
@@ -68,7 +68,7 @@ def test_the_shortest_path_may_use_several_kinds() -> None:
     """A convolution over two positions each side, then a recurrence over the remaining ones."""
     kinds = [{"kind": "convolution", "kernel": 5, "dilated": False}, {"kind": "ssru"}, {"kind": "feed_forward"}]
     graph = lower(small(N=1, encoder=kinds), Purpose.ENCODE)
-    assert path_length(graph, "positioned", graph.outputs["memory"], 20) == 1 + 18
+    assert connections(graph, "positioned", graph.outputs["memory"], 20) == Connections(19, 1 + 18)
     assert sequential_operations(graph, 20) == sequential_operations(graph, 20, "encoder.0") == 21
 
 
@@ -76,4 +76,4 @@ def test_cross_attention_reads_only_its_own_position_of_the_target() -> None:
     graph = lower(small(N=2, decoder=[{"kind": "ssru"}, {"kind": "cross_attention"}]), Purpose.SCORE)
     start = next(n.name for n in graph.nodes if n.name.startswith("positioned") and "target" in str(n.type))
     (logits,) = (node.inputs[0] for node in graph.nodes if node.name == "logits")
-    assert path_length(graph, start, logits, 12) == 12
+    assert connections(graph, start, logits, 12) == Connections(11, 12)
