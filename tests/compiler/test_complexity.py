@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from math import ceil
 
 import pytest
 
@@ -17,10 +18,6 @@ LENGTHS = (2, 3, 8, 9, 10, 27, 28, 64, 81, 82, 200)
 def log(k: int, n: int) -> int:
     """Return the smallest e with k^e >= n."""
     return next(e for e in count() if k**e >= n)
-
-
-def ceil(n: int, divisor: int) -> int:
-    return -(-n // divisor)
 
 
 @pytest.mark.parametrize("n", LENGTHS)
@@ -42,15 +39,15 @@ class TestFormulas:
     def test_restricted_attention(self, n: int, causal: bool) -> None:
         for r in (1, 4, 20):
             found = complexity(RestrictedAttention(kind="restricted_attention", radius=r), n, 8, causal=causal)
-            assert (found.sequential_operations, found.max_path_length) == (1, ceil(n - 1, r))
-            window, blocks = max(r, 16) + (1 if causal else 2) * r, ceil(n, max(r, 16)) * max(r, 16)
+            assert (found.sequential_operations, found.max_path_length) == (1, ceil((n - 1) / r))
+            window, blocks = max(r, 16) + (1 if causal else 2) * r, ceil(n / max(r, 16)) * max(r, 16)
             assert found.mixing_flops(batch=1, source=n) == 4 * blocks * window * 8
 
     def test_contiguous_and_separable_convolutions(self, n: int, causal: bool) -> None:
         for k in (3, 5, 7):
             side = k - 1 if causal else (k - 1) // 2
             found = complexity(Convolution(kind="convolution", kernel=k, dilated=False), n, 8, causal=causal)
-            assert (found.sequential_operations, found.max_path_length) == (1, ceil(n - 1, side))
+            assert (found.sequential_operations, found.max_path_length) == (1, ceil((n - 1) / side))
             assert found.flops(batch=1, source=n) == 2 * k * n * 8**2
             separable = complexity(SeparableConvolution(kind="separable_convolution", kernel=k), n, 8, causal=causal)
             assert (separable.sequential_operations, separable.max_path_length) == (1, found.max_path_length)
