@@ -177,12 +177,12 @@ def sequential_operations(graph: Graph, n: int, layer: str | None = None) -> int
 
 @dataclass(frozen=True)
 class Connections:
-    """Positions of a value that the positions of a later value depend on."""
+    """Connections between the positions of a value and the positions of another value that is computed from it."""
 
     distance: int
-    """Largest d such that each position of the later value depends on all positions at most d away.
+    """Largest d such that each position of the computed value depends on all positions at most d away.
 
-    If it depends on both earlier and later positions, this is the smaller d of the two directions.
+    If a position depends on both earlier and later positions, this is the smaller d of the two directions.
     """
     path_length: int
     """Maximum path length (Table 1): the longest of the shortest paths between positions at most `distance` apart.
@@ -192,7 +192,7 @@ class Connections:
 
 
 def connections(graph: Graph, start: str, end: str, n: int) -> Connections:
-    """Return which of the n positions of `start` the positions of `end` depend on, and the length of the paths."""
+    """Return the connections between n positions of the value `start` and the positions of the value `end`."""
     before, after = (_distances(graph, start, n - 1, ahead=ahead)[end] for ahead in (False, True))
     sides = [before, after] if max(after) > 0 else [before]
     distance = min(map(max, sides))
@@ -201,9 +201,13 @@ def connections(graph: Graph, start: str, end: str, n: int) -> Connections:
 
 
 def _distances(graph: Graph, start: str, limit: int, *, ahead: bool) -> dict[str, list[float]]:
-    """Return the distances that the paths from `start` to each value connect, earlier or later positions.
+    """Return, for each value, the distances that paths from `start` connect. A distance's index is the path length.
 
-    The index of a distance is the length of the path. Distances above the limit are reduced to the limit.
+    Args:
+        graph: The graph.
+        start: The value at which paths start.
+        limit: Larger distances are reduced to this distance.
+        ahead: Whether to measure distances to later positions instead of earlier positions.
     """
     paths: dict[str, list[float]] = {start: [0]}
     for node in graph.nodes:
