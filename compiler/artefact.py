@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import hashlib
 import json
@@ -44,21 +45,20 @@ class Artefact:
         text = json.dumps(key, sort_keys=True)
         self.folder = (root or _temporary_root()) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
-    def is_complete(self) -> bool:
-        """Return whether every file that the manifest lists is present and has the SHA-256 digest listed for it."""
+    def use(self) -> bool:
+        """Update the time of the artefact's last use.
+
+        Returns:
+            Whether every file that the manifest lists is present and has the SHA-256 digest listed for it.
+        """
         try:
             files = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
-            return bool(files) and all(_digest(self.folder / name) == digest for name, digest in files.items())
+            is_complete = bool(files) and all(_digest(self.folder / name) == digest for name, digest in files.items())
         except (OSError, ValueError, AttributeError, RecursionError):
-            return False
-
-    def use(self) -> bool:
-        """Return whether the artefact is complete. If it is, update the time of its last use."""
-        if not self.is_complete():
             return False
         with suppress(OSError):
             os.utime(self.folder)
-        return True
+        return is_complete
 
     def make(self, write: Callable[[Path], None], *, elsewhere: bool = True) -> Path:
         """Return the folder with all compiled files. Compile the files first if any are missing or damaged.
@@ -88,7 +88,7 @@ class Artefact:
         with suppress(OSError):  # the file system may not support locks, or the other process may hang
             lock.acquire(timeout=MAX_WAIT, cancel_check=PROCESS_ENDS.is_set)
         try:
-            if not self.is_complete():
+            if not self.use():
                 if lock.is_locked:
                     for abandoned in self.folder.parent.glob(f".{self.folder.name}.*.new"):  # left by killed processes
                         shutil.rmtree(abandoned, ignore_errors=True)
@@ -125,15 +125,9 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
-"""Holds a reference to the temporary folder, so that it is not deleted before the process ends."""
-
-
 @cache
 def _temporary_root() -> Path:
-    """Return the temporary folder of this process. Create the folder on the first call.
-
-    The folder is deleted when the process ends, except for files that are still open at that time.
-    """
-    _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True))
-    return Path(_TEMPORARY[-1].name)
+    """Create the temporary folder of this process, which is deleted when the process ends."""
+    folder = tempfile.mkdtemp(prefix="zoo-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

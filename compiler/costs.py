@@ -8,8 +8,9 @@ once for each position that the path crosses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import zip_longest
+from math import inf
 
 import specs
 from compiler.builder import GraphBuilder
@@ -18,7 +19,7 @@ from compiler.lowering.context import LayerContext
 from compiler.lowering.positions import StackPositions
 from compiler.lowering.transformer import SUBLAYERS
 from compiler.operations.mask import PaddingMask
-from compiler.operations.operation import FLOAT_BYTES, Node, ReceptiveField, ValueKind
+from compiler.operations.operation import FLOAT_BYTES, ValueKind
 from compiler.size import BATCH, SOURCE, Size
 from specs import DecoderSubLayer, EncoderSubLayer
 
@@ -90,8 +91,6 @@ def memory_traffic(graph: Graph) -> Size:
 SubLayer = EncoderSubLayer | DecoderSubLayer
 START, LENGTH, END = "x", "length", "y"
 """Names of the inputs and the output of `sublayer_stack`."""
-_Distances = Mapping[int, int]
-"""Maps each path length, in ascending order, to the largest distance, in positions, that such a path connects."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class Complexity:
 def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> Complexity:
     """Return the complexity of a sub-layer (Table 1). Attention has one head.
 
-    The numbers are computed from a stack of such sub-layers that has just enough layers to connect all positions.
+    The numbers are computed from a stack of such sub-layers that has enough layers to connect all positions.
 
     Args:
         sublayer: The sub-layer, as in a spec.
@@ -122,16 +121,22 @@ def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> C
     Raises:
         ValueError: The sub-layer computes each position separately, so no number of layers connects all positions.
     """
-    graph = _connected_stack(sublayer, n, d, causal)
-    longest = path_length(graph, START, graph.outputs[END], n)
-    assert longest is not None
+    layers = 1
+    while True:
+        graph = sublayer_stack(sublayer, d, layers, causal=causal)
+        found = connections(graph, START, graph.outputs[END], n)
+        if found.distance == n - 1:
+            break
+        if layers >= n:
+            raise ValueError(f"a stack of `{sublayer.kind}` sub-layers connects no positions")
+        layers *= 2
     flops, mixing = Size(), Size()
     for node in graph.nodes:
         if node.layer == "stack.0":
             own = node.operation.matmul_flops([graph.types[i] for i in node.inputs], graph.shapes(node))
             flops += own
             mixing += own if node.operation.receptive_field() else 0
-    return Complexity(flops, mixing, sequential_operations(graph, n, "stack.0"), longest)
+    return Complexity(flops, mixing, sequential_operations(graph, n, "stack.0"), found.path_length)
 
 
 def sublayer_stack(sublayer: SubLayer, d: int, layers: int, *, heads: int = 1, causal: bool = False) -> Graph:
@@ -156,21 +161,6 @@ def sublayer_stack(sublayer: SubLayer, d: int, layers: int, *, heads: int = 1, c
     return builder.graph()
 
 
-def _connected_stack(sublayer: SubLayer, n: int, d: int, causal: bool) -> Graph:
-    """Return the graph of the smallest stack of sub-layers in which all n positions are connected."""
-    distances, layers = [0], 1
-    while True:
-        graph = sublayer_stack(sublayer, d, layers, causal=causal)
-        distances.append(connected_distance(graph, START, graph.outputs[END], n))
-        if distances[-1] >= n - 1:
-            return graph
-        gain = distances[-1] - distances[-2]
-        if not gain:
-            raise ValueError(f"a stack of `{sublayer.kind}` sub-layers connects no positions")
-        constant = len(distances) > 2 and gain == distances[-2] - distances[-3]
-        layers += -(-(n - 1 - distances[-1]) // gain) if constant else 1
-
-
 def sequential_operations(graph: Graph, n: int, layer: str | None = None) -> int:
     """Return the length of the longest chain of operations over n positions, in the whole graph or in one layer.
 
@@ -185,125 +175,48 @@ def sequential_operations(graph: Graph, n: int, layer: str | None = None) -> int
     return max(chain.values(), default=0)
 
 
-def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
-    """Return the maximum path length (Table 1): the longest of the shortest paths between any two of n positions.
+@dataclass(frozen=True)
+class Connections:
+    """Connections between the positions of a value and the positions of another value that is computed from it."""
 
-    Return None if two of the positions are not connected.
+    distance: int
+    """Largest d such that each position of the computed value depends on all positions at most d away.
+
+    If a position depends on both earlier and later positions, this is the smaller d of the two directions.
+    """
+    path_length: int
+    """Maximum path length (Table 1): the longest of the shortest paths between positions at most `distance` apart.
 
     If no operation reads later positions, as in a decoder, only paths from a position to later positions count.
+    """
+
+
+def connections(graph: Graph, start: str, end: str, n: int) -> Connections:
+    """Return the connections between n positions of the value `start` and the positions of the value `end`."""
+    before, after = (_distances(graph, start, n - 1, ahead=ahead)[end] for ahead in (False, True))
+    sides = [before, after] if max(after) > 0 else [before]
+    distance = min(map(max, sides))
+    lengths = [next(length for length, connected in enumerate(side) if connected >= distance) for side in sides]
+    return Connections(int(distance), max(lengths))
+
+
+def _distances(graph: Graph, start: str, limit: int, *, ahead: bool) -> dict[str, list[float]]:
+    """Return, for each value, the distances that paths from `start` connect. A distance's index is the path length.
 
     Args:
-        graph: The graph that contains `start` and `end`.
+        graph: The graph.
         start: The value at which paths start.
-        end: The value at which paths end.
-        n: Number of positions.
+        limit: Larger distances are reduced to this distance.
+        ahead: Whether to measure distances to later positions instead of earlier positions.
     """
-    lengths = [
-        next((length for length, distance in paths.items() if distance >= n - 1), None)
-        for paths in _best_paths(graph, start, end, n - 1)
-    ]
-    return None if None in lengths else max(filter(None, lengths), default=0)
-
-
-def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
-    """Return the largest d such that each position of `end` depends on all positions of `start` at most d away.
-
-    If `end` depends on both earlier and later positions, return the smaller d of the two directions.
-
-    Args:
-        graph: The graph that contains `start` and `end`.
-        start: The value at which paths start.
-        end: The value at which paths end.
-        n: Number of positions.
-    """
-    return min(max(paths.values(), default=0) for paths in _best_paths(graph, start, end, n - 1))
-
-
-def _best_paths(graph: Graph, start: str, end: str, n: int) -> Iterator[_Distances]:
-    """Yield the best paths from `start` to `end`, once for each direction: `before`, then `after`.
-
-    Each result maps path lengths to distances, shortest paths first. The distance of a path is the largest d such that
-    each position of `end` depends on all positions of `start` at most d away. Distances above n are reduced to n. If no
-    operation reads later positions, there is no mapping for `after`.
-    """
-    for direction in _directions(graph, start):
-        paths: dict[str, _Distances] = {start: {0: 0}}
-        for node in graph.nodes:
-            pairs = (
-                pair
-                for value, reach in _reads(node)
-                for before in paths.get(value, {}).items()
-                for pair in _after(before, reach, n, direction)
-            )
-            paths.setdefault(node.name, _pareto(pairs))
-        yield paths.get(end, {})
-
-
-def _directions(graph: Graph, start: str) -> tuple[str, ...]:
-    """Return ("before", "after") if an operation that depends on `start` reads later positions, else ("before",)."""
-    reached = {start}
-    looks_ahead = False
+    paths: dict[str, list[float]] = {start: [0]}
     for node in graph.nodes:
-        for value, reach in _reads(node):
-            if value in reached:
-                reached.add(node.name)
-                looks_ahead = looks_ahead or (reach is not None and reach.after != 0)
-    return ("before", "after") if looks_ahead else ("before",)
-
-
-def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
-    """Yield each input of a node, and the receptive field of the node on this input.
-
-    The field is None if each result depends only on the same position of the input. Nothing is yielded for a node that
-    computes a mask or integers.
-    """
-    reach = node.operation.receptive_field()
-    if node.type.kind is ValueKind.FLOAT:
-        for index, value in enumerate(node.inputs):
-            yield value, reach if reach is not None and index in reach.inputs else None
-
-
-def _extend(distance: int, reach: ReceptiveField | None, n: int, direction: str) -> int:
-    """Return the connected distance of an operation's result, given the distance of its input (see `_best_paths`).
-
-    A dilated operation skips positions between the positions that it reads. The distance only grows if the input
-    already depends on the skipped positions.
-    """
-    if reach is None:
-        return distance
-    extent, sides = getattr(reach, direction), 1 if 0 in (reach.before, reach.after) else 2
-    if extent is None:
-        return n
-    return min(n, distance + extent) if distance * sides + 1 >= reach.spacing else distance
-
-
-def _after(before: tuple[int, int], reach: ReceptiveField | None, n: int, direction: str) -> Iterator[tuple[int, int]]:
-    """Extend a path by an operation. Yield each possible length of the new path, with the distance that it connects.
-
-    Args:
-        before: Length of the path before the operation, and the distance that it connects, in positions.
-        reach: The receptive field of the operation. None if the operation reads only the same position.
-        n: Maximum distance. Larger distances are reduced to n.
-        direction: Direction in which distances are measured: `before` or `after`.
-    """
-    length, distance = before
-    if reach is None:
-        yield length, distance
-    elif reach.sequential:
-        for bridged in range(distance, _extend(distance, reach, n, direction) + 1):
-            yield length + 1 + bridged - distance, bridged
-    else:
-        yield length + 1, _extend(distance, reach, n, direction)
-
-
-def _pareto(pairs: Iterable[tuple[int, int]]) -> _Distances:
-    """Return the Pareto-optimal pairs of path length and distance, as a mapping from length to distance.
-
-    A pair is dropped if another path that is not longer connects positions that are at least as far apart.
-    """
-    best: dict[int, int] = {}
-    largest = -1
-    for length, distance in sorted(pairs, key=lambda pair: (pair[0], -pair[1])):
-        if distance > largest:
-            best[length] = largest = distance
-    return best
+        field = node.operation.receptive_field()
+        read = [
+            field.extend(paths[value], limit, ahead=ahead) if field and index in field.inputs else paths[value]
+            for index, value in enumerate(node.inputs)
+            if value in paths
+        ]
+        if read and node.type.kind is ValueKind.FLOAT:  # a mask only has the shape of its input
+            paths[node.name] = [min(limit, max(same)) for same in zip_longest(*read, fillvalue=-inf)]
+    return paths

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import accumulate
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, dataclass_transform
 
 from compiler.instruction import ActivationKind, Unsupported
@@ -93,6 +95,24 @@ class ReceptiveField:
     """Distance between neighbouring positions that the operation reads, as in a dilated convolution."""
     sequential: bool = False
     """Whether the operation is a recurrence. A recurrence computes each position from the result at its neighbour."""
+
+    def extend(self, distances: Sequence[float], limit: int, *, ahead: bool) -> list[float]:
+        """Extend paths by this operation, and return the distances that the longer paths connect.
+
+        A recurrence counts once for each position that the path crosses. A dilated operation skips positions. It
+        extends only paths that already connect the skipped positions.
+
+        Args:
+            distances: For each path length, the largest distance in positions that such a path connects. -inf: none.
+            limit: The distance between the first and the last position.
+            ahead: Whether distances are measured to later positions instead of earlier positions.
+        """
+        extent, sides = self.after if ahead else self.before, 1 if 0 in (self.before, self.after) else 2
+        if self.sequential and extent is None:
+            crossed = accumulate([*distances, *[-inf] * limit], lambda furthest, each: max(furthest + 1, each))
+            return [-inf, *crossed]
+        step = limit if extent is None else extent
+        return [-inf, *(each + step if each * sides + 1 >= self.spacing else each for each in distances)]
 
 
 @dataclass

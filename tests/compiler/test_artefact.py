@@ -63,11 +63,11 @@ def test_a_damaged_artefact_is_compiled_again(root: Path, write: Mock, name: str
         (folder / name).unlink()
     else:
         (folder / name).write_text(content, encoding="utf-8")
-    assert not Artefact(root, "x", {}).is_complete()
+    assert not Artefact(root, "x", {}).use()
     Artefact(root, "x", {}).make(write)
     assert write.call_count == 2
     assert (folder / "parts" / "a.bin").read_text(encoding="utf-8") == "engine"
-    assert Artefact(root, "x", {}).is_complete()
+    assert Artefact(root, "x", {}).use()
 
 
 def test_a_failed_compilation_leaves_no_files(root: Path) -> None:

@@ -14,9 +14,9 @@ from zoo.paper.runs import Measurements
 from zoo.paper.tables import TABLES, Checked, claim_row, summary_table
 from zoo.report import Table
 from zoo.training.step import learning_rate
-from zoo.visualization.page import asset, escape_text, page, table_cells, table_head
+from zoo.visualization.page import asset, escape_text, page, table, table_cells
 from zoo.visualization.plot import STYLE as PLOT_STYLE
-from zoo.visualization.plot import Axis, Plot, Series, plot_svg
+from zoo.visualization.plot import Axis, Plot, Series, plot_figures
 
 _KINDS = {status: status.name.lower() for status in Status}
 _SIGNS = dict(zip(Status, "✓=●✗?·", strict=True))
@@ -40,12 +40,8 @@ def paper_page(checked: Checked, measurements: Measurements) -> str:
         f"<h1>Attention Is All You Need, checked</h1>\n<p>{_html(intro)}</p>",
         f'<nav aria-label="Parts of this page" class="screen"><ul>{links}</ul></nav>',
         _table(summary_table(checked)),
-        '<h2 id="plots">Plots</h2>\n<div class="plots">',
-        *(
-            f"<figure>{plot_svg(plot)}<figcaption>{escape_text(plot.title)}</figcaption></figure>"
-            for plot in all_plots(checked, measurements)
-        ),
-        "</div>",
+        '<h2 id="plots">Plots</h2>',
+        plot_figures(all_plots(checked, measurements), captions=True),
     ]
     for key, title in _TITLES.items():
         body += [f'<h2 id="{key}">{title}</h2>', *map(_table, TABLES[key](checked, measurements))]
@@ -57,11 +53,10 @@ def paper_page(checked: Checked, measurements: Measurements) -> str:
 _MORE = {"plots": "Plots", "claims": "Every claim"}
 
 
-def _table(table: Table) -> str:
-    rows = "\n".join(f"<tr>{table_cells(table.columns, map(_html, row))}</tr>" for row in table.rows)
-    notes = "".join(f'<p class="quiet">{_html(note)}</p>' for note in table.notes)
-    caption = f"<caption>{_html(table.title)}</caption>"
-    return f'<div class="wide"><table>{caption}{table_head(table.columns)}\n{rows}</table></div>{notes}'
+def _table(each: Table) -> str:
+    rows = (f"<tr>{table_cells(each.columns, map(_html, row))}</tr>" for row in each.rows)
+    notes = "".join(f'<p class="quiet">{_html(note)}</p>' for note in each.notes)
+    return table(_html(each.title), each.columns, rows) + notes
 
 
 def _html(words: str) -> str:
@@ -76,14 +71,12 @@ def _claims(checked: Checked, measurements: Measurements) -> Iterator[str]:
         selected = " checked" if kind == "all" else ""
         yield f'<label><input type="radio" name="only" id="only-{kind}"{selected}> {escape_text(label)}</label>'
     yield "</fieldset>"
-    (table,) = TABLES["claims"](checked, measurements)
-    yield f'<div class="wide"><table class="claims"><caption>{len(checked):,} claims</caption>'
-    yield table_head(table.columns)
+    (claims,), rows = TABLES["claims"](checked, measurements), list[str]()
     for each in checked.values():
         row = [*claim_row(each)]
         row[-2] = f"{_SIGNS[each.status]} {row[-2]}"
-        yield f'<tr class="claim {_KINDS[each.status]}">{table_cells(table.columns, map(_html, row))}</tr>'
-    yield "</table></div>"
+        rows.append(f'<tr class="claim {_KINDS[each.status]}">{table_cells(claims.columns, map(_html, row))}</tr>')
+    yield table(f"{len(checked):,} claims", claims.columns, rows, "wide claims")
 
 
 MAX_SERIES = 7

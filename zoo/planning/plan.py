@@ -217,13 +217,9 @@ def _positions(graph: Graph, stack: str, length: int) -> StackPositions:
     nodes = [node for node in graph.nodes if node.layer.startswith(f"{stack}.")]
     names = {node.name for node in nodes}
     start = next(i for i in nodes[0].inputs if i not in names and graph.types[i].kind is ValueKind.FLOAT)
-    ends = graph, start, nodes[-1].name, length
-    return StackPositions(
-        stack,
-        costs.sequential_operations(graph, length, nodes[0].layer),
-        costs.path_length(*ends),
-        costs.connected_distance(*ends),
-    )
+    found = costs.connections(graph, start, nodes[-1].name, length)
+    steps = costs.sequential_operations(graph, length, nodes[0].layer)
+    return StackPositions(stack, steps, found.path_length if found.distance == length - 1 else None, found.distance)
 
 
 def _cache_bytes(final: Graphs, length: int) -> int:

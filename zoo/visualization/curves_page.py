@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zoo.visualization.page import asset, escape_text, image, page, table_cells, table_head, text
-from zoo.visualization.plot import STYLE, WIDTH, Axis, Plot, Series, plot_height, plot_svg
+from zoo.visualization.page import asset, escape_text, image, page, table, table_cells, text
+from zoo.visualization.plot import STYLE, WIDTH, Axis, Plot, Series, plot_figures, plot_height, plot_svg
 
 _TIME_UNITS = ((2 * 86_400, 86_400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"), (0, 1, "seconds"))
 """Units of time. For each unit: the shortest training time that is shown in it (in seconds), its length (in seconds),
 and its name."""
 _GAP, _HEADING = 24, 34  # pixels of the SVG drawing
-_SVG_STYLE = asset("curves_drawing.css") + STYLE.partition("\n")[2]  # without the size of a plot in a page
 
 
 MetricValues = tuple[tuple[float, float, float], ...]
@@ -60,11 +59,10 @@ def curves_page(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> st
         runs: The runs, in the order of the legend.
     """
     title = f"Learning curves of {', '.join(run.name for run in runs)}"
-    body = [f"<h1>{escape_text(title)}</h1>", *_run_table(metrics, runs)]
+    body = [f"<h1>{escape_text(title)}</h1>", _run_table(metrics, runs)]
     for metric in metrics:
-        body.append(f'<h2 id="{escape_text(metric.key)}">{escape_text(metric.title)}</h2>\n<div class="plots">')
-        body += [f"<figure>{plot_svg(plot)}</figure>" for plot in _plots(metric, runs)]
-        body.append("</div>")
+        body.append(f'<h2 id="{escape_text(metric.key)}">{escape_text(metric.title)}</h2>')
+        body.append(plot_figures(_plots(metric, runs)))
     return page(title, *body, style=STYLE + asset("curves_page.css"), series_count=len(runs))
 
 
@@ -78,13 +76,10 @@ def curves_svg(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str
         height = plot_height(len(runs))
         for number, plot in enumerate(_plots(metric, runs)):
             left = _GAP + number * (WIDTH + _GAP)
-            parts.append(
-                f'<svg x="{left}" y="{top:g}" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}">\n'
-                f"{plot_svg(plot)}\n</svg>"
-            )
+            parts.append(plot_svg(plot, x=left, y=top, width=WIDTH, height=height))
         top += height + _GAP
     title = f"Learning curves of {', '.join(run.name for run in runs)}"
-    return image(title, _SVG_STYLE, 3 * _GAP + 2 * WIDTH, top, *parts)
+    return image(title, asset("curves_drawing.css") + STYLE, 3 * _GAP + 2 * WIDTH, top, *parts)
 
 
 def _plots(metric: CurveMetric, runs: Sequence[RunCurves]) -> Iterator[Plot]:
@@ -106,16 +101,14 @@ def _plots(metric: CurveMetric, runs: Sequence[RunCurves]) -> Iterator[Plot]:
         yield Plot(f"{metric.title} by {by}", summary, axis, Axis(metric.label, metric.log), series, hover=True)
 
 
-def _run_table(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> Iterator[str]:
-    columns = ["Run", "Progress", *(f"{metric.title}>" for metric in metrics)]
-    yield '<div class="wide"><table><caption>Last value of each metric, and the best value if it differs</caption>'
-    yield f"{table_head(columns)}<tbody>"
+def _run_table(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str:
+    columns, rows = ["Run", "Progress", *(f"{metric.title}>" for metric in metrics)], list[str]()
     for number, run in enumerate(runs):
         colour = f'<i class="colour" style="background: var(--series-{number})"></i>' if len(runs) > 1 else ""
         cells = [escape_text(run.state), *(_last_and_best(metric, run) for metric in metrics)]
         name = f'<th scope="row">{colour}<bdi>{escape_text(run.name)}</bdi></th>'
-        yield f"<tr>{name}{table_cells(columns[1:], cells)}</tr>"
-    yield "</tbody></table></div>"
+        rows.append(f"<tr>{name}{table_cells(columns[1:], cells)}</tr>")
+    return table("Last value of each metric, and the best value if it differs", columns, rows)
 
 
 def _last_and_best(metric: CurveMetric, run: RunCurves) -> str:

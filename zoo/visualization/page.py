@@ -47,7 +47,8 @@ def asset(name: str) -> str:
 
 SHEET = asset("page.css")
 """Style sheet of every page. Classes: `quiet` for secondary text, `number` for cells, `wide` for boxes that scroll,
-`hidden` for text that only screen readers read, `screen` for controls that are not printed."""
+`plots` for a grid of figures, `hidden` for text that only screen readers read, `screen` for controls that are not
+printed."""
 
 
 def series_colour(number: int, *, dark: bool = False) -> str:
@@ -141,10 +142,19 @@ def page(title: str, *body: str, style: str = "", script: str = "", series_count
     )
 
 
-def table_head(columns: Sequence[str]) -> str:
-    """Return the `thead` element of a table with these columns. If a name ends in `>`, its cell is right-aligned."""
-    cells = "".join(f'<th scope="col"{cell_class(name)}>{escape_text(name.rstrip(">…"))}</th>' for name in columns)
-    return f"<thead><tr>{cells}</tr></thead>"
+def table(caption: str, columns: Sequence[str], rows: Iterable[str], kind: str = "wide") -> str:
+    """Return an HTML table.
+
+    Args:
+        caption: The caption, as HTML.
+        columns: The names of the columns. If a name ends in `>`, its cells are right-aligned.
+        rows: The `tr` elements.
+        kind: The classes of the box around the table.
+    """
+    head = "".join(f'<th scope="col"{cell_class(name)}>{escape_text(name.rstrip(">…"))}</th>' for name in columns)
+    body = "\n".join(rows)
+    content = f"<caption>{caption}</caption><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>"
+    return f'<div class="{kind}"><table>{content}</table></div>'
 
 
 def table_cells(columns: Sequence[str], cells: Iterable[str]) -> str:

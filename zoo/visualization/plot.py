@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from zlib import crc32
@@ -66,15 +66,28 @@ def plot_height(series_count: int) -> int:
     return HEIGHT + _LEGEND * ((series_count + 1) // 2) * (series_count > 1)
 
 
-def plot_svg(plot: Plot) -> str:
+def plot_figures(plots: Iterable[Plot], *, captions: bool = False) -> str:
+    """Return the HTML of a grid of plots, with or without their titles as captions."""
+    figures = (
+        element("figure", plot_svg(plot) + (element("figcaption", escape_text(plot.title)) if captions else ""))
+        for plot in plots
+    )
+    return f'<div class="plots">\n{"".join(figures)}\n</div>'
+
+
+def plot_svg(plot: Plot, **attributes: float) -> str:
     """Draw a plot and return it as SVG, for a page whose style sheet defines the colours.
 
     Series have different marker shapes as well as different colours.
 
+    Args:
+        plot: The plot.
+        **attributes: Attributes of the SVG element, such as its position in another SVG.
+
     Raises:
         ValueError: The plot has no points, or a point is not positive on a logarithmic axis.
     """
-    return _Drawing(plot).svg()
+    return _Drawing(plot).svg(**attributes)
 
 
 class _Scale:
@@ -111,24 +124,22 @@ class _Drawing:
         self.y = _Scale(plot.y, [y for _, y in points], self.floor, _TOP)
         self._occupied = [box for series in plot.series for box in self._boxes(series)]
 
-    def svg(self) -> str:
-        height = plot_height(len(self.plot.series))
+    def svg(self, **attributes: float) -> str:
         name = f"plot-{crc32(self.plot.title.encode()):x}"
         series = list(enumerate(self.plot.series))
-        return "\n".join(
-            [
-                f'<svg class="plot" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="{name} {name}-summary">',
-                f'<title id="{name}">{escape_text(self.plot.title)}</title>',
-                f'<desc id="{name}-summary">{escape_text(self.plot.summary)}</desc>',
-                *self._axes(),
-                *chain.from_iterable(self._curve(number, each) for number, each in series),
-                *chain.from_iterable(self._marks(number, each) for number, each in series),
-                *chain.from_iterable(self._labels(each) for _, each in series),
-                *(self._key(number, each) for number, each in series if self.legend),
-                *(self._strips() if self.plot.hover else ()),
-                "</svg>",
-            ]
-        )
+        parts = [
+            element("title", escape_text(self.plot.title), id=name),
+            element("desc", escape_text(self.plot.summary), id=f"{name}-summary"),
+            *self._axes(),
+            *chain.from_iterable(self._curve(number, each) for number, each in series),
+            *chain.from_iterable(self._marks(number, each) for number, each in series),
+            *chain.from_iterable(self._labels(each) for _, each in series),
+            *(self._key(number, each) for number, each in series if self.legend),
+            *(self._strips() if self.plot.hover else ()),
+        ]
+        named = {"role": "img", "aria_labelledby": f"{name} {name}-summary"}
+        box = f"0 0 {WIDTH} {plot_height(len(series))}"
+        return element("svg", "\n".join(parts), kind="plot", viewBox=box, **named, **attributes)
 
     def _axes(self) -> Iterator[str]:
         right, middle = WIDTH - _RIGHT, (_TOP + self.floor) / 2
@@ -141,8 +152,8 @@ class _Drawing:
         yield _line("axis", _LEFT, self.floor, right, self.floor)
         yield _line("axis", _LEFT, _TOP, _LEFT, self.floor)
         yield text("name", (_LEFT + right) / 2, HEIGHT - 14, self.plot.x.label, text_anchor="middle")
-        rotated = {"text_anchor": "middle", "transform": f"translate(16 {middle:g}) rotate(-90)"}
-        yield element("text", escape_text(self.plot.y.label), kind="name", **rotated)
+        turn = f"translate(16 {middle:g}) rotate(-90)"
+        yield text("name", 0, 0, self.plot.y.label, text_anchor="middle", transform=turn)
 
     def _curve(self, number: int, series: Series) -> Iterator[str]:
         for segment in _segments(series.points) if series.line else ():
