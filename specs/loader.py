@@ -80,16 +80,6 @@ def parent(reference: str | os.PathLike[str]) -> Spec | None:
     return _merged(chain[1:]) if len(chain) > 1 else None
 
 
-def shipped_origin(reference: str | os.PathLike[str]) -> Spec:
-    """Return the nearest shipped spec: the spec itself, or the first shipped spec in its `extends` chain.
-
-    If no spec in the chain is shipped, return the last spec, which extends no other spec.
-    """
-    chain = _chain(find(os.fspath(reference)))
-    first = next((index for index, (source, _) in enumerate(chain) if source.is_shipped), len(chain) - 1)
-    return _merged(chain[first:])
-
-
 def parse(text: str, where: str) -> Spec:
     """Parse a complete spec that `Spec.yaml` has written.
 
