@@ -144,8 +144,7 @@ def _merge(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Sequence[L
 def _merged(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Overrides = ()) -> Spec:
     override_values = _located_overrides(overrides)
     merged = _merge(chain, override_values)
-    origins = [values.file for values in override_values]
-    spec = validate(Spec, merged, [file.file for file, _ in reversed(chain)], origins)
+    spec = validate(Spec, merged, [file.file for file, _ in reversed(chain)], [each.file for each in override_values])
     all_overrides = reduce(LocatedValue.overlaid, override_values, LocatedValue({}, "override"))
     has_own_name = len(chain) == 1 or any("name" in values.value for values in (chain[0][1], all_overrides))
     require_languages([*(values for _, values in reversed(chain)), all_overrides], spec.corpus)
