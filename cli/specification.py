@@ -181,8 +181,6 @@ def show(
     from zoo.report import escape_control_characters
 
     chosen = specs.load(spec, overrides or ())
-    if warning := specs.describe_head_sizes(chosen, spec):
-        report().warn(warning)
     if not difference:
         if json:
             return show_json(chosen.model_dump(mode="json"))
@@ -255,8 +253,6 @@ def plan(
     from zoo.planning import plan as planning
 
     chosen = specs.load(spec, overrides or ())
-    if warning := specs.describe_head_sizes(chosen, spec):
-        report().warn(warning)
     if graph is not None:
         options.refuse_beside("--graph", code=code, passes=passes, json=json)
         from zoo.files.output import open_output, require_extension

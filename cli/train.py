@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import join, quote
@@ -13,9 +13,7 @@ from cli.options import argument, option
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.report import Report
     from zoo.training.run import Run
-    from zoo.training.sweeps.trials import SweepRow
 
 
 def prepare(spec: options.Reference, overrides: options.Overrides = None) -> None:
@@ -81,8 +79,6 @@ def train(
     tune_process()  # permanent, because this process does nothing else
     messages = report()
     chosen = specs.load(spec, overrides or ())
-    if warning := specs.describe_head_sizes(chosen, spec):
-        messages.warn(warning)
     run = run or run_of_spec_file(spec)
     if fresh and not yes and not _may_remove(Run(run) if run else Run.default(chosen)):
         messages.info("nothing was removed or trained")
@@ -221,7 +217,6 @@ def sweep(
         options.refuse_beside("--list", table=table, json=json)
     rows = make_rows(*parse_arguments(specs))
     messages = report()
-    _warn_about_head_sizes(rows, messages)
     trials = make_trials(rows, seeds, folder or default_folder(rows))
     if list:
         print(*(join(trial.command(device)) for trial in trials), sep="\n")
@@ -236,13 +231,3 @@ def sweep(
     else:
         show_tables(*sweep_tables(results))
     return None
-
-
-def _warn_about_head_sizes(rows: Sequence[SweepRow], messages: Report) -> None:
-    """Warn about the first spec in which an override violates h * d_k = h * d_v = d_model."""
-    import specs
-
-    found = [(row.name, specs.describe_head_sizes(row.spec, row.reference)) for row in rows]
-    warnings = [f"{name}: {warning}" for name, warning in found if warning]
-    if warnings:
-        messages.warn(warnings[0] + (f" (other specs with this problem: {len(warnings) - 1})" if warnings[1:] else ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -16,24 +16,18 @@ from compiler.backends.eager import kernel_refusal
 from compiler.emitted import EmittedProgram
 from compiler.graph import Graphs, Purpose, stored_tensors
 from compiler.kernels.program import PackedModel
-from compiler.options import compile_options
+from compiler.options import BackendOptions, choose_precision
 from compiler.passes import TRANSLATE, graphs
 from compiler.program import Program
 from compiler.weights import check_weights
 from specs import Spec, ZooError
 
 
-class BuildOptions(TypedDict, total=False):
+class BuildOptions(BackendOptions, total=False):
     """Keyword arguments of `build`. `device` defaults to "cpu", and all other arguments default to None."""
 
     weights: Mapping[str, Tensor] | None
     """The tensors of a weights file, keyed by name. None: random initial weights, as before training."""
-    device: str
-    """auto, cpu, cuda or cuda:N."""
-    precision: str | None
-    """Overrides the spec's `compilation.precision`."""
-    backend: str | None
-    """Overrides the spec's `compilation.backend`."""
     folder: Path | None
     """The folder in which compiled files are cached. None: a temporary folder, deleted when the process ends."""
     packed: PackedModel | None
@@ -121,7 +115,7 @@ def prepare_build(
     if unknown := options.keys() - BuildOptions.__annotations__.keys():
         raise TypeError(f"`{min(unknown)}` is not an option: choose from {', '.join(BuildOptions.__annotations__)}")
     device, purposes = find_device(options.get("device", "cpu")), tuple(purposes)
-    precision = compile_options(spec, purposes, device, options.get("precision")).precision
+    precision = choose_precision(spec, purposes, options.get("precision"))
     optimised, weights = graphs(spec, purposes, device, precision), options.get("weights")
     if weights is None:
         weights = initial_weights(spec, optimised)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from specs import Spec, ZooError, suggest
 
@@ -15,23 +14,23 @@ BACKEND_NAMES = ("eager", "inductor", "native", "aot", "onnx", "tensorrt")
 PRECISIONS = ("float32", "bfloat16", "int8")
 
 
-@dataclass(frozen=True)
-class CompileOptions:
-    """Device (cpu or cuda), and precision of weights and matrix products (float32, bfloat16 or int8)."""
+class BackendOptions(TypedDict, total=False):
+    """Keyword arguments that select device, precision and backend."""
 
-    device: str = "cpu"
-    precision: str = "float32"
+    device: str
+    """auto (the default, except in `compiler.build`), cpu, cuda or cuda:N."""
+    precision: str | None
+    """float32, bfloat16 or int8. Missing or None: the spec's `compilation.precision`."""
+    backend: str | None
+    """auto, or a backend that `zoo doctor` lists. Missing or None: the spec's `compilation.backend`."""
 
 
-def compile_options(
-    spec: Spec, purposes: Iterable[Purpose], device: str = "cpu", precision: str | None = None
-) -> CompileOptions:
-    """Return the compiler options for graphs that share weights.
+def choose_precision(spec: Spec, purposes: Iterable[Purpose], precision: str | None = None) -> str:
+    """Return the precision of weights and matrix products in graphs that share weights.
 
     Args:
         spec: The spec. Its `compilation.precision` is ignored for training, because weights are trained in float32.
         purposes: Purposes of the graphs.
-        device: Device, with or without an index.
         precision: Overrides the spec's precision.
 
     Raises:
@@ -39,11 +38,11 @@ def compile_options(
     """
     check_names(precision=precision)
     if not any(purpose.trains for purpose in purposes):
-        return CompileOptions(device.partition(":")[0], precision or spec.compilation.precision)
+        return precision or spec.compilation.precision
     if precision not in (None, "float32"):
         hint = "omit the precision; `training.precision` in the spec sets the precision of matrix products in training"
         raise ZooError(f"weights are trained in float32, not in {precision}", hint=hint)
-    return CompileOptions(device.partition(":")[0])
+    return "float32"
 
 
 def check_names(*, precision: str | None = None, backend: str | None = None) -> None:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from specs.errors import nearest as nearest
     from specs.errors import suggest as suggest
     from specs.inspection import comments as comments
-    from specs.inspection import describe_head_sizes as describe_head_sizes
     from specs.inspection import difference as difference
     from specs.inspection import field_names as field_names
     from specs.inspection import schema as schema
@@ -79,7 +78,7 @@ _NAMES = {
     "catalogue": "names",
     "corpus": "Archive Corpus Digits Files Grammar HeldOut Pairs Part Synthetic Table Treebank",
     "errors": "ZooError install_hint nearest suggest",
-    "inspection": "comments describe_head_sizes difference field_names schema",
+    "inspection": "comments difference field_names schema",
     "loader": "load parent parse where_written",
     "parts": "Alibi Audio Features FeatureSource Learned Norm Relative Rotary Sinusoidal Sinusoidal2d",
     "sections": "BOS EOS PAD UNK Decoding Languages Parsing Recognition Task Training Translation Vocabulary",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from specs.parts import Learned, Norm, Positions, Rotary, Sinusoidal, Sinusoidal2d, Source, Tokens
 from specs.section import Probability, Section, reject
@@ -32,7 +32,7 @@ def _form_of_depth(value: Any) -> str:
 
 
 class Architecture(Section):
-    """Architecture of the network (section 3). All sizes are explicit: d_k and d_v are not derived from d_model / h."""
+    """Architecture of the network (section 3)."""
 
     N: Annotated[Annotated[LayerCount, Tag("number")] | Annotated[Depths, Tag("pair")], Discriminator(_form_of_depth)]
     """N, the number of encoder layers and of decoder layers (section 3.1: 6). If the two numbers differ, write
@@ -51,9 +51,10 @@ class Architecture(Section):
     h: Heads
     """h, the number of attention heads (section 3.2.2: 8). Unit: heads."""
     d_k: Dimension
-    """d_k, the dimension of queries and keys in each head (section 3.2.1: 64). Unit: features."""
+    """d_k, the dimension of queries and keys in each head. null: d_model / h (section 3.2.2: 64), so changing `h`
+    changes d_k, but not d_model. Unit: features."""
     d_v: Dimension
-    """d_v, the dimension of values in each head (section 3.2.1: 64). Unit: features."""
+    """d_v, the dimension of values in each head. null: d_model / h (section 3.2.2: 64). Unit: features."""
     dropout: Probability
     """P_drop, the dropout rate of every sub-layer's output and of the sums of embeddings and positional encodings
     (section 5.4: 0.1). Unit: probability."""
@@ -95,6 +96,20 @@ class Architecture(Section):
     @classmethod
     def _use_one_number_for_equal_depths(cls, N: int | Depths) -> int | Depths:
         return N.encoder if isinstance(N, Depths) and N.encoder == N.decoder else N
+
+    @field_validator("d_k", "d_v", mode="before", json_schema_input_type=Dimension | None)
+    @classmethod
+    def _divide_d_model_among_heads(cls, size: Any, info: ValidationInfo) -> Any:
+        """Replace null by d_model / h, so that a validated architecture contains all sizes."""
+        if size is not None:
+            return size
+        if not {"d_model", "h", "d_k"} - {info.field_name} <= info.data.keys():
+            return 1  # one of these fields has an error, which is reported instead
+        d_model, h = info.data["d_model"], info.data["h"]
+        if d_model % h:
+            problem = f"`architecture.d_model` is {d_model}, which cannot be divided evenly among {h} heads"
+            reject(("d_model", "h"), problem, "write an `h` that divides `d_model`, or write both `d_k` and `d_v`")
+        return d_model // h
 
     @property
     def depths(self) -> Depths:

@@ -22,7 +22,8 @@ Column = Annotated[int, Field(ge=1, le=1_000)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}([-_][A-Za-z0-9]+)*$", max_length=35)]
 Filter = Literal["copy", "markup", "language"]
 SourceTag = Annotated[str, Field(pattern=r"^<[A-Z][A-Z0-9_]*>$", max_length=40)]
-SPLITS = ("train", "dev", "test")
+Split = Literal["train", "dev", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 _MAX_PARTS = 1_000
 Direction = tuple[str, str]
 """Codes of the source and target language."""
@@ -439,7 +440,7 @@ class Corpus(Section):
 
     def expanded(self, codes: Sequence[str]) -> Self:
         """Return the corpus with files in place of its `Pairs` parts. `codes` are the languages of the model."""
-        splits = {}
+        splits: dict[str, tuple[Part, ...]] = {}
         for split in SPLITS:
             parts = (each for part in getattr(self, split) for each in part.expanded(self, codes))
             splits[split] = tuple(islice(parts, _MAX_PARTS + 1))

@@ -9,7 +9,7 @@ import yaml
 
 from specs.catalogue import find
 from specs.file_format import FORMAT
-from specs.loader import load, shipped_origin
+from specs.loader import load
 from specs.reader import LocatedValue, read
 from specs.spec import Spec
 
@@ -34,35 +34,6 @@ def _differences(values: Mapping[str, Any], others: Mapping[str, Any], prefix: s
         elif value != other:
             differing[f"{prefix}{key}"] = (other, value)
     return differing
-
-
-def describe_head_sizes(spec: Spec, reference: str | os.PathLike[str]) -> str | None:
-    """Return a warning if changes to a shipped spec break the equation h * d_k = h * d_v = d_model (section 3.2.2).
-
-    Args:
-        spec: The spec with all changes.
-        reference: Path or name from which `spec` was loaded. The shipped spec is this spec, or the nearest shipped
-            spec that it extends.
-
-    Returns:
-        A one-line warning with the override that restores the equation. None if `spec` satisfies the equation, or if
-        the shipped spec does not satisfy it either.
-    """
-    if not _has_equal_sizes(shipped_origin(reference)) or _has_equal_sizes(spec):
-        return None
-    sizes = spec.architecture
-    products = {"h * d_k": sizes.h * sizes.d_k, "h * d_v": sizes.h * sizes.d_v}
-    unequal = " and ".join(f"{name} = {product}" for name, product in products.items() if product != sizes.d_model)
-    problem = f"{unequal}, but d_model = {sizes.d_model}"
-    size, rest = divmod(sizes.d_model, sizes.h)
-    if rest:
-        return f"{problem}; to make them equal, choose an `architecture.h` that divides d_model"
-    return f"{problem}; to make them equal, add `architecture.d_k={size} architecture.d_v={size}`"
-
-
-def _has_equal_sizes(spec: Spec) -> bool:
-    sizes = spec.architecture
-    return sizes.h * sizes.d_k == sizes.h * sizes.d_v == sizes.d_model
 
 
 def comments(reference: str | os.PathLike[str]) -> dict[str, str]:

@@ -80,16 +80,6 @@ def parent(reference: str | os.PathLike[str]) -> Spec | None:
     return _merged(chain[1:]) if len(chain) > 1 else None
 
 
-def shipped_origin(reference: str | os.PathLike[str]) -> Spec:
-    """Return the nearest shipped spec: the spec itself, or the first shipped spec in its `extends` chain.
-
-    If no spec in the chain is shipped, return the last spec, which extends no other spec.
-    """
-    chain = _chain(find(os.fspath(reference)))
-    first = next((index for index, (source, _) in enumerate(chain) if source.is_shipped), len(chain) - 1)
-    return _merged(chain[first:])
-
-
 def parse(text: str, where: str) -> Spec:
     """Parse a complete spec that `Spec.yaml` has written.
 
@@ -154,8 +144,7 @@ def _merge(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Sequence[L
 def _merged(chain: Sequence[tuple[SpecFile, LocatedValue]], overrides: Overrides = ()) -> Spec:
     override_values = _located_overrides(overrides)
     merged = _merge(chain, override_values)
-    origins = [values.file for values in override_values]
-    spec = validate(Spec, merged, [file.file for file, _ in reversed(chain)], origins)
+    spec = validate(Spec, merged, [file.file for file, _ in reversed(chain)], [each.file for each in override_values])
     all_overrides = reduce(LocatedValue.overlaid, override_values, LocatedValue({}, "override"))
     has_own_name = len(chain) == 1 or any("name" in values.value for values in (chain[0][1], all_overrides))
     require_languages([*(values for _, values in reversed(chain)), all_overrides], spec.corpus)

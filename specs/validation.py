@@ -100,7 +100,8 @@ def _combined_error(
         located = values.at(field.path)  # for a missing field, the innermost mapping that exists
         if error["type"] == "rule":
             problem, hint = error["ctx"]["problem"], error["ctx"]["hint"]
-            paths = [(*field.path, *_split_key(name)) for name in error["ctx"]["fields"]]
+            section = field.path if field.subfields else field.path[:-1]  # a validator of a field can also reject it
+            paths = [(*section, *_split_key(name)) for name in error["ctx"]["fields"]]
             # If fields contradict each other, report the field that was written last.
             located = max((values.at(path) for path in paths), key=rank)
         else:

@@ -111,7 +111,7 @@ def test_impossible_features_are_refused() -> None:
         ({}, "`architecture.tied_embeddings` is `all`, but a model that reads features has no source embedding"),
         ({**UNTIED, "source.subsampling": [{"kernel": 4, "stride": 2}]}, "must be odd, not 4"),
         ({**UNTIED, "source.subsampling": [{"kernel": 3, "stride": 0}]}, "stride` must be at least 1"),
-        ({**PATCHES, "d_model": 6}, "needs a multiple of 4"),
+        ({**PATCHES, "d_model": 6, "h": 2}, "needs a multiple of 4"),
         ({**PATCHES, "source.subsampling": [{"kernel": 3, "stride": 2}]}, "image patches without `subsampling`"),
         ({**UNTIED, "source": {"kind": "tokens"}}, "the `recognition` task reads audio"),
         ({**UNTIED, "source": {"kind": "features", "width": 3}}, "is 3, but `task.source` gives 8"),

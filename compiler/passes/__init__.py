@@ -13,7 +13,7 @@ from typing import Any, cast
 from compiler.graph import Graphs, Purpose, verify
 from compiler.lowering import lower
 from compiler.operations.operation import GraphError
-from compiler.options import CompileOptions, compile_options
+from compiler.options import choose_precision
 from compiler.passes.decoder_step import beams_as_queries, hoist_memory, plan_cache
 from compiler.passes.pack_rows import pack_rows
 from compiler.passes.projections import fold_scales, fuse_memory, fuse_projections
@@ -34,15 +34,15 @@ class Pass:
     purposes: Collection[Purpose] = tuple(Purpose)
     """Purposes of the graphs to rewrite."""
     device: str | None = None
-    """Device that needs the pass. None: all devices."""
+    """Kind of device that needs the pass: cpu or cuda. None: all devices."""
     precision: str | None = None
     """Precision that needs the pass. None: all precisions."""
     exact: bool = True
     """Whether results change only by rounding errors."""
 
-    def apply(self, graphs: Graphs, options: CompileOptions) -> Graphs:
-        """Run the pass on graphs, and return the new graphs."""
-        if self.device not in (None, options.device) or self.precision not in (None, options.precision):
+    def apply(self, graphs: Graphs, device: str = "cpu", precision: str = "float32") -> Graphs:
+        """Run the pass on graphs for a device and precision, and return the new graphs."""
+        if self.device not in (None, device.partition(":")[0]) or self.precision not in (None, precision):
             return graphs
         if self.together:
             return cast("Graphs", self.rewrite(graphs))
@@ -95,11 +95,11 @@ def graphs(
     """
     stacks = {Purpose.ENCODE: spec.architecture.encoder, Purpose.DECODE_STEP: spec.architecture.decoder}
     purposes = tuple(purpose for purpose in purposes if stacks.get(purpose, True))
-    options = compile_options(spec, purposes, device, precision)
-    return optimise({purpose: lower(spec, purpose) for purpose in purposes}, spec, options)
+    precision = choose_precision(spec, purposes, precision)
+    return optimise({purpose: lower(spec, purpose) for purpose in purposes}, spec, device, precision)
 
 
-def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+def optimise(graphs: Graphs, spec: Spec, device: str = "cpu", precision: str = "float32") -> Graphs:
     """Run all compiler passes that the spec does not disable. Verify the graphs after each pass, and return them.
 
     Raises:
@@ -112,7 +112,7 @@ def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
             raise ZooError(f"`{name}` in `compilation.disabled_passes` is not a compiler pass", hint=hint)
     for step in PASSES:
         if step.name not in spec.compilation.disabled_passes:
-            before, graphs = graphs, step.apply(graphs, options)
+            before, graphs = graphs, step.apply(graphs, device, precision)
             _verify(graphs, step.name, before)
     return graphs
 

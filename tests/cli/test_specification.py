@@ -67,7 +67,7 @@ def test_show_difference_gives_the_comments_as_reasons(zoo: Zoo) -> None:
     values = json.loads(zoo("show", "table3/a-h4", "--difference", "--json").out)
     assert values["architecture.h"] == {"parent": 8, "spec": 4}
     assert zoo("show", "base", "--difference").err == "`base` changes nothing\n"
-    assert zoo("show", "base", "architecture.h=4", "--difference").out == "architecture.h: 8 -> 4\n"
+    assert zoo("show", "base", "decoding.beam=5", "--difference").out == "decoding.beam: 4 -> 5\n"
     reasons = specs.comments("t2t-v3")
     lines = zoo("show", "t2t-v3", "--difference").out.splitlines()
     assert f"training.beta2: 0.98 -> 0.997  # {reasons['training.beta2']}" in lines

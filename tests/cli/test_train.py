@@ -92,20 +92,6 @@ def test_options_are_passed_on_and_the_next_commands_printed(zoo: Zoo, requested
     assert isinstance(requested["report"], Report)
 
 
-def test_head_sizes_that_an_override_breaks_are_reported(zoo: Zoo, requested: dict[str, Any]) -> None:
-    problem = "h * d_k = 256 and h * d_v = 256, but d_model = 128"
-    hint = "add `architecture.d_k=16 architecture.d_v=16`"
-    assert not missing(zoo("train", "tiny", "architecture.h=8").err, problem, hint)
-    assert "but" not in zoo("train", "tiny", "architecture={h: 8, d_k: 16, d_v: 16}").err
-    assert "warning: h * d_k = 160, but d_model = 128" in zoo("plan", "tiny", "architecture.d_k=40").err
-    assert "an `architecture.h` that divides d_model" in zoo("plan", "tiny", "architecture.h=3").err
-    assert "but" not in zoo("plan", "table3/b-dk16").err, "a spec may differ on purpose"
-    for name, text in (("mine", "extends: tiny"), ("second", "extends: mine.yaml")):
-        Path(f"{name}.yaml").write_text(f"{text}\nname: {name}\narchitecture: {{h: 8}}\n")
-        for command in ("plan", "show"):
-            assert problem in zoo(command, f"{name}.yaml").err
-
-
 def test_a_fresh_start_asks_before_it_removes_a_run(
     zoo: Zoo, requested: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

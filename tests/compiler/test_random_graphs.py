@@ -27,7 +27,6 @@ from compiler.operations.operation import Node, Operation, ValueKind, ValueType
 from compiler.operations.probability import CrossEntropy, LogSoftmax
 from compiler.operations.projection import Embedding, Linear, Logits
 from compiler.operations.views import AppendToCache, MergeHeads, Slice, SplitHeads, WriteToCache
-from compiler.options import CompileOptions
 from compiler.size import BATCH, CAPACITY, NEW, PAST, SOURCE, Size
 from compiler.weights import Initializer, Parameter, StoredTensor
 from tests.examples import changed
@@ -225,9 +224,9 @@ def test_exact_passes_do_not_change_results(seed: int, steps: int) -> None:
     Two passes change the inputs of the step, so they run only to check that they produce a valid graph.
     """
     graph, weights, inputs, expected = random_case(seed, steps)
-    optimise({graph.purpose: graph}, specs.load("tiny"), CompileOptions())
+    optimise({graph.purpose: graph}, specs.load("tiny"))
     asked = changed(specs.load("tiny"), disabled_passes=["beams_as_queries", "plan_cache"])
-    after = optimise({graph.purpose: graph}, asked, CompileOptions())[graph.purpose]
+    after = optimise({graph.purpose: graph}, asked)[graph.purpose]
     for name, tensor in interpret(after, weights, inputs).items():
         torch.testing.assert_close(tensor, expected[name], atol=1e-4, rtol=1e-4)
 
@@ -249,7 +248,7 @@ class TestPasses:
         graph = b.graph()
         weights = {name: torch.randn(each.origin.shape) for name, each in graph.parameters.items()}
         values = {"x": torch.randn(3, 5, 4), "labels": torch.randint(0, 3, (3, 5))}
-        after = optimise({graph.purpose: graph}, specs.load("tiny"), CompileOptions())[graph.purpose]
+        after = optimise({graph.purpose: graph}, specs.load("tiny"))[graph.purpose]
         before, found = interpret(graph, weights, values), interpret(after, weights, values)
         for name in outputs:
             torch.testing.assert_close(found[name], before[name], atol=1e-4, rtol=1e-4)
@@ -282,6 +281,6 @@ class TestPasses:
         graph, values = b.graph(), {"x": torch.randn(2, 5, 4)}
         weights = {"w": torch.randn(4, 4) * torch.tensor([1.0, 10.0, 100.0, 1000.0])}
         spec = specs.load("tiny", ["compilation.disabled_passes=[pad_vocabulary]"])
-        rounded = optimise({graph.purpose: graph}, spec, CompileOptions(precision="int8"))[graph.purpose]
+        rounded = optimise({graph.purpose: graph}, spec, precision="int8")[graph.purpose]
         exact = interpret(graph, weights, values)["out"]
         assert (interpret(rounded, weights, values)["out"] - exact).abs().max() < 0.03 * exact.abs().max()

@@ -86,8 +86,10 @@ def test_shipped_specs_have_a_short_description_and_name_the_schema() -> None:
 
 def test_base_sets_every_field_to_the_paper_s_value() -> None:
     spec = load("base")
-    assert yaml.safe_load(text_of("base")) == spec.model_dump(mode="json")
+    written = yaml.safe_load(text_of("base"))
     a, t = spec.architecture, spec.training
+    written["architecture"] |= {"d_k": a.d_k, "d_v": a.d_v}  # null, that is d_model / h
+    assert written == spec.model_dump(mode="json")
     assert (a.N, a.d_model, a.d_ff, a.h, a.d_k, a.d_v, a.dropout) == (6, 512, 2048, 8, 64, 64, 0.1)
     assert (a.norm.placement, a.tied_embeddings, a.projection_bias) == ("post", "all", False)
     assert [sublayer.kind for sublayer in a.encoder] == ["self_attention", "feed_forward"]

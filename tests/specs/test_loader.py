@@ -20,7 +20,8 @@ def test_values_are_read_as_yaml() -> None:
     assert (spec.training.steps, spec.training.epsilon) == (500, 1e-8)
     assert (corpus.deduplicate, type(corpus.max_ratio), corpus.folder) == (True, float, "../some where/x=y")
     assert spec.compilation.disabled_passes == ("fuse_projections",)
-    assert (spec.architecture.h, spec.architecture.norm.placement, spec.architecture.d_k) == (4, "pre", 64)
+    assert (spec.architecture.h, spec.architecture.norm.placement, spec.architecture.d_k) == (4, "pre", 128)
+    assert load("b-dk16", ["architecture={h: 4, d_k: null}"]).architecture == load("a-h4").architecture
     assert spec.short_name == "base"
 
 
@@ -46,10 +47,10 @@ def test_the_last_override_wins_and_python_values_may_be_nested_or_dotted() -> N
 
 def test_chain_of_files_across_folders() -> None:
     write("mine.yaml", "extends: big\narchitecture: {N: 3}\n")
-    write("deep/own.yml", "extends: ../mine.yaml\narchitecture: {h: 8, d_k: 7}\n")
+    write("deep/own.yml", "extends: ../mine.yaml\narchitecture: {h: 4, d_k: 7}\n")
     spec = load("deep/own.yml")
     sizes = spec.architecture
-    assert (sizes.d_k, sizes.N, sizes.h, sizes.d_model) == (7, 3, 8, 1024)
+    assert (sizes.d_k, sizes.d_v, sizes.N, sizes.h, sizes.d_model) == (7, 256, 3, 4, 1024)
     assert (spec.short_name, spec.name, spec.has_own_name) == ("own", "transformer-big-ende", False)
     assert load(Path("deep") / "own.yml") == spec
     assert parent("deep/own.yml") == load("mine.yaml")

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from specs import Archive, Corpus, Digits, Files, Grammar, HeldOut, Spec, Synthetic, Table, Treebank, ZooError
-from specs.corpus import CorpusPart, Direction
+from specs.corpus import SPLITS, CorpusPart, Direction, Split
 from specs.corpus_paths import language_suffix
 from zoo.data import builtin
 from zoo.features.modality import FeatureModality, identify, modality_of
@@ -23,11 +23,9 @@ from zoo.text.lines import clean, file_errors, is_sgml, read_sentences
 from zoo.text.trees.tree import unescape_brackets, words
 from zoo.text.vocabulary import MODALITIES
 
-Split = Literal["train", "dev", "test"]
 Example = Mapping[str, str]
 """Raw data of each stream of an example, such as a sentence and its translation, in the order of the task."""
 _Part = TypeVar("_Part", bound=CorpusPart)
-SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
 _DIGITS_BYTES = 50_000  # average size of the frames for a string of digits

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specs import Spec, ZooError
-from specs.corpus import Direction
+from specs.corpus import Direction, Split
 from specs.notation import dump
 from zoo.data.cleaning import (
     REASONS,
@@ -30,7 +30,7 @@ from zoo.data.cleaning import (
     other_language,
     reasons_to_drop,
 )
-from zoo.data.corpus import CorpusReader, Example, Split, cleaned_example
+from zoo.data.corpus import CorpusReader, Example, cleaned_example
 from zoo.data.prefetch import prefetch
 from zoo.data.prepared_corpus import COUNTS_FILE, DROPPED_FILE, PreparedCorpus
 from zoo.data.store import Rows, StoreWriter, is_features

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from specs.corpus import Direction
+from specs.corpus import Direction, Split
 from zoo.data.cleaning import CleaningCounts
-from zoo.data.corpus import Split
 from zoo.data.store import Store
 from zoo.files import manifest
 from zoo.files.locks import hold_while_alive

@@ -14,10 +14,12 @@ from typing import Literal, Unpack
 
 import numpy as np
 
+from compiler.options import BackendOptions
 from specs import METADATA_FIELDS, ZooError, difference
+from specs.corpus import Split
 from specs.notation import quote_in_full
 from specs.sections import OUTPUT
-from zoo.data.corpus import MissingFileError, Split
+from zoo.data.corpus import MissingFileError
 from zoo.evaluation.evaluate import MissingSetError, read_split, resolve_language
 from zoo.evaluation.metrics import get_metric
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
@@ -30,7 +32,6 @@ from zoo.evaluation.text_metrics import (
     read_aligned,
     text_metric,
 )
-from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
 from zoo.report import Report

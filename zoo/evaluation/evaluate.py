@@ -8,10 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Unpack
 
+from compiler.options import BackendOptions
 from specs import HeldOut, Spec, ZooError
+from specs.corpus import Split
 from specs.corpus_paths import language_suffix
 from specs.sections import OUTPUT
-from zoo.data.corpus import CorpusReader, Split
+from zoo.data.corpus import CorpusReader
 from zoo.data.prepare import prepare
 from zoo.evaluation.metrics import MACHINE_KEY, Scores, compute_scores, get_metric
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, format_examples, save_outputs
@@ -24,7 +26,6 @@ from zoo.evaluation.text_metrics import (
     text_metric,
 )
 from zoo.files.atomic import write_json
-from zoo.generation.compilation import BackendOptions
 from zoo.generation.confidence import CALIBRATION_KEY, ERROR_KEY, GOOD_CHRF, Calibration, calibration_error
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator

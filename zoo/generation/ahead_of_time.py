@@ -13,10 +13,11 @@ from torch import Tensor
 from compiler.artefact import MANIFEST
 from compiler.assemble import prepare_build
 from compiler.backends.conformance import disagreement
+from compiler.options import BackendOptions
 from specs import Spec
 from zoo.files import storage
 from zoo.files.storage import folder_bytes
-from zoo.generation.compilation import BackendOptions, message_if_slow
+from zoo.generation.compilation import message_if_slow
 from zoo.generation.loading import open_model
 from zoo.models import find
 from zoo.models.loading import read_model

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import compiler
 import specs
@@ -41,19 +41,6 @@ LAZY_MESSAGE = (
     "torch.compile compiles the layers when they first run; this takes up to a minute, but less in later runs, because "
     "the result is cached"
 )
-
-
-class BackendOptions(TypedDict, total=False):
-    """Options that select device, precision and backend.
-
-    - `device`: auto (the default), cpu, cuda or cuda:N.
-    - `precision`: float32, bfloat16 or int8. If it is missing or None, the value in the spec is used.
-    - `backend`: auto or a name that `zoo doctor` lists. If it is missing or None, the value in the spec is used.
-    """
-
-    device: str
-    precision: str | None
-    backend: str | None
 
 
 def build_with_message(

@@ -10,9 +10,10 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Unpack, cast
 
 import compiler
+from compiler.options import BackendOptions
 from specs import Parsing, ZooError
 from zoo.generation.alignment import AlignmentHead
-from zoo.generation.compilation import BackendOptions, build_with_message, packed_artefact, read_or_build
+from zoo.generation.compilation import build_with_message, packed_artefact, read_or_build
 from zoo.generation.confidence import Calibration
 from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder

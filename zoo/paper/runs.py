@@ -15,7 +15,8 @@ from typing import Any
 
 import specs
 from specs import METADATA_FIELDS, Spec, ZooError, difference
-from zoo.data.corpus import SPLITS, CorpusReader
+from specs.corpus import SPLITS
+from zoo.data.corpus import CorpusReader
 from zoo.data.prepare import known_counts
 from zoo.evaluation.metrics import Metric, get_metric
 from zoo.models.find import all_runs

@@ -12,7 +12,6 @@ from itertools import groupby
 from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, cost, costs, emit, graphs, lower
 from compiler.costs import memory_traffic
 from compiler.operations.operation import Node, ValueKind
-from compiler.options import compile_options
 from compiler.size import BEAMS, Size
 from specs import Spec
 from zoo.planning.memory_estimate import LENGTH, MemoryEstimate, batch_rows, estimate_memory
@@ -136,15 +135,14 @@ def code(spec: Spec) -> str:
 
 def pass_effects(spec: Spec, length: int) -> tuple[PassEffect, ...]:
     """Return the graph sizes before and after each enabled compiler pass, in the order in which the passes run."""
-    train_options, translate_options = compile_options(spec, [Purpose.TRAIN]), compile_options(spec, TRANSLATE)
     train: Graphs = {Purpose.TRAIN: lower(spec, Purpose.TRAIN)}
     translate: Graphs = {purpose: lower(spec, purpose) for purpose in graphs(spec, TRANSLATE)}
     before, effects = graph_sizes({**train, **translate}, spec, length), []
     for compiler_pass in PASSES:
         if compiler_pass.name in spec.compilation.disabled_passes:
             continue
-        train = compiler_pass.apply(train, train_options)
-        translate = compiler_pass.apply(translate, translate_options)
+        train = compiler_pass.apply(train)
+        translate = compiler_pass.apply(translate, precision=spec.compilation.precision)
         after = graph_sizes({**train, **translate}, spec, length)
         effects.append(PassEffect(compiler_pass.name, compiler_pass.summary, compiler_pass.exact, before, after))
         before = after

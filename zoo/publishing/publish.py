@@ -10,12 +10,12 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from compiler.options import BackendOptions
 from specs import ZooError
 from zoo.files import manifest, storage
 from zoo.files.atomic import atomic_folder, link_or_copy, temporary_path, write_json
 from zoo.files.reading import file_exists, read_json
 from zoo.files.storage import require_space
-from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
 from zoo.models import find
 from zoo.models.folder import CARD, SCORES, SPEC, WEIGHTS, ModelFolder

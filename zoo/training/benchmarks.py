@@ -18,13 +18,13 @@ from torch import Tensor
 from compiler import Purpose, build, build_module, find_device, graphs, interpret, lower
 from compiler.assemble import initial_weights
 from compiler.host import fast_float32
+from compiler.options import BackendOptions
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TranslationModel
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.data.batches import Batch, BatchSize
 from zoo.data.store import Store, StoreWriter
 from zoo.data.training_set import TrainingSet
-from zoo.generation.compilation import BackendOptions
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.translation import Hypothesis, SearchInput, pad_sequences
