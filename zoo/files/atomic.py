@@ -1,7 +1,7 @@
 """Write files and folders atomically: they appear complete under their name, or not at all.
 
-Content is first written to a hidden temporary path in the same folder, `.NAME.partial-HOST-PROCESS.THREAD`. It is then
-flushed to the disk and renamed. The next writer in that folder removes the temporary paths of killed processes.
+Content is first written to a hidden temporary path in the same folder, `.NAME.partial-HOST-NAMESPACE-PROCESS.THREAD`,
+then flushed to the disk and renamed. The next writer in that folder removes the temporary paths of killed processes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _OCCUPIED = {errno.ENOTEMPTY, errno.EEXIST}
 _PARTIAL = ".partial-"
 _REPLACED = ".replaced"
 _MAX_ATTEMPTS = 100
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
+"""File whose inode identifies the PID namespace. The processes in a container have their own namespace."""
 
 
 class FolderExistsError(ZooError):
@@ -156,19 +158,25 @@ def _replace_folder(partial: Path, path: Path) -> None:
     remove_folder(replaced)  # renames it first, so that a half-removed folder is never restored
 
 
-def restore_replaced(folder: Path) -> None:
+def restore_replaced(folder: Path) -> list[Path]:
     """Undo interrupted replacements: give the old version of each subfolder its name back, if the name is free.
 
     The process that replaces a subfolder may have been killed between its two renames. If the process is still
     running, its second rename fails because the name is in use, and the process tries again.
+
+    Returns:
+        The temporary files and folders that remain in `folder`.
     """
+    temporary: list[Path] = []
     with suppress(OSError):  # there is no such folder, or this user may not change it
-        replaced = [(path.stat().st_mtime_ns, path) for path in folder.iterdir() if path.name.endswith(_REPLACED)]
+        temporary += (path for path in folder.iterdir() if _PARTIAL in path.name)
+        replaced = [(path.stat().st_mtime_ns, path) for path in temporary if path.name.endswith(_REPLACED)]
         for _, path in sorted(replaced, reverse=True):  # the newest version was replaced last
-            name, mark, _ = path.name.rpartition(_PARTIAL)
-            original = folder / name.removeprefix(".")
-            if mark and not os.path.lexists(original):
+            original = folder / path.name.rpartition(_PARTIAL)[0].removeprefix(".")
+            if not os.path.lexists(original):
                 path.rename(original)
+                temporary.remove(path)
+    return temporary
 
 
 def remove_folder(path: Path) -> Path | None:
@@ -194,19 +202,19 @@ def remove_path(path: Path) -> None:
 
 def _remove_leftovers(folder: Path) -> None:
     """Clean up a folder after processes were killed: undo interrupted replacements, and remove temporary files."""
-    restore_replaced(folder)
     for path in leftovers(folder):
         with suppress(OSError):  # it belongs to another user
             remove_path(path)
 
 
 def leftovers(folder: Path) -> Iterator[Path]:
-    """Yield the temporary files and folders in `folder` that were created by processes that no longer run.
+    """Undo interrupted replacements, and yield the temporary files and folders of processes that no longer run.
 
-    Files and folders from processes on other machines are not included.
+    Files and folders from processes on other machines and in other containers are not included.
     """
-    for path in folder.iterdir() if folder.is_dir() else ():
-        _, mark, writer = path.name.partition(_host_mark())
+    own_mark = _host_mark()
+    for path in restore_replaced(folder):
+        _, mark, writer = path.name.partition(own_mark)
         process = writer.partition(".")[0]
         if mark and process.isdigit() and not _is_running(int(process)):
             yield path
@@ -307,7 +315,9 @@ def _set_mode(path: Path, mode: int) -> None:
 
 
 def _host_mark() -> str:
-    return f"{_PARTIAL}{socket.gethostname()}-"
+    """Return the part of temporary names that this process has in common with all processes that it can see."""
+    namespace = _PID_NAMESPACE.stat().st_ino if _PID_NAMESPACE.exists() else 0
+    return f"{_PARTIAL}{socket.gethostname()}-{namespace}-"
 
 
 def _is_running(process: int) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from zoo.files import storage
-from zoo.files.atomic import leftovers, partial_target, remove_folder, restore_replaced
+from zoo.files.atomic import leftovers, partial_target, remove_folder
 from zoo.files.download import records_file
 from zoo.files.locks import existing_lock_file, try_exclusive
 from zoo.files.storage import folder_bytes
@@ -220,7 +220,6 @@ def _candidates(word: str) -> Iterator[RemovableItem]:
             if not path.name.startswith(".") and path != records_file():  # hidden paths are being written
                 yield _CacheEntry(word, path)
         for parent in (folder, storage.models()) if word == "pulls" else (folder,):  # an import writes into `models`
-            restore_replaced(parent)
             yield from (RemovableItem("leftover", path) for path in leftovers(parent))
     elif word == "runs":
         yield from (_RunFolder("run", folder) for folder in ([RUNS] if RUNS.is_symlink() else find.all_runs()))

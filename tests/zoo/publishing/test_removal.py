@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from tests.examples import SMALL
 from tests.refusals import refused
 from tests.zoo.files.test_atomic import dead_process
 from zoo.data.prepare import prepare
-from zoo.files import storage
+from zoo.files import atomic, storage
 from zoo.files.atomic import write_json
 from zoo.files.download import records_file
 from zoo.files.locks import exclusive
@@ -87,7 +86,7 @@ def test_published_models_and_foreign_files_are_kept(trained: Trained, bundle: P
 
 def test_a_half_removed_run_is_not_a_run_and_the_next_removal_removes_it(trained: Trained) -> None:
     run = trained("runs/tiny")
-    left = Path(f"runs/.gone.partial-{socket.gethostname()}-{dead_process()}.1.removed")
+    left = Path(f"runs/.gone{atomic._host_mark()}{dead_process()}.1.removed")
     shutil.copytree(run.folder, left)
     assert find.all_runs() == [run.folder]
     plan_cleanup(("runs",)).remove()
@@ -95,7 +94,7 @@ def test_a_half_removed_run_is_not_a_run_and_the_next_removal_removes_it(trained
 
 
 def test_files_that_a_killed_process_left_are_removed(caches: list[Path]) -> None:
-    mark = f".partial-{socket.gethostname()}-"
+    mark = atomic._host_mark()
     folders = (storage.models(), storage.prepared())
     left = [fill(folder, f".a{mark}{dead_process()}.1") for folder in folders]
     used = [fill(folder, f".b{mark}{os.getpid()}.1") for folder in folders]
