@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import specs
+from compiler.artefact import Artefact
 from tests.conftest import Trained
 from tests.examples import SMALL
 from tests.refusals import refused
@@ -17,7 +18,7 @@ from tests.zoo.files.test_atomic import dead_process
 from zoo.data.prepare import prepare
 from zoo.files import atomic, storage
 from zoo.files.atomic import write_json
-from zoo.files.download import records_file
+from zoo.files.download import path_of, records_file
 from zoo.files.locks import exclusive
 from zoo.files.storage import folder_bytes
 from zoo.models import find
@@ -33,12 +34,13 @@ def fill(folder: Path, name: str, count: int = 5000) -> Path:
 
 @pytest.fixture
 def caches(home: Path) -> list[Path]:
-    """An entry in item cache, and `corpus.lock`."""
+    """An entry in each cache that `zoo clean` empties by default, and `corpus.lock`."""
     storage.archives().mkdir(parents=True)
-    archive = storage.archives() / "12345678-some.tgz"
+    archive = path_of("https://x.org/some.tgz")
     archive.write_bytes(b"y" * 9000)
     write_json(records_file(), {"https://x.org/some.tgz": {"sha256": "0" * 64, "bytes": 9000}})
-    compiled = [fill(storage.compiled(), f"{name}-{'0' * 24}") for name in ("native", "packed-everyday-float32")]
+    artefacts = (Artefact(storage.compiled(), name, {}).folder for name in ("native", "packed-everyday-float32"))
+    compiled = [fill(folder.parent, folder.name) for folder in artefacts]
     prepared, members = fill(storage.prepared(), "0123456789abcdef"), fill(storage.archives(), "members")
     return [*compiled, prepared, archive, members, fill(storage.pulls(), f"model@{'0' * 64}")]
 
