@@ -16,6 +16,7 @@ from zoo.files.atomic import leftovers, partial_target, remove_folder
 from zoo.files.download import records_file
 from zoo.files.locks import existing_lock_file, try_exclusive
 from zoo.files.storage import folder_bytes
+from zoo.files.transfer import complete_path
 from zoo.models import catalogue, find, local_store
 from zoo.models.find import not_published_error
 from zoo.models.folder import RUNS
@@ -67,7 +68,7 @@ class RemovableItem:
 
     def _try_lock(self) -> AbstractContextManager[bool]:
         """Lock the item if no process uses it (see `try_exclusive`)."""
-        lock = self.lock if self.lock and self.lock.exists() else existing_lock_file(self.path)
+        lock = self.lock if self.lock and self.lock.exists() else existing_lock_file(complete_path(self.path))
         return try_exclusive(lock or self.path)
 
     def remove(self) -> KeptItem | None:

@@ -36,9 +36,9 @@ def fill(folder: Path, name: str, count: int = 5000) -> Path:
 def caches(home: Path) -> list[Path]:
     """An entry in each cache that `zoo clean` empties by default, and `corpus.lock`."""
     storage.archives().mkdir(parents=True)
-    archive = path_of("https://x.org/some.tgz")
+    archive = path_of("https://x.org/some.json")
     archive.write_bytes(b"y" * 9000)
-    write_json(records_file(), {"https://x.org/some.tgz": {"sha256": "0" * 64, "bytes": 9000}})
+    write_json(records_file(), {"https://x.org/some.json": {"sha256": "0" * 64, "bytes": 9000}})
     artefacts = (Artefact(storage.compiled(), name, {}).folder for name in ("native", "packed-everyday-float32"))
     compiled = [fill(folder.parent, folder.name) for folder in artefacts]
     prepared, members = fill(storage.prepared(), "0123456789abcdef"), fill(storage.archives(), "members")
@@ -144,14 +144,14 @@ def test_a_corpus_is_kept_while_a_process_uses_it() -> None:
 
 def test_what_is_being_downloaded_or_compiled_is_kept(caches: list[Path]) -> None:
     archive, pulled = caches[3], caches[5]
+    for name, entry in (("archives", archive), ("pulls", pulled), ("compiled", caches[0])):
+        with exclusive(entry, Report()):
+            assert [(item.path, item.reason) for item in plan_cleanup((name,)).kept] == [(entry, "a process uses it")]
     with exclusive(archive, Report()):
         archive.rename(f"{archive}.partial")
         kept = plan_cleanup(("archives",)).kept
         assert [(item.path.name, item.reason) for item in kept] == [(f"{archive.name}.partial", "a process uses it")]
     assert Path(f"{archive}.partial") in paths(("archives",))
-    for name, entry in (("pulls", pulled), ("compiled", caches[0])):
-        with exclusive(entry, Report()):
-            assert [(item.path, item.reason) for item in plan_cleanup((name,)).kept] == [(entry, "a process uses it")]
     assert paths(("pulls",)) == [pulled]
 
 
