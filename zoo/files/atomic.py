@@ -21,7 +21,11 @@ from typing import Any
 from specs import ZooError
 from zoo.files.storage import free_space_hint
 
-_DISK_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
+_DISK_ERRORS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "it is larger than the file size limit of this process",
+}
 _OCCUPIED = {errno.ENOTEMPTY, errno.EEXIST}
 _PARTIAL = ".partial-"
 _REPLACED = ".replaced"
@@ -265,21 +269,14 @@ def convert_disk_errors(path: Path, partial: Path | None = None) -> Iterator[Non
         raise
     except Exception as error:
         # Some libraries raise their own exceptions with the message of the operating system.
-        for code, reason in _DISK_FULL.items():
-            if _has_code(error, code):
-                problem = f"`{path}` cannot be written: {reason}"
-                raise ZooError(problem, hint=free_space_hint(path), exit_code=1) from error
-        if _has_code(error, errno.EFBIG):
-            problem = f"`{path}` cannot be written: it is larger than the file size limit of this process"
-            raise ZooError(problem, hint="raise the limit with `ulimit -f unlimited`", exit_code=1) from error
+        for code, reason in _DISK_ERRORS.items():
+            if (isinstance(error, OSError) and error.errno == code) or os.strerror(code) in str(error):
+                hint = "raise the limit with `ulimit -f unlimited`" if code == errno.EFBIG else free_space_hint(path)
+                raise ZooError(f"`{path}` cannot be written: {reason}", hint=hint, exit_code=1) from error
         if isinstance(error, OSError) and _concerns(error, path, partial):
             hint = "check the path and your permissions, or choose another folder"
             raise ZooError(f"`{path}` cannot be written: {error.strerror or error}", hint=hint, exit_code=1) from error
         raise
-
-
-def _has_code(error: Exception, code: int) -> bool:
-    return (isinstance(error, OSError) and error.errno == code) or os.strerror(code) in str(error)
 
 
 def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 UNKNOWN = "und"
 """ISO 639 code of an undetermined language."""
-_NO_LANGUAGE = "zxx"
-"""ISO 639 code of content without language."""
 _DETECTED_CHARACTERS = 1_000
 """Number of characters at the beginning of a text that are used to detect its language. More text does not help."""
 _TABLE = [line.split() for line in Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()]
@@ -122,11 +121,10 @@ def detector() -> LanguageIdentifier:
 
 def rank_languages(text: str) -> list[tuple[str, float]]:
     """Detect the language of a text. Return the base codes of all known languages with probabilities, best first."""
-    found: dict[str, float] = {}
+    found: defaultdict[str, float] = defaultdict(float)
     for label, probability in detector().rank(text[:_DETECTED_CHARACTERS]):
-        code = _ALIASES.get(str(label), str(label))
-        found[code] = found.get(code, 0.0) + float(probability)
-    del found[_NO_LANGUAGE]
+        found[_ALIASES.get(str(label), str(label))] += float(probability)
+    del found["zxx"]  # no linguistic content
     return sorted(found.items(), key=lambda pair: -pair[1])
 
 
