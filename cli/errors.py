@@ -90,10 +90,6 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
     known = [name for parameter in context.command.params for name in parameter.opts] if context else []
     if kind == "NoSuchOption":
         return ZooError(f"`{command}` has no option `{option}`", hint=suggest(str(option), known) + hint)
-    if kind == "BadOptionUsage":
-        count = re.search(r"requires (\d+) arguments", error.message)
-        needed = f"needs {count[1]} values" if count else "needs a value"
-        return ZooError(f"`{option}` {'takes no value' if 'not take' in error.message else needed}", hint=hint)
     parameter = getattr(error, "param", None)
     if parameter is None:
         if "extra argument" in error.message:

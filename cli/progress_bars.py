@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
 from typing import Self
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
+from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.text import Text
@@ -93,9 +90,12 @@ class _Bar(Progress):
 
 
 class _FiguresColumn(ProgressColumn):
-    """Column of a progress bar that shows the completed work, the time left, the metrics and the speed."""
+    """Column of a progress bar that shows the completed work, the time left, the metrics and the speed.
 
-    def render(self, task: Task) -> _FittingWords:
+    The most important words come first, because the console cuts a line that is longer than its width.
+    """
+
+    def render(self, task: Task) -> Text:
         unit: str = task.fields["unit"]
         total = f" of {_format_count(task.total, unit)}" if task.total else ""
         words = [f"{_format_count(task.completed, unit)}{total}" + ("" if unit == "bytes" else f" {unit}")]
@@ -104,22 +104,7 @@ class _FiguresColumn(ProgressColumn):
         words += task.fields["figures"]
         if task.speed and unit != "seconds":
             words.append(f"{size(task.speed) if unit == 'bytes' else figure(float(task.speed))}/s")
-        return _FittingWords(words)
-
-
-class _FittingWords:
-    """Strings in order of importance. The console shows as many of the strings as fit into its width."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(len(self._words[0]), len(", ".join(self._words)))
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        texts = accumulate(self._words, lambda text, word: f"{text}, {word}")
-        fitting = [text for text in texts if len(text) <= options.max_width]
-        yield Text(fitting[-1] if fitting else self._words[0], no_wrap=True, overflow="ellipsis")
+        return Text(", ".join(words), no_wrap=True, overflow="ellipsis")
 
 
 def _format_count(number: float, unit: str) -> str:

@@ -128,7 +128,7 @@ def _extract(path: Path, target: _Target) -> set[str]:
                 names.add(name)
                 if (paths := target(name)) is not None:
                     total += member.size
-                    _require_plausible(path, total)
+                    _require_plausible(path, path.stat().st_size, total)
                     _copy(member, *paths)
     except _UNREADABLE as error:
         hint = f"remove the file and its entry in `{records_file()}`, then run the command again to download the file"
@@ -147,7 +147,7 @@ class _LimitedReader(io.RawIOBase):
 
     def __init__(self, inner: gzip.GzipFile | bz2.BZ2File, path: Path) -> None:
         self._inner, self._path, self._read = inner, path, 0
-        self._limit = _unpacked_limit(path.stat().st_size)
+        self._packed = path.stat().st_size
 
     def readable(self) -> bool:
         return True
@@ -155,8 +155,7 @@ class _LimitedReader(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         count: int = self._inner.readinto(buffer)
         self._read += count
-        if self._read > self._limit:
-            _require_plausible(self._path, self._read)
+        _require_plausible(self._path, self._packed, self._read)
         return count
 
     def close(self) -> None:
@@ -164,18 +163,13 @@ class _LimitedReader(io.RawIOBase):
         super().close()
 
 
-def _require_plausible(path: Path, unpacked: int) -> None:
+def _require_plausible(path: Path, packed: int, unpacked: int) -> None:
     """Raise ZooError if an archive or compressed file unpacks to an implausible size."""
-    packed = path.stat().st_size
-    if unpacked > (limit := _unpacked_limit(packed)):
+    if unpacked > (limit := max(MIN_LIMIT, MAX_RATIO * packed)):
         raise ZooError(
             f"`{path}` is {size(packed)} but unpacks to more than {size(limit)}, which is not plausible",
             hint="download it again from its authors; if the content really is that large, unpack the file yourself",
         )
-
-
-def _unpacked_limit(packed: int) -> int:
-    return max(MIN_LIMIT, MAX_RATIO * packed)
 
 
 class _Member(NamedTuple):

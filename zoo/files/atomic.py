@@ -1,7 +1,7 @@
 """Write files and folders atomically: they appear complete under their name, or not at all.
 
-Content is first written to a hidden temporary path in the same folder, `.NAME.partial-HOST-PROCESS.THREAD`. It is then
-flushed to the disk and renamed. The next writer in that folder removes the temporary paths of killed processes.
+Content is first written to a hidden temporary path in the same folder, `.NAME.partial-HOST-NAMESPACE-PROCESS.THREAD`,
+then flushed to the disk and renamed. The next writer in that folder removes the temporary paths of killed processes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,17 @@ from typing import Any
 from specs import ZooError
 from zoo.files.storage import free_space_hint
 
-_DISK_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
+_DISK_ERRORS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "it is larger than the file size limit of this process",
+}
 _OCCUPIED = {errno.ENOTEMPTY, errno.EEXIST}
 _PARTIAL = ".partial-"
 _REPLACED = ".replaced"
 _MAX_ATTEMPTS = 100
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
+"""File whose inode identifies the PID namespace. The processes in a container have their own namespace."""
 
 
 class FolderExistsError(ZooError):
@@ -156,19 +162,25 @@ def _replace_folder(partial: Path, path: Path) -> None:
     remove_folder(replaced)  # renames it first, so that a half-removed folder is never restored
 
 
-def restore_replaced(folder: Path) -> None:
+def restore_replaced(folder: Path) -> list[Path]:
     """Undo interrupted replacements: give the old version of each subfolder its name back, if the name is free.
 
     The process that replaces a subfolder may have been killed between its two renames. If the process is still
     running, its second rename fails because the name is in use, and the process tries again.
+
+    Returns:
+        The temporary files and folders that remain in `folder`.
     """
+    temporary: list[Path] = []
     with suppress(OSError):  # there is no such folder, or this user may not change it
-        replaced = [(path.stat().st_mtime_ns, path) for path in folder.iterdir() if path.name.endswith(_REPLACED)]
+        temporary += (path for path in folder.iterdir() if _PARTIAL in path.name)
+        replaced = [(path.stat().st_mtime_ns, path) for path in temporary if path.name.endswith(_REPLACED)]
         for _, path in sorted(replaced, reverse=True):  # the newest version was replaced last
-            name, mark, _ = path.name.rpartition(_PARTIAL)
-            original = folder / name.removeprefix(".")
-            if mark and not os.path.lexists(original):
+            original = folder / path.name.rpartition(_PARTIAL)[0].removeprefix(".")
+            if not os.path.lexists(original):
                 path.rename(original)
+                temporary.remove(path)
+    return temporary
 
 
 def remove_folder(path: Path) -> Path | None:
@@ -194,19 +206,19 @@ def remove_path(path: Path) -> None:
 
 def _remove_leftovers(folder: Path) -> None:
     """Clean up a folder after processes were killed: undo interrupted replacements, and remove temporary files."""
-    restore_replaced(folder)
     for path in leftovers(folder):
         with suppress(OSError):  # it belongs to another user
             remove_path(path)
 
 
 def leftovers(folder: Path) -> Iterator[Path]:
-    """Yield the temporary files and folders in `folder` that were created by processes that no longer run.
+    """Undo interrupted replacements, and yield the temporary files and folders of processes that no longer run.
 
-    Files and folders from processes on other machines are not included.
+    Files and folders from processes on other machines and in other containers are not included.
     """
-    for path in folder.iterdir() if folder.is_dir() else ():
-        _, mark, writer = path.name.partition(_host_mark())
+    own_mark = _host_mark()
+    for path in restore_replaced(folder):
+        _, mark, writer = path.name.partition(own_mark)
         process = writer.partition(".")[0]
         if mark and process.isdigit() and not _is_running(int(process)):
             yield path
@@ -257,21 +269,14 @@ def convert_disk_errors(path: Path, partial: Path | None = None) -> Iterator[Non
         raise
     except Exception as error:
         # Some libraries raise their own exceptions with the message of the operating system.
-        for code, reason in _DISK_FULL.items():
-            if _has_code(error, code):
-                problem = f"`{path}` cannot be written: {reason}"
-                raise ZooError(problem, hint=free_space_hint(path), exit_code=1) from error
-        if _has_code(error, errno.EFBIG):
-            problem = f"`{path}` cannot be written: it is larger than the file size limit of this process"
-            raise ZooError(problem, hint="raise the limit with `ulimit -f unlimited`", exit_code=1) from error
+        for code, reason in _DISK_ERRORS.items():
+            if (isinstance(error, OSError) and error.errno == code) or os.strerror(code) in str(error):
+                hint = "raise the limit with `ulimit -f unlimited`" if code == errno.EFBIG else free_space_hint(path)
+                raise ZooError(f"`{path}` cannot be written: {reason}", hint=hint, exit_code=1) from error
         if isinstance(error, OSError) and _concerns(error, path, partial):
             hint = "check the path and your permissions, or choose another folder"
             raise ZooError(f"`{path}` cannot be written: {error.strerror or error}", hint=hint, exit_code=1) from error
         raise
-
-
-def _has_code(error: Exception, code: int) -> bool:
-    return (isinstance(error, OSError) and error.errno == code) or os.strerror(code) in str(error)
 
 
 def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
@@ -307,7 +312,9 @@ def _set_mode(path: Path, mode: int) -> None:
 
 
 def _host_mark() -> str:
-    return f"{_PARTIAL}{socket.gethostname()}-"
+    """Return the part of temporary names that this process has in common with all processes that it can see."""
+    namespace = _PID_NAMESPACE.stat().st_ino if _PID_NAMESPACE.exists() else 0
+    return f"{_PARTIAL}{socket.gethostname()}-{namespace}-"
 
 
 def _is_running(process: int) -> bool:

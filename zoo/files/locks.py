@@ -46,11 +46,8 @@ def exclusive(path: Path, report: Report = SILENT) -> Iterator[None]:
 
 
 def existing_lock_file(path: Path) -> Path | None:
-    """Return the lock file of a path. None if the path was never locked.
-
-    The files `NAME.partial` and `NAME.partial.json` of an unfinished download share the lock of NAME.
-    """
-    lock = _lock_file(path.with_name(path.name.removesuffix(".json").removesuffix(".partial")))
+    """Return the lock file of a path. None if the path was never locked."""
+    lock = _lock_file(path)
     return lock if lock.exists() else None
 
 

@@ -6,8 +6,10 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from platformdirs import user_data_dir
 
@@ -63,6 +65,28 @@ def synthetic() -> Path:
 def compiled() -> Path:
     """Return the cache folder for compiled code and packed weights. It may be removed at any time."""
     return home() / "compiled"
+
+
+class Cache(NamedTuple):
+    """Folder of files that zoo creates again when they are needed."""
+
+    folder: Callable[[], Path]
+    contents: str
+    """Description of the entries, such as "prepared corpora"."""
+    name_pattern: str
+    """Regular expression for the names of zoo's entries. Other programs may have written entries with other names."""
+    is_extracted: bool = False
+    """Whether zoo extracts archives in the folders of the cache."""
+
+
+CACHES = {
+    "compiled": Cache(compiled, "compiled programs", r"(\w+|packed-.+)-[0-9a-f]{24}"),
+    "prepared": Cache(prepared, "prepared corpora", r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+|digits-.+"),
+    "archives": Cache(archives, "downloaded archives", r"[0-9a-f]{8}-.+|members", is_extracted=True),
+    "pulls": Cache(pulls, "incomplete pulls", r".+@([0-9a-f]{64}|catalogue)"),
+    "synthetic": Cache(synthetic, "synthetic text", r"[0-9a-f]{16}(\.partial)?"),
+}
+"""Caches, keyed by the names that `zoo clean` accepts."""
 
 
 def require_space(folder: Path, needed: int, purpose: str) -> None:

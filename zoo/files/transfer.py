@@ -126,8 +126,16 @@ def transfer(
 
 
 def partial_path(path: Path) -> Path:
-    """Return the path of a partial download of `path`."""
+    """Return the path of a partial version of `path`, such as an unfinished download."""
     return path.with_name(f"{path.name}.partial")
+
+
+def complete_path(path: Path) -> Path:
+    """Return the final path, given the path of a partial download or of its version file. Return other paths unchanged.
+
+    All of these files share the lock of the final path.
+    """
+    return path.with_name(re.sub(r"\.partial(\.json)?$", "", path.name))
 
 
 def discard(partial: Path) -> None:

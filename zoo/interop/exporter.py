@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -82,29 +81,17 @@ class OnnxExport(ExportFormat):
         return ExportCheck(f"onnxruntime {onnxruntime.__version__}", largest, "zoo's graph interpreter")
 
 
-@dataclass(frozen=True)
-class ExportResult:
-    """Result of an export.
-
-    Attributes:
-        folder: Folder of the exported model.
-        check: Result of running the exported model in its toolkit. None if the toolkit is not installed.
-        notes: Notes for the user about the exported model.
-    """
-
-    folder: Path
-    check: ExportCheck | None
-    notes: tuple[str, ...]
-
-
-def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResult:
+def export_model(name: str, to: str, folder: Path, report: Report) -> ExportCheck | None:
     """Write a published model in another toolkit's format, and check the result.
 
     Args:
         name: The name of a published model, or its folder.
         to: The name of the format.
         folder: A new or empty folder.
-        report: Receives the notes.
+        report: Receives notes about the exported model.
+
+    Returns:
+        The result of running the exported model in its toolkit. None if the toolkit is not installed.
 
     Raises:
         ZooError: The model or the format does not exist, the folder is not empty, the format cannot express the model,
@@ -136,7 +123,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
             )
     for note in notes:
         report.info(f"note: {note}")
-    return ExportResult(folder, check, tuple(notes))
+    return check
 
 
 def _require_same_when_read(model: Model, format: ExportFormat, reader: ImportFormat, folder: Path) -> None:

@@ -10,7 +10,6 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from importlib import import_module
 from pathlib import Path
 from shlex import quote
 
@@ -221,7 +220,9 @@ def _obtain(reference: Reference, report: Report) -> list[Path]:
 def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
     """Download and import a model from the catalogue. Return the folders that the name selects."""
     # The importers depend on this package, so this module cannot import them at its beginning.
-    import_module("zoo.interop.fetch").fetch(card, report)
+    from zoo.interop.fetch import fetch
+
+    fetch(card, report)
     return [member.folder for member in stored_members(card, name)]
 
 

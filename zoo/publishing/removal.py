@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
 
 from zoo.files import storage
-from zoo.files.atomic import leftovers, partial_target, remove_folder, restore_replaced
+from zoo.files.atomic import leftovers, partial_target, remove_folder
 from zoo.files.download import records_file
 from zoo.files.locks import existing_lock_file, try_exclusive
 from zoo.files.storage import folder_bytes
+from zoo.files.transfer import complete_path
 from zoo.models import catalogue, find, local_store
 from zoo.models.find import not_published_error
 from zoo.models.folder import RUNS
@@ -34,45 +35,50 @@ class KeptItem:
 
 @dataclass(frozen=True)
 class RemovableItem:
-    """File or folder that can be removed. This class is for the temporary files and folders of killed processes.
+    """File or folder that can be removed.
 
     Attributes:
-        kind: "run", "model", "leftover", or the name of a cache.
+        kind: "run", "model", the name of a cache, or "leftover" for a temporary file or folder of a killed process.
         path: Path of the file or folder.
+        protection: Function that returns the reason why the item must not be removed even if no process uses it. It
+            returns None if there is no such reason.
+        lock: Lock file that is created before the removal. By default, the lock file is used if there is one, and the
+            item itself otherwise.
+        in_use: Reason to keep an item that a process has locked.
     """
 
     kind: str
     path: Path
-    in_use: ClassVar[str] = "a process uses it"
-    """Reason to keep an item that a process has locked."""
+    protection: Callable[[], str | None] = lambda: None
+    lock: Path | None = None
+    in_use: str = "a process uses it"
 
     @property
     def bytes(self) -> int:
         """Disk space in bytes that the removal frees."""
         return folder_bytes(self.path)
 
-    def lock(self, *, create: bool) -> Path:
-        """Return the path that processes lock while they use the item. Create the lock file if `create` is true."""
-        return existing_lock_file(self.path) or self.path
-
-    def protection(self) -> str | None:
-        """Return the reason why the item must not be removed even if no process uses it. None if there is none."""
-        return None
-
     def reason_to_keep(self) -> str | None:
         """Return the reason why the item must not be removed now. None if it can be removed."""
         reason = "it is a link; its target is never removed" if self.path.is_symlink() else self.protection()
         if reason is None:
-            with try_exclusive(self.lock(create=False)) as free:
+            with self._try_lock() as free:
                 return None if free else self.in_use
         return reason
+
+    def _try_lock(self) -> AbstractContextManager[bool]:
+        """Lock the item if no process uses it (see `try_exclusive`)."""
+        lock = self.lock if self.lock and self.lock.exists() else existing_lock_file(complete_path(self.path))
+        return try_exclusive(lock or self.path)
 
     def remove(self) -> KeptItem | None:
         """Remove the item. Return None if it was removed. Otherwise, return the reason why it was kept."""
         try:
             if reason := self.reason_to_keep():
                 return KeptItem(self.path, reason)
-            with try_exclusive(self.lock(create=True)) as free:
+            if self.lock:  # so that no process starts to use the item during the removal
+                self.lock.touch()
+            with self._try_lock() as free:
                 if not free:
                     return KeptItem(self.path, self.in_use)
                 if not self.path.is_dir():
@@ -84,68 +90,40 @@ class RemovableItem:
         return None
 
 
-class _RunFolder(RemovableItem):
-    """Folder of a training run."""
+def _run(folder: Path) -> RemovableItem:
+    run = Run(folder)
 
-    in_use = "it is being trained"
-
-    def lock(self, *, create: bool) -> Path:
-        lock = Run(self.path).lock
-        if create:  # so that no training run starts during the removal
-            lock.touch()
-        return lock if lock.exists() else self.path
-
-    def protection(self) -> str | None:
-        if Run(self.path).published:
+    def protection() -> str | None:
+        if run.published:
             return "it is a published model"
-        strangers = ", ".join(Run(self.path).foreign_files())
+        strangers = ", ".join(run.foreign_files())
         return f"it contains files that are not part of a run: {strangers}" if strangers else None
 
-
-@dataclass(frozen=True)
-class _Model(RemovableItem):
-    """Folder of a published model.
-
-    Attributes:
-        inode: Inode of the folder. If it has changed by the time of the removal, another model has been published under
-            the same name, and that model is kept.
-    """
-
-    inode: int
-
-    def protection(self) -> str | None:
-        return "another model was published there in the meantime" if self.path.stat().st_ino != self.inode else None
+    return RemovableItem("run", folder, protection, run.lock, "it is being trained")
 
 
-class _CacheEntry(RemovableItem):
-    """Entry of the cache that `kind` names. It is created again when it is needed."""
+def _model(folder: Path) -> RemovableItem:
+    inode = folder.stat().st_ino
 
-    def protection(self) -> str | None:
-        cache = _CACHES[self.kind]
-        if not re.fullmatch(cache.name_pattern, self.path.name):
+    def protection() -> str | None:
+        return None if folder.stat().st_ino == inode else "another model was published there in the meantime"
+
+    return RemovableItem("model", folder, protection)
+
+
+def _cache_entry(kind: str, path: Path) -> RemovableItem:
+    cache = storage.CACHES[kind]
+
+    def protection() -> str | None:
+        if not re.fullmatch(cache.name_pattern, path.name):
             return "zoo does not use this name, so another program may have written it"
-        is_written = cache.is_extracted and any(partial_target(file.name) for file in self.path.rglob(".*"))
+        is_written = cache.is_extracted and any(partial_target(file.name) for file in path.rglob(".*"))
         return "an archive is being extracted" if is_written else None
 
-
-class _Cache(NamedTuple):
-    """Function that returns a cache's folder, and a regular expression for the names of zoo's files there."""
-
-    folder: Callable[[], Path]
-    name_pattern: str
-    is_extracted: bool = False
-    """Whether zoo extracts archives in the folders of the cache."""
+    return RemovableItem(kind, path, protection)
 
 
-_CACHES = {
-    "compiled": _Cache(storage.compiled, r"(\w+|packed-.+)-[0-9a-f]{24}"),
-    "prepared": _Cache(storage.prepared, r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+|digits-.+"),
-    "archives": _Cache(storage.archives, r"[0-9a-f]{8}-.+|members", is_extracted=True),
-    "pulls": _Cache(storage.pulls, r".+@([0-9a-f]{64}|catalogue)"),
-    "synthetic": _Cache(storage.synthetic, r"[0-9a-f]{16}(\.partial)?"),
-}
-"""Caches by name. A removed entry is created again when it is needed. Files with other names are kept."""
-_DEFAULT_CACHES = [name for name in _CACHES if name != "synthetic"]
+_DEFAULT_CACHES = [name for name in storage.CACHES if name != "synthetic"]
 """Caches that are removed if no target is named. Generating synthetic text again takes hours or days."""
 
 
@@ -190,8 +168,7 @@ def plan_model_removal(names: Sequence[str]) -> RemovalPlan:
         ZooError: A model is not in the local model store.
     """
     folders = list(dict.fromkeys(model.folder for name in names for model in _stored_models(name)))
-    removable = tuple(_Model("model", folder, folder.stat().st_ino) for folder in folders)
-    return RemovalPlan(removable, (), folder_bytes(*folders))
+    return RemovalPlan(tuple(map(_model, folders)), (), folder_bytes(*folders))
 
 
 def _stored_models(name: str) -> list[StoredModel]:
@@ -213,17 +190,16 @@ def _candidates(word: str) -> Iterator[RemovableItem]:
     Args:
         word: The target: the name of a cache, "runs", or a run.
     """
-    if word in _CACHES:
-        folder = _CACHES[word].folder()
+    if word in storage.CACHES:
+        folder = storage.CACHES[word].folder()
         paths = [folder] if folder.is_symlink() else sorted(folder.iterdir()) if folder.is_dir() else []
         for path in paths:
             if not path.name.startswith(".") and path != records_file():  # hidden paths are being written
-                yield _CacheEntry(word, path)
+                yield _cache_entry(word, path)
         for parent in (folder, storage.models()) if word == "pulls" else (folder,):  # an import writes into `models`
-            restore_replaced(parent)
             yield from (RemovableItem("leftover", path) for path in leftovers(parent))
     elif word == "runs":
-        yield from (_RunFolder("run", folder) for folder in ([RUNS] if RUNS.is_symlink() else find.all_runs()))
+        yield from map(_run, [RUNS] if RUNS.is_symlink() else find.all_runs())
     else:
         folder = find.run(word)
-        yield _RunFolder("run", folder if folder.name not in ("", "..") else folder.resolve())
+        yield _run(folder if folder.name not in ("", "..") else folder.resolve())

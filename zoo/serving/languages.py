@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from functools import cache
 
 from babel import Locale
 
 from specs.notation import quote
 from zoo.models.catalogue import recommended
 from zoo.serving.answer import ServingError
-from zoo.text.language_codes import DETECTED_CHARACTERS, LanguageCode, best_match, detector
+from zoo.text.language_codes import LanguageCode, best_match, rank_languages
 
 AUTO = "auto"
 """The value of `source` that requests language detection."""
@@ -93,21 +92,6 @@ def _describe_public_model(source: str, target: str) -> str:
     return "" if card is None else f"; `zoo serve --model {card.name}` serves {card.summary}"
 
 
-@cache
-def _detected_codes() -> dict[str, str]:
-    """Return the base code of each language that the detector knows."""
-    return {str(label): base_code(str(label)) for label in detector().labels if label != "zxx"}
-
-
-def detect(text: str) -> list[tuple[str, float]]:
-    """Detect the language of a text. Return the base codes of all known languages with probabilities, best first."""
-    found: dict[str, float] = {}
-    for label, probability in detector().rank(text[:DETECTED_CHARACTERS]):
-        if (code := _detected_codes().get(label)) is not None:
-            found[code] = found.get(code, 0.0) + float(probability)
-    return sorted(found.items(), key=lambda pair: -pair[1])
-
-
 def detect_source(text: str, languages: Collection[str], target: str) -> tuple[str, float]:
     """Choose the most probable language of a text from `languages`. Return it with its probability among all languages.
 
@@ -121,7 +105,7 @@ def detect_source(text: str, languages: Collection[str], target: str) -> tuple[s
     Raises:
         ServingError: The text is probably in another language.
     """
-    found = detect(text)
+    found = rank_languages(text)
     best, probability = found[0]
     if best not in languages and probability >= _CERTAIN:
         raise ServingError(

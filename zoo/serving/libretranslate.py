@@ -12,13 +12,14 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from zoo.documents.document import FORMATS
 from zoo.serving.answer import Call, Options
 from zoo.serving.documents import Documents
-from zoo.serving.languages import AUTO, detect, language_name
+from zoo.serving.languages import AUTO, language_name
 from zoo.serving.requests import (
     Endpoint,
     authorized_parameters,
     authorized_upload,
 )
 from zoo.serving.service import Service
+from zoo.text.language_codes import rank_languages
 
 
 class _Upload(Endpoint):
@@ -76,7 +77,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         given, _ = await authorized_parameters(service, request)
         text = given.required("q")
         service.admission.check_texts([text])
-        found = detect(text)
+        found = rank_languages(text)
         probable = [(code, probability) for code, probability in found if probability >= 0.01]
         return [_detected(code, probability) for code, probability in probable or found[:1]]
 

@@ -99,13 +99,8 @@ class Diagnosis:
 
 def diagnosis() -> Diagnosis:
     """Examine this machine for `zoo doctor`, without changing anything."""
-    folders = {
-        "published models": storage.models(),
-        "downloaded archives": storage.archives(),
-        "prepared corpora": storage.prepared(),
-        "synthetic text": storage.synthetic(),
-        "compiled programs": storage.compiled(),
-    }
+    caches = {cache.contents: cache.folder() for cache in storage.CACHES.values()}
+    folders = {"published models": storage.models(), **caches}
     return Diagnosis(
         versions={"zoo": __version__, "Python": platform.python_version(), **dict(_package_versions())},
         processor=_processor(),

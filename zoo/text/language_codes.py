@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "und"
 """ISO 639 code of an undetermined language."""
-DETECTED_CHARACTERS = 1_000
+_DETECTED_CHARACTERS = 1_000
 """Number of characters at the beginning of a text that are used to detect its language. More text does not help."""
 _TABLE = [line.split() for line in Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()]
 """Code, script, English name and three-letter codes (ISO 639-2 and 639-3) of each language.
@@ -118,6 +119,15 @@ def detector() -> LanguageIdentifier:
     return identifier
 
 
+def rank_languages(text: str) -> list[tuple[str, float]]:
+    """Detect the language of a text. Return the base codes of all known languages with probabilities, best first."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for label, probability in detector().rank(text[:_DETECTED_CHARACTERS]):
+        found[_ALIASES.get(str(label), str(label))] += float(probability)
+    del found["zxx"]  # no linguistic content
+    return sorted(found.items(), key=lambda pair: -pair[1])
+
+
 def guess_language(text: str, codes: Collection[str], default: str) -> str:
     """Choose the most probable language of a text from `codes`, and return its code.
 
@@ -126,9 +136,8 @@ def guess_language(text: str, codes: Collection[str], default: str) -> str:
         codes: Codes of the languages to choose from.
         default: Code to return if the detector knows none of the languages.
     """
-    by_base = {base_language(code): code for code in codes}
-    ranked = (str(label) for label, _ in detector().rank(text[:DETECTED_CHARACTERS]))
-    return next((by_base[label] for label in ranked if label in by_base), default)
+    matches = (best_match(language, codes) for language, _ in rank_languages(text))
+    return next(filter(None, matches), default)
 
 
 def guess_languages(texts: Sequence[str], codes: Collection[str], given: str) -> list[str]:

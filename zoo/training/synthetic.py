@@ -26,6 +26,7 @@ from zoo.files.atomic import atomic_folder, convert_disk_errors, write_json
 from zoo.files.locks import exclusive
 from zoo.files.manifest import sha256
 from zoo.files.storage import require_space
+from zoo.files.transfer import partial_path
 from zoo.generation.loading import open_model
 from zoo.generation.text_search import translate_lines
 from zoo.generation.translator import Translator
@@ -135,7 +136,7 @@ class _SyntheticText:
     def _write(self, record: Record, models: Mapping[str, Path], languages: Direction, device: str) -> None:
         """Write the folder of translations, unless it already exists. The caller must hold the folder's lock."""
         folder = Path(record["folder"])
-        journal = folder.with_suffix(".partial")
+        journal = partial_path(folder)
         if not folder.is_dir():
             total, done = self._count_lines(folder), _finished_lines(journal)
             resumed = f" ({done:,} are already translated)" if done else ""

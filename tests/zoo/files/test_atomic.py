@@ -2,7 +2,6 @@
 
 import errno
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -203,10 +202,13 @@ def dead_process():
 
 
 def test_the_next_writer_removes_what_a_killed_process_left_unless_it_is_of_another_user(folder, monkeypatch):
-    dead, alive = (f".{{}}.partial-{socket.gethostname()}-{number}.1" for number in (dead_process(), os.getpid()))
-    others, elsewhere, unlink = dead.format("others"), ".other.partial-elsewhere-1.1", Path.unlink
+    dead, alive = (f".{{}}{atomic._host_mark()}{number}.1" for number in (dead_process(), os.getpid()))
+    others, unlink = dead.format("others"), Path.unlink
+    with mock.patch.object(atomic, "_PID_NAMESPACE", folder):  # a container with the same host name
+        container = f".other{atomic._host_mark()}{dead_process()}.1"
+    elsewhere = (".other.partial-elsewhere-1.1", container)
     fill(folder / dead.format("inner"), "half")
-    for name in (dead.format("file"), alive.format("other"), elsewhere, others):
+    for name in (dead.format("file"), alive.format("other"), *elsewhere, others):
         (folder / name).write_text("half")
 
     def refuse(path, **options):
@@ -216,7 +218,7 @@ def test_the_next_writer_removes_what_a_killed_process_left_unless_it_is_of_anot
 
     monkeypatch.setattr(Path, "unlink", refuse)
     write_json(folder / "mine.json", {"a": 1})
-    assert names(folder) == sorted([elsewhere, alive.format("other"), others, "mine.json"])
+    assert names(folder) == sorted([*elsewhere, alive.format("other"), others, "mine.json"])
     assert read_json(folder / "mine.json") == {"a": 1}
 
 

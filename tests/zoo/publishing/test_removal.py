@@ -5,20 +5,20 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
 
 import specs
+from compiler.artefact import Artefact
 from tests.conftest import Trained
 from tests.examples import SMALL
 from tests.refusals import refused
 from tests.zoo.files.test_atomic import dead_process
 from zoo.data.prepare import prepare
-from zoo.files import storage
+from zoo.files import atomic, storage
 from zoo.files.atomic import write_json
-from zoo.files.download import records_file
+from zoo.files.download import path_of, records_file
 from zoo.files.locks import exclusive
 from zoo.files.storage import folder_bytes
 from zoo.models import find
@@ -34,12 +34,13 @@ def fill(folder: Path, name: str, count: int = 5000) -> Path:
 
 @pytest.fixture
 def caches(home: Path) -> list[Path]:
-    """An entry in item cache, and `corpus.lock`."""
+    """An entry in each cache that `zoo clean` empties by default, and `corpus.lock`."""
     storage.archives().mkdir(parents=True)
-    archive = storage.archives() / "12345678-some.tgz"
+    archive = path_of("https://x.org/some.json")
     archive.write_bytes(b"y" * 9000)
-    write_json(records_file(), {"https://x.org/some.tgz": {"sha256": "0" * 64, "bytes": 9000}})
-    compiled = [fill(storage.compiled(), f"{name}-{'0' * 24}") for name in ("native", "packed-everyday-float32")]
+    write_json(records_file(), {"https://x.org/some.json": {"sha256": "0" * 64, "bytes": 9000}})
+    artefacts = (Artefact(storage.compiled(), name, {}).folder for name in ("native", "packed-everyday-float32"))
+    compiled = [fill(folder.parent, folder.name) for folder in artefacts]
     prepared, members = fill(storage.prepared(), "0123456789abcdef"), fill(storage.archives(), "members")
     return [*compiled, prepared, archive, members, fill(storage.pulls(), f"model@{'0' * 64}")]
 
@@ -87,7 +88,7 @@ def test_published_models_and_foreign_files_are_kept(trained: Trained, bundle: P
 
 def test_a_half_removed_run_is_not_a_run_and_the_next_removal_removes_it(trained: Trained) -> None:
     run = trained("runs/tiny")
-    left = Path(f"runs/.gone.partial-{socket.gethostname()}-{dead_process()}.1.removed")
+    left = Path(f"runs/.gone{atomic._host_mark()}{dead_process()}.1.removed")
     shutil.copytree(run.folder, left)
     assert find.all_runs() == [run.folder]
     plan_cleanup(("runs",)).remove()
@@ -95,7 +96,7 @@ def test_a_half_removed_run_is_not_a_run_and_the_next_removal_removes_it(trained
 
 
 def test_files_that_a_killed_process_left_are_removed(caches: list[Path]) -> None:
-    mark = f".partial-{socket.gethostname()}-"
+    mark = atomic._host_mark()
     folders = (storage.models(), storage.prepared())
     left = [fill(folder, f".a{mark}{dead_process()}.1") for folder in folders]
     used = [fill(folder, f".b{mark}{os.getpid()}.1") for folder in folders]
@@ -143,14 +144,14 @@ def test_a_corpus_is_kept_while_a_process_uses_it() -> None:
 
 def test_what_is_being_downloaded_or_compiled_is_kept(caches: list[Path]) -> None:
     archive, pulled = caches[3], caches[5]
+    for name, entry in (("archives", archive), ("pulls", pulled), ("compiled", caches[0])):
+        with exclusive(entry, Report()):
+            assert [(item.path, item.reason) for item in plan_cleanup((name,)).kept] == [(entry, "a process uses it")]
     with exclusive(archive, Report()):
         archive.rename(f"{archive}.partial")
         kept = plan_cleanup(("archives",)).kept
         assert [(item.path.name, item.reason) for item in kept] == [(f"{archive.name}.partial", "a process uses it")]
     assert Path(f"{archive}.partial") in paths(("archives",))
-    for name, entry in (("pulls", pulled), ("compiled", caches[0])):
-        with exclusive(entry, Report()):
-            assert [(item.path, item.reason) for item in plan_cleanup((name,)).kept] == [(entry, "a process uses it")]
     assert paths(("pulls",)) == [pulled]
 
 

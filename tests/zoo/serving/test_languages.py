@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.zoo.text.test_detection import TEXTS
 from zoo.serving.answer import ServingError
 from zoo.serving.languages import (
-    detect,
     detect_source,
     differ_in_region,
     language_name,
@@ -40,22 +40,6 @@ def test_names_and_public_codes():
     assert language_name("de") == "German"
     assert language_name("zh-Hans").startswith("Chinese (Simplified")
     assert language_name("pt-BR") == "Portuguese (Brazil)"
-
-
-TEXTS = {
-    "de": "Der alte Hund sieht heute ein kleines Haus und schläft.",
-    "en": "The old dog sees a small house today.",
-    "fr": "Le vieux chien voit une petite maison.",
-    "ru": "Старая собака сегодня видит маленький дом.",
-    "zh": "今天天气很好，我们去公园",
-    "nb": "Jeg vet ikke hva jeg skal gjøre i dag, men det går bra.",
-}
-
-
-@pytest.mark.parametrize("code", TEXTS)
-def test_all_languages_are_detected(code):
-    assert detect(TEXTS[code])[0][0] == code
-    assert sum(probability for _, probability in detect(TEXTS[code])) == pytest.approx(1, abs=0.01)
 
 
 def test_a_text_in_a_language_without_a_model_is_refused():

@@ -3,17 +3,27 @@
 import pytest
 
 from zoo.documents.document import Document
-from zoo.text.language_codes import guess_language, guess_languages
+from zoo.text.language_codes import guess_language, guess_languages, rank_languages
+
+TEXTS = {
+    "de": "Der alte Hund sieht heute ein kleines Haus und schläft.",
+    "en": "The old dog sees a small house today.",
+    "fr": "Le vieux chien voit une petite maison.",
+    "ru": "Старая собака сегодня видит маленький дом.",
+    "zh": "今天天气很好，我们去公园",
+    "nb": "Jeg vet ikke hva jeg skal gjøre i dag, men det går bra.",
+}
+CODES = {"de": "de", "en": "eng", "fr": "fra_Latn", "ru": "ru", "zh": "zho_Hans", "nb": "no"}
 
 
-@pytest.mark.parametrize(("text", "language"), [
-    ("Where is the nearest station?", "en"), ("Wo ist der nächste Bahnhof?", "de"),
-    ("Où est la gare la plus proche ?", "fra_Latn"), ("¿Dónde está la estación más cercana?", "es"),
-])  # fmt: skip
-def test_the_most_probable_language_of_the_model_is_chosen(text, language):
-    codes = ["en", "de", "fra_Latn", "es"]
-    assert [guess_language(text, known, "und") for known in (codes, ["tlh"])] == [language, "und"]
-    assert guess_language(text, [code for code in codes if code != language], "und") != language
+@pytest.mark.parametrize("language", TEXTS)
+def test_the_most_probable_language_is_chosen_among_all_and_among_those_of_a_model(language):
+    text, codes = TEXTS[language], ["zho_Hant", *CODES.values(), "zho_Hant"]
+    ranked = rank_languages(text)
+    assert ranked[0][0] == language
+    assert sum(probability for _, probability in ranked) == pytest.approx(1, abs=0.01)
+    assert [guess_language(text, known, "und") for known in (codes, ["tlh"])] == [CODES[language], "und"]
+    assert guess_language(text, {*codes} - {CODES[language]}, "und") not in (CODES[language], "und")
 
 
 @pytest.mark.parametrize(("start", "short"), [('<html lang="en-GB">', "en"), ('<html lang="de">', "fr"), ("", "fr")])
