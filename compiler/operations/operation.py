@@ -160,6 +160,8 @@ class Operation(ABC):
     """Whether native code allocates no buffer for the result, because it is a view or part of another instruction."""
     overwrites: ClassVar[int | None] = None
     """Index of the input that is overwritten with the result, if any."""
+    is_embedding: ClassVar[bool] = False
+    """Whether the operation looks up rows of a table [V, d]."""
     is_projection: ClassVar[bool] = False
     """Whether the operation computes x W (+ b) with a matrix [i, o]. Several projections of one input can be fused."""
     is_vocabulary_projection: ClassVar[bool] = False

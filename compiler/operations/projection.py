@@ -42,6 +42,7 @@ class Embedding(Operation):
 
     scale: float
 
+    is_embedding = True
     scales = "parameters"
     caption = ("embedding", "Embedding")
 
