@@ -43,7 +43,6 @@ class Embedding(Operation):
     scale: float
 
     is_embedding = True
-    scales = "parameters"
     caption = ("embedding", "Embedding")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
