@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from compiler.passes import TRANSLATE as TRANSLATE
     from compiler.passes import graphs as graphs
     from compiler.passes import optimise as optimise
+    from compiler.passes.variants import int8_dimensions as int8_dimensions
     from compiler.program import Program as Program
     from specs import Spec
 
@@ -42,6 +43,7 @@ _NAMES = {
     "graph": ("Graph", "Graphs", "Purpose", "interpret", "stored_tensors"),
     "lowering": ("lower",),
     "passes": ("PASSES", "TRANSLATE", "graphs", "optimise"),
+    "passes.variants": ("int8_dimensions",),
     "program": ("Program",),
     "padded_batch": ("PaddedBatch",),
 }

@@ -159,21 +159,6 @@ class Padded(_Derived):
 
 
 @dataclass(frozen=True)
-class Scaled(_Derived):
-    """Origin of a parameter: another parameter (`part`), multiplied by a factor."""
-
-    factor: float
-
-    def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Compute the unscaled parameter from the tensors in a weights file, and multiply it by the factor."""
-        return self.part.make(file) * self.factor
-
-    def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Divide the parameter by the factor, and convert the result back to tensors of a weights file."""
-        return self.part.undo(parameter / self.factor)
-
-
-@dataclass(frozen=True)
 class Rounded(_Derived):
     """Origin of a parameter: another parameter (`part`), rounded to bfloat16."""
 
@@ -234,7 +219,7 @@ def round_to_int8(x: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
     return (x * (127 / largest)).nan_to_num_(0.0, 0.0, 0.0).round_().char(), largest / 127
 
 
-ParameterOrigin = StoredTensor | Concatenated | Padded | Scaled | Rounded | Quantised
+ParameterOrigin = StoredTensor | Concatenated | Padded | Rounded | Quantised
 
 
 @dataclass(frozen=True)

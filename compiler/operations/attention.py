@@ -139,7 +139,6 @@ class Attention(AttentionWeights):
     """Whether the emitted code calls scaled_dot_product_attention, which never stores all attention weights."""
 
     is_attention = True
-    scales = "query"
     caption = ("attention", "Multi-head attention")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -251,7 +250,6 @@ class RestrictedAttention(Operation):
     groups: int = 1
     """Number of consecutive query heads that share one key-value head."""
 
-    scales = "query"
     caption = ("attention", "Restricted attention")
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import accumulate
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, cast, dataclass_transform
 
 from compiler.instruction import ActivationKind, Unsupported
 from compiler.lazy import torch
@@ -160,6 +160,8 @@ class Operation(ABC):
     """Whether native code allocates no buffer for the result, because it is a view or part of another instruction."""
     overwrites: ClassVar[int | None] = None
     """Index of the input that is overwritten with the result, if any."""
+    is_embedding: ClassVar[bool] = False
+    """Whether the operation looks up rows of a table [V, d]."""
     is_projection: ClassVar[bool] = False
     """Whether the operation computes x W (+ b) with a matrix [i, o]. Several projections of one input can be fused."""
     is_vocabulary_projection: ClassVar[bool] = False
@@ -176,8 +178,6 @@ class Operation(ABC):
     """Whether the operation splits features into attention heads."""
     appends_to_cache: ClassVar[bool] = False
     """Whether the operation appends new positions (input 1) to a cache (input 0)."""
-    scales: ClassVar[Literal["parameters", "query"] | None] = None
-    """Whether the field `scale` multiplies the operation's parameters, or its first input, the attention query."""
     mask_role: ClassVar[MaskRole | None] = None
     """The role of an attention mask, if compiler passes or backends must recognise it. None for other operations."""
 
@@ -234,7 +234,7 @@ class Operation(ABC):
     # Variants, for passes
 
     scale: float
-    """Factor of the parameters or of the attention query. Operations with the trait `scales` define this field."""
+    """Factor of embeddings or of attention scores. Operations without such a factor do not define this field."""
 
     dropout: float = 0.0
     """Probability of dropout in training. Operations with dropout define it as a field."""

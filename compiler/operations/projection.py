@@ -42,7 +42,7 @@ class Embedding(Operation):
 
     scale: float
 
-    scales = "parameters"
+    is_embedding = True
     caption = ("embedding", "Embedding")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:

@@ -16,7 +16,7 @@ from compiler.operations.operation import GraphError
 from compiler.options import choose_precision
 from compiler.passes.decoder_step import beams_as_queries, hoist_memory, plan_cache
 from compiler.passes.pack_rows import pack_rows
-from compiler.passes.projections import fold_scales, fuse_memory, fuse_projections
+from compiler.passes.projections import fuse_memory, fuse_projections
 from compiler.passes.variants import bfloat16, choose_attention, drop_dropout, int8
 from compiler.passes.vocabulary import chunk_loss, pad_vocabulary
 from compiler.weights import Parameter
@@ -61,7 +61,6 @@ class Pass:
 
 PASSES = (
     Pass(drop_dropout),
-    Pass(fold_scales, together=True),
     Pass(fuse_projections),
     Pass(hoist_memory, together=True),
     Pass(fuse_memory),

@@ -1,76 +1,15 @@
-"""Passes for matrix products with weights.
-
-Projections of the same value, such as query, key and value, become one product. A constant factor is multiplied into
-the weights once, instead of into every value at run time.
-"""
+"""Passes for matrix products with weights: projections of the same value, such as query and key, become one product."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, cast
 
-from compiler.graph import Graph, Graphs, Purpose, prune, unique_name
+from compiler.graph import Graph, prune, unique_name
 from compiler.operations.operation import Node, ValueType
 from compiler.operations.views import Slice
 from compiler.size import Size
-from compiler.weights import Concatenated, Parameter, Scaled
-
-
-def fold_scales(graphs: Graphs) -> Graphs:
-    """Fold 1/sqrt(d_k) into the query weights and sqrt(d_model) into the embeddings, except for training.
-
-    A parameter is not scaled if another operation reads it without this factor, as with an embedding table that is also
-    used by the pre-softmax projection. In training, nothing is scaled, because Adam's steps depend on the scale of the
-    weights.
-    """
-    if Purpose.TRAIN in graphs:
-        return graphs
-    scaled = {purpose: dict(_scaled_parameters(graph)) for purpose, graph in graphs.items()}
-    nodes = [(node, scaled[purpose].get(node.name, ())) for purpose, graph in graphs.items() for node in graph.nodes]
-    uses = Counter(name for node, _ in nodes for name in node.parameters)
-    requested: dict[str, list[float]] = {}
-    for node, parameters in nodes:
-        for name in parameters:
-            requested.setdefault(name, []).append(node.operation.scale)
-    # All readers of a parameter must request the same factor, and all parameters of a projection must have it.
-    factors = {n: each[0] for n, each in requested.items() if len(each) == uses[n] and len(set(each)) == 1}
-    while True:
-        incomplete = {n for _, parameters in nodes if not factors.keys() >= set(parameters) for n in parameters}
-        if not incomplete & factors.keys():
-            break
-        factors = {name: factor for name, factor in factors.items() if name not in incomplete}
-    return {purpose: _fold(graph, scaled[purpose], factors) for purpose, graph in graphs.items()}
-
-
-def _scaled_parameters(graph: Graph) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the name of each node whose constant factor can be folded into parameters, and the parameters' names.
-
-    For attention, these are the parameters of the query projection.
-    """
-    nodes = graph.by_name
-    for node in graph.nodes:
-        if node.operation.scales == "parameters":
-            yield node.name, node.parameters
-        elif node.operation.scales == "query" and not node.parameters and (heads := nodes.get(node.inputs[0])):
-            query = nodes.get(heads.inputs[0]) if heads.operation.splits_heads else None
-            if query and query.operation.is_projection and graph.uses[heads.name] == graph.uses[query.name] == 1:
-                yield node.name, query.parameters
-
-
-def _fold(graph: Graph, scaled: Mapping[str, tuple[str, ...]], factors: Mapping[str, float]) -> Graph:
-    def unscaled(node: Node) -> Node:
-        if node.name not in scaled or not factors.keys() >= set(scaled[node.name]):
-            return node
-        return replace(node, operation=replace(cast("Any", node.operation), scale=1.0))
-
-    parameters = {
-        name: Parameter(name, Scaled(parameter.origin, factors[name])) if name in factors else parameter
-        for name, parameter in graph.parameters.items()
-    }
-    return replace(graph, nodes=tuple(map(unscaled, graph.nodes)), parameters=parameters)
+from compiler.weights import Concatenated, Parameter
 
 
 def fuse_projections(graph: Graph) -> Graph:

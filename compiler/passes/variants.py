@@ -67,3 +67,13 @@ def int8(graph: Graph) -> Graph:
 
     nodes = tuple(map(quantise, graph.nodes))
     return prune(replace(graph, nodes=nodes, parameters=parameters))
+
+
+def int8_dimensions(graph: Graph) -> dict[str, int]:
+    """Return the matrices to store in int8, and the dimension of their scales: 0 for one per row, 1 for one per column.
+
+    These are the matrices that the pass `int8` converts, with the same scales, and the embedding tables.
+    """
+    columns = {node.parameters[0]: 1 for node in graph.nodes if node.operation.is_projection}
+    tables = (node for node in graph.nodes if node.operation.is_embedding or node.operation.is_vocabulary_projection)
+    return columns | {node.parameters[0]: 0 for node in tables}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -16,7 +17,7 @@ from zoo.files import storage
 from zoo.interop import FORMATS
 from zoo.interop.formats import format_named
 from zoo.models import find
-from zoo.models.weights import Weights, read
+from zoo.models.weights import read
 
 NAME = "transformer-tiny-ende"
 
@@ -48,8 +49,7 @@ def test_models_reach_another_home(zoo: Zoo, trained: Trained, tmp_path: Path, m
 @pytest.mark.integration
 def test_an_int8_model_is_published_with_notes_verified_and_loaded(zoo: Zoo, trained: Trained) -> None:
     run = trained("runs/tiny")
-    full = read(run.weights)
-    Weights(full.tensors, {**full.metadata, "stored_type": "int8"}).write(run.weights)
+    replace(read(run.weights), int8_dimensions={"embedding": 0}).write(run.weights)
     assert zoo("publish", "tiny", "--notes", "missing.md").status == 1
     Path("notes.md").write_text("## Known limits\n\nIt was never trained.\n", encoding="utf-8")
     result = zoo("publish", "tiny", "--notes", "notes.md")

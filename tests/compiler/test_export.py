@@ -71,17 +71,15 @@ def test_calls_of_compiled_functions_restore_torchs_limit_and_leak_nothing() -> 
 
 
 @pytest.mark.skipif(BACKENDS["onnx"].unavailable_reason() is not None, reason="the backend is not available")
-def test_an_onnx_model_is_keyed_by_its_weights_and_scales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scales are folded into the weights."""
+def test_an_onnx_model_is_keyed_by_its_weights_and_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     artefact, weights = Mock(side_effect=ZooError("the key is recorded")), build(small()).weights()
     monkeypatch.setattr(sys.modules["compiler.backends.onnx"], "Artefact", artefact)
     for score, factor in (("scaled_dot_product", 1.0), ("dot_product", 1.0), ("scaled_dot_product", 1.1)):
         other = {name: tensor * factor for name, tensor in weights.items()}
         refused("key is recorded", build, small(attention_score=score), weights=other, backend="onnx", folder=tmp_path)
     keys = [call.args[2] for call in artefact.call_args_list]
-    assert keys[0]["code"] == keys[1]["code"] == keys[2]["code"]
-    assert keys[0] != keys[1]
-    assert {name for name in keys[0] if keys[0][name] != keys[2][name]} == {"weights"}
+    changes = [{name for name in key if key[name] != keys[0][name]} for key in keys[1:]]
+    assert ("code" in changes[0], changes[1]) == (True, {"weights"})
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from compiler.backends.eager import eager
 from compiler.graph import Graphs
 from compiler.operations.attention import Attention
 from compiler.operations.elementwise import Dropout
-from compiler.operations.projection import Embedding, Logits
+from compiler.operations.projection import Logits
 from compiler.padded_batch import PaddedBatch
 from tests.compiler.conftest import shaken
 from tests.compiler.test_conformance import FEED_FORWARD, SUBLAYERS
@@ -73,16 +73,6 @@ def test_emitted_code_rounds_like_the_interpreter(precision: str) -> None:
     expected = interpret(program.graphs[Purpose.SCORE], weights, {**source.inputs, "target": target})
     tolerance, found = 1e-5 if precision == "int8" else 1e-2, program.score(source, target)
     torch.testing.assert_close(found, expected["log_probabilities"], atol=tolerance, rtol=tolerance)
-
-
-def test_scales_are_folded_into_weights_without_other_readers() -> None:
-    for tied, embeddings in (("all", 4.0), ("target", 1.0), ("none", 1.0)):
-        lowered = graphs(small(tied_embeddings=tied))
-        scales = [n.operation.scale for n in lowered[Purpose.ENCODE].nodes if isinstance(n.operation, Embedding)]
-        assert scales == [embeddings], tied
-        assert {each.scale for each in attentions(lowered)} == {1.0}
-    training = graphs(small(), [Purpose.TRAIN, Purpose.SCORE])
-    assert {each.scale for each in attentions(training)} == {6**-0.5}
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])

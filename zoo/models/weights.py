@@ -43,12 +43,13 @@ class Weights:
 
     Examples of metadata are `steps` (the training steps of the averaged checkpoints, separated by commas),
     `longest_source` (the number of tokens in the longest source sentence of the training text), and `alignment_head`
-    (the attention head that aligns best, see `zoo.generation.alignment.AlignmentHead`). If `stored_type` is "int8", the
-    file contains matrices in int8 (see `quantise`).
+    (the attention head that aligns best, see `zoo.generation.alignment.AlignmentHead`).
     """
 
     tensors: Mapping[str, Tensor]
     metadata: Mapping[str, str] = field(default_factory=dict)
+    int8_dimensions: Mapping[str, int] = field(default_factory=dict)
+    """Matrices that the file contains in int8, by name, and the dimension of their scales (see `quantise`)."""
 
     @property
     def longest_source(self) -> int | None:
@@ -70,59 +71,53 @@ class Weights:
         """SHA-256 of the tensors when the file was written. None if the file does not record it."""
         return self.metadata.get(_DIGEST)
 
-    @property
-    def stored_type(self) -> str:
-        """The data type of the matrices in the file: "int8" or "float32"."""
-        return self.metadata.get(_STORED_TYPE, "float32")
-
     def write(self, file: Path) -> None:
         """Write the weights atomically. If the folder has a vocabulary, its SHA-256 is added to the metadata.
 
         Raises:
             ZooError: The file cannot be written.
         """
-        metadata = {key: value for key, value in self.metadata.items() if key != _BRACKETS}
-        stored = quantise(self.tensors) if self.stored_type == "int8" else self.tensors
-        metadata = {**metadata, _DIGEST: _tensor_digest(stored), **_vocabulary_metadata(file.parent)}
+        metadata = {key: value for key, value in self.metadata.items() if key not in (_BRACKETS, _STORED_TYPE)}
+        stored = quantise(self.tensors, self.int8_dimensions)
+        stored_type = {_STORED_TYPE: "int8"} if self.int8_dimensions else {}
+        metadata |= {**stored_type, _DIGEST: _tensor_digest(stored), **_vocabulary_metadata(file.parent)}
         contiguous = {name: tensor.contiguous() for name, tensor in stored.items()}
         with atomic_file(file) as partial:
             # Write one metadata entry, because safetensors writes several entries in random order.
             safetensors_torch.save_file(contiguous, partial, metadata={_METADATA: json.dumps(metadata, sort_keys=True)})
 
 
-def quantise(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Convert each matrix to int8, and add its scales as a tensor `NAME.scales` in bfloat16.
+def quantise(tensors: Mapping[str, Tensor], dimensions: Mapping[str, int]) -> dict[str, Tensor]:
+    """Convert matrices to int8, and add the scales of each matrix as a tensor `NAME.scales` in bfloat16.
 
-    A matrix is the product of its int8 values and its scales. An embedding has one scale per token [rows, 1]. Other
-    matrices have one scale per column [1, columns]. The native backend's int8 weights have the same layout, so the
-    backend computes with exactly these int8 values. Scales in bfloat16 have 8 significant bits. Therefore, float32
-    represents the product of a scale and an int8 value exactly. If a dequantised matrix is quantised again, the result
-    is the same.
+    A matrix is the product of its int8 values and its scales. With the dimensions from `compiler.int8_dimensions`, the
+    native backend computes with exactly these int8 values. Scales in bfloat16 have 8 significant bits. Therefore,
+    float32 represents the product of a scale and an int8 value exactly. If a dequantised matrix is quantised again, the
+    result is the same.
+
+    Args:
+        tensors: The tensors by name.
+        dimensions: The matrices to convert, by name. A matrix has one scale per row [rows, 1] if its dimension is 0,
+            and one scale per column [1, columns] if its dimension is 1.
     """
-    result: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if tensor.dim() != 2:
-            result[name] = tensor
-            continue
-        matrix = tensor.float()
-        largest = matrix.abs().amax(dim=int("embedding" in name), keepdim=True)
-        scales = (largest / 127).bfloat16()
+    result = dict(tensors)
+    for name, dimension in dimensions.items():
+        matrix = tensors[name].float()
+        scales = (matrix.abs().amax(dim=1 - dimension, keepdim=True) / 127).bfloat16()
         result[name] = (matrix / scales).nan_to_num_(0.0).round_().clamp_(-127, 127).char()
         result[f"{name}{_SCALES}"] = scales
     return result
 
 
-def dequantise(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Convert matrices in int8 to float32, and remove their scales (see `quantise`). Other tensors are unchanged."""
-    scales = {name: f"{name}{_SCALES}" for name in stored if stored[name].dtype == torch.int8}
-    missing = [name for name, scale in scales.items() if scale not in stored]
-    if missing:
-        raise ValueError(f"`{missing[0]}` is in int8, but has no scales `{scales[missing[0]]}`")
-    return {
-        name: tensor.float() * stored[scales[name]].float() if name in scales else tensor
-        for name, tensor in stored.items()
-        if name not in scales.values()
-    }
+def dequantise(stored: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, int]]:
+    """Convert matrices in int8 to float32. Return all tensors without scales, and the dimensions (see `quantise`)."""
+    tensors, dimensions = dict(stored), dict[str, int]()
+    for name in [name for name, tensor in stored.items() if tensor.dtype == torch.int8]:
+        if (scales := tensors.pop(f"{name}{_SCALES}", None)) is None:
+            raise ValueError(f"`{name}` is in int8, but has no scales `{name}{_SCALES}`")
+        tensors[name] = stored[name].float() * scales.float()
+        dimensions[name] = int(scales.shape != (*stored[name].shape[:1], 1))
+    return tensors, dimensions
 
 
 def read(file: Path, manifest: Manifest | None = None) -> Weights:
@@ -151,7 +146,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
             raise damaged(file, "its tensors do not have the recorded SHA-256", RESTORE_HINT)
         if file_identity(file) != before:
             raise ZooError(f"`{file}` was replaced while it was being read", hint="run the command again", exit_code=1)
-        tensors = dequantise(stored)
+        tensors, int8_dimensions = dequantise(stored)
         for name, tensor in tensors.items():
             if str(tensor.dtype) not in _TYPES:
                 problem = f"`{file}`: `{name}` has the type {tensor.dtype}, but weights must be floating-point numbers"
@@ -159,7 +154,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
     if _VOCABULARY in metadata and not same_vocabulary(metadata, _vocabulary_metadata(file.parent)):
         problem = f"the vocabulary in `{file.parent}` is damaged, or is not the one that `{file.name}` was trained with"
         raise ZooError(problem, hint="restore the vocabulary and the weights from the source of the model", exit_code=1)
-    return Weights(tensors, metadata)
+    return Weights(tensors, metadata, int8_dimensions)
 
 
 def same_vocabulary(metadata: Mapping[str, str], other: Mapping[str, str]) -> bool:

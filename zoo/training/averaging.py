@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
+import compiler
 from specs import Spec, ZooError
 from zoo.files.reading import read_json
 from zoo.models.weights import Weights, read, read_metadata
@@ -30,8 +31,8 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
         run: The run.
         last: The number of most recent checkpoints to average. By default `training.average`, or all checkpoints if
             there are fewer.
-        int8: Whether to round each matrix to int8, with a scale per row or column. The file is then a quarter of
-            the size.
+        int8: Whether to round embeddings and the matrices of linear maps to int8, with a scale per row or column. The
+            file is then about a quarter of the size.
 
     Returns:
         The path of `weights.safetensors`.
@@ -50,7 +51,8 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
         raise ZooError(problem, hint=hint)
     chosen = checkpoints[-(last or run.spec.training.average) :]
     steps = format_steps(chosen)
-    if _is_average_of(run.weights, steps, "int8" if int8 else "float32"):
+    int8_dimensions = compiler.int8_dimensions(compiler.lower(run.spec, compiler.Purpose.SCORE)) if int8 else {}
+    if _is_average_of(run.weights, steps, int8_dimensions):
         return run.weights
     for checkpoint in chosen:
         try:
@@ -63,10 +65,10 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     # Remove the scores of the old weights first, so that they never accompany the new weights.
     for file in (run.scores, run.answers("dev"), run.answers("test")):
         file.unlink(missing_ok=True)
-    metadata = {"steps": steps, "longest_source": str(longest), **({"stored_type": "int8"} if int8 else {})}
+    metadata = {"steps": steps, "longest_source": str(longest)}
     if head := find_alignment_head(run.spec, Vocabulary.load(run.folder), mean):
         metadata["alignment_head"] = str(head)
-    Weights(mean, metadata).write(run.weights)
+    Weights(mean, metadata, int8_dimensions).write(run.weights)
     return run.weights
 
 
@@ -94,11 +96,11 @@ def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
     return ",".join(str(checkpoint.step) for checkpoint in checkpoints)
 
 
-def _is_average_of(file: Path, steps: str, stored_type: str) -> bool:
-    """Return whether a weights file is intact, and is the average of the checkpoints at `steps` in this data type."""
+def _is_average_of(file: Path, steps: str, int8_dimensions: dict[str, int]) -> bool:
+    """Return whether a weights file is intact, and is the average of the checkpoints at `steps` in this layout."""
     with suppress(ZooError):
         weights = read(file)
-        return (weights.metadata.get("steps"), weights.stored_type) == (steps, stored_type)
+        return (weights.metadata.get("steps"), weights.int8_dimensions) == (steps, int8_dimensions)
     return False
 
 

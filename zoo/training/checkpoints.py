@@ -260,4 +260,5 @@ def gather_state(program: EmittedProgram, optimiser: torch.optim.Optimizer, *, k
 
 def are_finite(parameters: list[nn.Parameter]) -> bool:
     """Return whether this process's shards of the parameters contain only finite numbers."""
-    return all(bool(torch.isfinite(local_tensor(parameter.detach())).all()) for parameter in parameters)
+    finite = [torch.isfinite(local_tensor(parameter.detach())).all() for parameter in parameters]
+    return bool(torch.stack(finite).all())  # waits for the device only once

@@ -12,7 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from compiler.weights import Initializer, Quantised, StoredTensor
+import compiler
+from compiler import build
+from compiler.graph import origins
+from compiler.weights import Quantised, Scales
+from tests.examples import small
 from tests.paths import ROOT
 from tests.refusals import refused
 from zoo.models.weights import Weights, dequantise, known_digest, quantise, read, read_metadata, same_vocabulary
@@ -54,41 +58,43 @@ def tensor(rows: int, columns: int, seed: int, size: float) -> torch.Tensor:
 
 SIZES = st.integers(1, 9)
 VALUES = st.builds(tensor, SIZES, SIZES, st.integers(0, 99), st.sampled_from([0.0, 1e-6, 1.0, 1e6]))
-TENSORS = st.dictionaries(st.sampled_from(["embedding", "source_embedding", "w1", "b1"]), VALUES)
 
 
-@given(TENSORS)
-def test_int8_is_within_half_a_step_and_quantising_again_changes_nothing(tensors: dict[str, torch.Tensor]) -> None:
-    stored = quantise(tensors)
-    result = dequantise(stored)
-    assert result.keys() == tensors.keys()
-    for name, tensor in tensors.items():
-        assert stored[name].dtype == torch.int8
-        scales = stored[f"{name}.scales"].float()
-        assert scales.shape == ((len(tensor), 1) if "embedding" in name else (1, tensor.shape[1]))
-        # A scale in bfloat16 can be too small for the largest value by a factor of at most 1 + 2^-8.
-        assert ((result[name] - tensor).abs() <= scales / 2 + tensor.abs() / 256).all()
-    again = quantise(result)
+@given(VALUES, st.integers(0, 1))
+def test_int8_is_within_half_a_step_and_quantising_again_changes_nothing(matrix: torch.Tensor, dimension: int) -> None:
+    stored = quantise({"w": matrix, "other": matrix}, {"w": dimension})
+    tensors, dimensions = dequantise(stored)
+    assert (set(tensors), tensors["other"] is matrix) == ({"w", "other"}, True)
+    scales = stored["w.scales"].float()
+    assert (stored["w"].dtype, scales.numel()) == (torch.int8, matrix.shape[dimension])
+    # A scale in bfloat16 can be too small for the largest value by a factor of at most 1 + 2^-8.
+    assert ((tensors["w"] - matrix).abs() <= scales / 2 + matrix.abs() / 256).all()
+    again = quantise(tensors, dimensions)
     assert all(torch.equal(again[name], stored[name]) for name in stored)
 
 
-@given(TENSORS)
-def test_the_int8_backends_compute_with_the_stored_integers(tensors: dict[str, torch.Tensor]) -> None:
-    stored = quantise(tensors)
-    for name, tensor in dequantise(stored).items():
-        part = StoredTensor(name, tuple(tensor.shape), Initializer.ONE)
-        dimension = 0 if "embedding" in name else 1
-        assert torch.equal(Quantised(part, dimension).make({name: tensor}), stored[name])
+@pytest.mark.parametrize("tied", ["all", "none"])
+def test_int8_backends_do_not_round_the_matrices_of_an_int8_file_again(file: Path, tied: str) -> None:
+    spec = small(tied_embeddings=tied, positions={"kind": "learned", "rows": 128})
+    tensors, graphs = build(spec).weights(), compiler.graphs(spec, precision="int8")
+    Weights(tensors, {}, compiler.int8_dimensions(compiler.lower(spec, compiler.Purpose.SCORE))).write(file)
+    found = read(file).tensors
+    rounded = [origin for origin in origins(graphs.values()).values() if isinstance(origin, Quantised)]
+    for origin in rounded:
+        matrix, scales = (kind(origin.part, origin.dimension).make(found) for kind in (Quantised, Scales))
+        torch.testing.assert_close(matrix * scales.unsqueeze(1 - origin.dimension), origin.part.make(found))
+    assert all(torch.equal(found[name], tensors[name]) for name in ("encoder.positions", "decoder.positions"))
 
 
 def test_int8_files_have_a_quarter_of_the_size_and_are_read_as_floats(file: Path) -> None:
     tensors = {"w1": torch.randn(256, 64), "b1": torch.randn(64), "conv": torch.randn(2, 3, 4)}
     Weights(tensors, {"steps": "7"}).write(file)
     full = file.stat().st_size
-    Weights(tensors, {"steps": "7", "stored_type": "int8"}).write(file)
+    Weights(tensors, {"steps": "7"}, {"w1": 1}).write(file)
     assert file.stat().st_size < 0.28 * full
     weights = read(file)
-    assert (weights.stored_type, weights.averaged_steps, weights.tensors["w1"].dtype) == ("int8", (7,), torch.float32)
+    assert (weights.int8_dimensions, weights.metadata["stored_type"]) == ({"w1": 1}, "int8")
+    assert (weights.averaged_steps, weights.tensors["w1"].dtype) == ((7,), torch.float32)
     assert all(torch.equal(weights.tensors[name], tensors[name]) for name in ("b1", "conv"))
     before = file.read_bytes()
     weights.write(file)  # as `zoo publish` does
