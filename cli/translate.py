@@ -182,7 +182,7 @@ def _find_files(
         ZooError: A path is `-`, a file does not exist, a folder has no file to read, or `output` is a file but must be
             a folder.
     """
-    if Path("-") in (*given, output):
+    if Path("-") in (*given, output) and not Path("-").exists():
         hint = "give the path of a file or folder; `zoo decode` translates text from stdin to stdout"
         raise ZooError("`-` is not supported: this command reads and writes files only", hint=hint)
     is_single = len(given) == 1 and not given[0].is_dir()
@@ -191,6 +191,8 @@ def _find_files(
     if not (is_file or is_folder):
         hint = f"for several {what} or a folder of {what}, pass an output folder with `--output`"
         raise ZooError(f"`{output}` is not a folder", hint=hint)
+    if is_file and output and not output.parent.exists():
+        raise ZooError(f"the folder `{output.parent}` does not exist", hint="create it, or choose another path")
     excluded = None if output is None else output.resolve()
     for path in given:
         if path.is_file():

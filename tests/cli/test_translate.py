@@ -79,6 +79,7 @@ def test_invalid_requests_are_explained(translate: Zoo) -> None:
         (["a.txt", "-o", "b.html"], "must have the same format"),
         (["a.txt", "-o", "-"], "`-` is not supported"),
         (["-"], "`-` is not supported"),
+        (["a.txt", "-o", "new/b.txt"], "the folder `new` does not exist"),
         (["a.txt", "a.txt", "-o", "a.txt"], "`a.txt` is not a folder"),
         (["a.txt", "a.txt", "-o", "new.txt"], "`new.txt` is not a folder"),
         (["a.txt", "--to", "fr"], "fr"),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
-from itertools import chain, groupby, pairwise
+from itertools import groupby, pairwise
 from operator import attrgetter, itemgetter
 
 import numpy as np
@@ -164,44 +162,11 @@ def _set_parts(segment: Segment, words: Sequence[Word], view: View) -> None:
             index = bisect_right(starts, position) - 1
             span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
             word.parts = _word_parts(segment, word.text, position, slice(*span), view)
-    _keep_links_whole(segment, words, view)
     current = next((word.parts[0][1] for word in words if word.parts), segment.text_stacks[0])
     for word in words[1:]:
         if word.unit is None:
             word.parts = word.parts or [(word.text, current)]
             current = word.parts[-1][1]
-
-
-def _keep_links_whole(segment: Segment, words: Sequence[Word], view: View) -> None:
-    """Keep each link only around its longest group of adjacent words.
-
-    All other words of the link get the elements around the link. In Word documents, all text must be in a run, so these
-    words get the run of the last text before them that is outside links, or else of the first text outside links.
-    Copied content only leaves the link. It keeps all other elements, because it may have runs of its own.
-    """
-    links = {index for index, (start, _) in enumerate(segment.elements) if start.is_link}
-
-    def link_in(stack: Stack) -> int | None:
-        return next((each for each in stack if each in links), None)
-
-    stacks, outside = segment.text_stacks if links else [], dict[int | None, Stack]()
-    current = next((stack for stack in stacks if links.isdisjoint(stack)), None)
-    for stack in stacks:
-        if (link := link_in(stack)) is None:
-            current = stack
-        elif not view.needs_runs:
-            outside[link] = stack[: stack.index(link)]
-        elif current is not None:
-            outside.setdefault(link, current)
-    groups = defaultdict[int | None, list[list[Word]]](list)
-    placed = (word for word in words if word.parts or word.unit)
-    for link, group in groupby(placed, lambda word: link_in((*word.first_stack, *word.last_stack))):
-        groups[link].append([*group])
-    for link in outside.keys() & groups.keys():
-        groups[link].remove(max(groups[link], key=lambda group: sum(len(word.text) for word in group)))
-        for word in chain.from_iterable(groups[link]):
-            word.parts = [(text, outside[link]) for text, _ in word.parts]
-            word.unit = word.unit and replace(word.unit, stack=tuple(each for each in word.unit.stack if each != link))
 
 
 def _word_parts(segment: Segment, text: str, position: int, span: slice, view: View) -> list[tuple[str, Stack]]:

@@ -131,6 +131,10 @@ class Segment:
         characters = zip(self.text, self.stacks, self.is_copied, strict=False)
         return [stack for character, stack, is_copied in characters if character != " " and not is_copied]
 
+    def link_stack(self, stack: Stack) -> Stack:
+        """Return the elements of `stack` up to the outermost link. Without a link, return an empty tuple."""
+        return next((stack[:end] for end, each in enumerate(stack, 1) if self.elements[each][0].is_link), ())
+
     @cached_property
     def solid_elements(self) -> set[int]:
         """Indices of the inline elements that contain more than white space."""

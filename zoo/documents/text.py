@@ -46,13 +46,15 @@ def _parse_subtitles(text: str) -> list[Fragment]:
     A line that begins a new sentence, or that has a different speaker, begins a new segment.
 
     Raises:
-        ZooError: The times of a subtitle are not valid.
+        ZooError: There are no subtitles, or the times of a subtitle are not valid.
     """
     before, *parts = _HEAD.split(text)
     for number, line in enumerate(_HEAD.sub(lambda head: "\n" * head[0].count("\n"), text).split("\n"), start=1):
         if _DAMAGED.search(line):
             problem = f"line {number:,} ({excerpt(line.strip())}) does not have the start and end of a subtitle"
             raise ZooError(problem, hint="write the line as in `00:00:01,000 --> 00:00:02,500`")
+    if not parts and before.strip():
+        raise ZooError("the file has no subtitle times", hint="write times as in `00:00:01,000 --> 00:00:02,500`")
     fragments = [Fragment(Kind.BREAK, before)]
     for head, cue in zip(parts[::2], parts[1::2], strict=True):
         fragments += [Fragment(Kind.BREAK, head), *_parse_cue(cue)]

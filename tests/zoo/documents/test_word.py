@@ -144,7 +144,6 @@ def translated(text: str, model: Shuffle | None = None) -> str:
     ("{HYPERLINK u|one *two*} three", "THREE {HYPERLINK u|*TWO* ONE}"),
     ("{HYPERLINK u|one {PAGE|5} two} three", "THREE {HYPERLINK u|TWO {PAGE|5} ONE}"),
     ("one <ins>{PAGE|}</ins> three", "THREE <ins>{PAGE|}</ins> ONE"),
-    ("one <link>two three</link>", "<link>THREE TWO</link> ONE"),
     # Results that Word computes are copied.
     ("one {REF _1 \\h|this book} two", "TWO {REF _1 \\h|this book} ONE"),
     ("page {PAGE|} of {NUMPAGES|5} here", "HERE {NUMPAGES|5} OF {PAGE|} PAGE"),
@@ -229,7 +228,9 @@ class Forgetful(Shuffle):
     ("[1 <a> one two</a> 1] three", Shuffle(0), "[1 <a> TWO ONE</a> 1] THREE"),
     ("one<a> </a>*two* three", Shuffle(), "THREE *TWO*<a> </a>ONE"),
     # A field that leaves a link keeps its own runs.
-    ("one {HYPERLINK u|{PAGE|5} two three}", Shuffle(0), "{PAGE|5} ONE {HYPERLINK u|TWO THREE}"),
+    ("<ins>one</ins> {HYPERLINK u|{PAGE|5} two}", Shuffle(0), "{PAGE|5}<ins> ONE</ins> {HYPERLINK u|TWO}"),
+    # If all text is in links, no link is repeated.
+    ("<a>one</a> <a>two six seven</a>", Shuffle(0), "TWO <a>ONE</a> <a>SIX SEVEN</a>"),
     # Fields that the translator leaves out are between spaces.
     ("one {DATE|2 May} two {DATE|3 May} three", Forgetful(), "THREE TWO {DATE|3 May} ONE {DATE|2 May}"),
     ("{DATE|2 May} one two", Forgetful(), "{DATE|2 May} TWO ONE"),
