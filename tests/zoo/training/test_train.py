@@ -243,14 +243,16 @@ def test_restarted_launcher_ignores_fresh(finished_run: Run, world: World, monke
         assert [checkpoint.step for checkpoint in list_checkpoints(finished_run)] == expected
 
 
-def test_run_that_is_stopped_before_its_first_step_has_no_checkpoint(
+def test_run_that_is_stopped_before_its_first_step_has_only_warnings(
     world: World, words: Any, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("zoo.training.train.stop_requested", lambda on_stop: nullcontext(lambda: True))
     monkeypatch.setattr("zoo.training.train.bfloat16_speed", lambda: 0.5)
-    for precision in ("float32", "bfloat16"):
-        assert list_checkpoints(train(world(f"training.precision={precision}"), run=precision, report=words)) == []
-    assert sum("only emulates bfloat16, at 0.5 times" in line for line in words.said) == 1
+    without_dev_set = ("corpus.dev=[]", "training.dev_score=perplexity", "training.patience=1")
+    for spec in (world("training.precision=bfloat16"), world(*without_dev_set)):
+        assert list_checkpoints(train(spec, run=spec.training.precision, report=words)) == []
+    for warning in ("only emulates bfloat16, at 0.5 times", "`training.patience` has no effect"):
+        assert sum(warning in line for line in words.said) == 1
 
 
 def test_ignored_signals_stay_ignored(world: World) -> None:
