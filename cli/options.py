@@ -251,8 +251,7 @@ def _read_items(section: str) -> Iterator[tuple[str, dict[str, Any]]]:
         found = _ITEM.fullmatch(" ".join(item.split()))
         assert found is not None, item
         name, metavar, text, shown = found.groups()
-        placeholder = {"metavar": metavar} if metavar else {}
-        yield name, {**placeholder, "help": text, "show_default": shown or True}
+        yield name, {"help": text, "show_default": shown or True} | ({"metavar": metavar} if metavar else {})
 
 
 def _default_info(parameter: inspect.Parameter) -> Any:

@@ -191,9 +191,7 @@ class Spec(Section):
             if isinstance(part, Grammar) and corpus.direction(part) not in directions:
                 source, target = corpus.direction(part)
                 problem = f"`corpus.{name}` is English{'' if parsing else ' and German'}, not `{source}` and `{target}`"
-                hint = (
-                    f"write `source: en` and `target: {directions[0][1]}`, or replace `corpus.{name}` with other parts"
-                )
+                hint = f"write `source: en` and `target: {directions[0][1]}`, or replace this part with other parts"
                 reject((f"corpus.{name}", "corpus.source", "corpus.target"), problem, hint)
 
     @property

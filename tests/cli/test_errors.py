@@ -42,9 +42,9 @@ ERRORS = [
     ("decode --alpha 0,6", "`--alpha` must be a number, not `0,6`", "write decimals with a point; run `zoo decode"),
     ("decode --search foo", "`--search` must be one of `beam`, `sample`, not `foo`", "run `zoo decode --help`"),
     ("decode --backend gpu", "`gpu` is not a backend", "choose one of auto, eager, "),
+    ("export nope --to ctranslate -o x", "`ctranslate` is not an export format", "did you mean `ctranslate2`?"),
     ("verify nope", "there is no published model `nope`: searched `nope`, `/", "zoo list --published"),
     ("compile", "SPEC or `--model` is missing", "run `zoo compile SPEC`"),
-    ("import model.npz --positions x", "`--positions` must be one of `marian`, ", "run `zoo import --help`"),
     ("attend --spec tiny -o a.html", "the sentence is missing", "`--figure 3`"),
     ("attend --spec tiny words", "no output file is given", "-o FILE.html"),
     ("attend --spec tiny words -o a.svg", "`a.svg` does not end in .html", "a.html"),
@@ -75,18 +75,11 @@ def test_a_misspelt_backend_or_precision_is_reported_before_a_missing_model(zoo:
             assert not missing(zoo(*command.split(), option, wrong).refusal, f"`{wrong}`", f"`{right}`?")
 
 
-def test_all_errors_of_a_spec_are_printed(zoo: Zoo) -> None:
-    error = zoo("show", "tiny", "architecture.h=x", "training.steps=0", "decoding.beem=4").refusal
-    paragraphs = error.removesuffix("\n").split("\n\n")
-    assert [text.partition(":")[0] for text in paragraphs] == ["error", "hint"] * 3
-    for field, text in zip(("`architecture.h`", "steps", "beem"), paragraphs[::2], strict=True):
-        assert field in text
-
-
 def test_exceptions_have_a_status_and_a_text(capsys: pytest.CaptureFixture[str]) -> None:
     for error, status, text in (
         (ZooError("a", where="b:1", hint="c"), 2, "error: a (b:1)\n\nhint: c\n"),
         (ZooError("a", exit_code=1), 1, "error: a\n"),
+        (ZooError("a", additional=[ZooError("b", hint="c")]), 2, "error: a\n\nerror: b\n\nhint: c\n"),
         (OSError(errno.ENOSPC, "No space left on device", "x/y"), 1, "error: `x/y`: No space left on device\n"),
         (KeyboardInterrupt(), 130, "\ninterrupted\n"),
         (typer.Exit(3), 3, ""),

@@ -266,7 +266,7 @@ class _ParallelReader(PartReader[_Part]):
         if len(set(map(os.path.normpath, sides))) < len(sides):
             problem = f"a part of `corpus.{self.split}` has the same {self.unit} for source and target: `{sides[0]}`"
             hint = f"set `source{self.suffix}` and `target{self.suffix}` to different {self.unit}s"
-            raise ZooError(problem, hint=hint)
+            raise ZooError(problem, where=", ".join(self.part.local_paths) or None, hint=hint)
 
 
 class _FilesReader(_ParallelReader[_Part]):

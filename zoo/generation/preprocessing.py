@@ -124,10 +124,8 @@ class Preprocessor:
         forced = self._encode_prefix(prefix)
         if not self.source_length(whole.tokens):
             if prefix.strip():
-                raise ZooError(
-                    f"an empty text has the prefix {excerpt(prefix)}",
-                    hint="leave the prefixes of empty texts empty: prefix n belongs to text n",
-                )
+                problem = f"an empty text has the prefix {excerpt(prefix)}"
+                raise ZooError(problem, hint="leave the prefixes of empty texts empty: prefix n belongs to text n")
             return EncodedText(index, text, (), 0)
         length = self.source_length(whole.tokens) - len(self.languages.source_tokens)
         too_long = length > self.max_source_length
@@ -192,10 +190,9 @@ class Preprocessor:
         if UNK in forced:
             unknown = ", ".join(map(repr, self.vocabulary.unknown(prefix, "target")))
             unit = unknown_units(self.vocabulary, "target")
-            raise ZooError(
-                f"the {name} {excerpt(prefix)} has {unit} that the model cannot generate: {unknown}",
-                hint=f"remove them from the {name}, or train a model with `vocabulary.byte_fallback: true`",
-            )
+            problem = f"the {name} {excerpt(prefix)} has {unit} that the model cannot generate: {unknown}"
+            hint = f"remove them from the {name}, or train a model with `vocabulary.byte_fallback: true`"
+            raise ZooError(problem, hint=hint)
         if suppressed := [token for token in dict.fromkeys(forced) if token in self.spec.decoding.suppressed_tokens]:
             tokens = ", ".join(map(repr, self.vocabulary.token_strings(suppressed)))
             problem = f"the {name} {excerpt(prefix)} has tokens that `decoding.suppressed_tokens` forbids: {tokens}"

@@ -23,9 +23,8 @@ from zoo.interop import documents
 from zoo.interop.formats import USE_ONNX
 from zoo.interop.tensors import STACKS, ForeignTensors, copied
 
-TOOLKITS: Mapping[str, Mapping[str, Any]]
+TOOLKITS: Mapping[str, Mapping[str, Any]] = list(documents())[1]
 """Tables of settings and tensors in `toolkits.yaml`."""
-_, TOOLKITS = documents()
 _SIDE = "{side}"
 _BIAS, _GAIN, _NORM_BIAS = 1, 2, 3
 """Indices of the words in `Layout.words`. The word for a matrix has index 0."""

@@ -93,7 +93,7 @@ def test_wrong_lines_of_a_table_are_refused(tmp_path, split, text, line, problem
 def test_missing_tables_and_equal_columns_are_reported(tmp_path):
     refused(r"pairs\.tsv` does not exist", read, table_of(tmp_path))
     assert "pairs.tsv` does not exist" in table_of(tmp_path).missing_part()
-    refused(r"`corpus\.train` has the same column for source and target: `2`", table_of, tmp_path, source_column=2)
+    refused(r"`corpus\.train` has the same column .*: `2` \(pairs\.tsv\)", table_of, tmp_path, source_column=2)
 
 
 def test_missing_files_are_reported_with_their_path(tmp_path):

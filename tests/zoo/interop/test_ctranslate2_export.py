@@ -38,7 +38,6 @@ PARTS: dict[str, dict[str, Any]] = {
     "gated, no bias": layers({}, gated=True, bias=False, activation="gelu"),
     "grouped heads": {**layers({"kv_heads": 2}), "projection_bias": True},
     "rotary": {"positions": {"kind": "rotary", "theta": 100.0}},
-    "rotary, grouped heads": {**layers({"kv_heads": 2}), **ROTARY},
     "alibi, three heads": {**ALIBI, "h": 3},
     "no positions": {"positions": {"kind": "none"}},
     "padded heads": {**ROTARY, "d_v": 4, "projection_bias": True},

@@ -342,11 +342,6 @@ def test_existing_content_and_links_are_kept(
     assert (empty / "model").read_text() == "written"
 
 
-def test_unknown_formats_and_models_are_rejected(tmp_path: Path) -> None:
-    for format, message in (("ctranslate", "did you mean `ctranslate2`"), ("onnx", "`nothing`")):
-        refused(message, export_model, "nothing", format, tmp_path / "new", Report())
-
-
 @pytest.mark.parametrize("sublayer", [{"kind": "self_attention"}, *SUBLAYERS.values()], ids=str)
 def test_onnx_supports_all_networks_that_the_hint_names(sublayer: Fields, tokens: Vocabulary, tmp_path: Path) -> None:
     kind = sublayer["kind"]

@@ -62,7 +62,6 @@ def test_user_errors_have_hints(zoo: Zoo, model: Path) -> None:
         (["model.npz", "--format", "maria"], "error: `maria` is not an import format\n\nhint: did you mean `marian`? "),
         (["model.npz", "--name", "../x"], "error: `../x` is not a valid name for a model\n\nhint: "),
         (["model.npz", "--positions", "marian"], "error: `--positions` is for hf-marian only"),
-        (["model.npz", "--tokenizer", "penn"], "`--tokenizer` must be one of `moses`, `space`, not `penn`\n\nhint: "),
         (["model.npz", "--bpe", "vocab.spm"], "its SentencePiece model splits raw text\n\nhint: omit these options"),
         (["nothing", "--languages", "en", "German"], "error: `--languages en German` must be two language codes\n\n"),
         (["model.npz", "--format", "ctranslate2"], "error: `model.npz` is a file, but a model in ctranslate2 format"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import zoo
 from specs import UNK, Architecture, Languages
@@ -47,14 +47,12 @@ UNTIED = {"tie_word_embeddings": False}
 OTHER_WIDTHS = {"d_model": 24, "encoder_attention_heads": 3, "decoder_attention_heads": 3}
 CONFIGS: dict[str, dict[str, Any]] = {
     "nllb": {},
-    "nllb, unscaled": {"scale_embedding": False, "activation_function": "gelu"},
+    "nllb, unscaled": {"scale_embedding": False, "activation_function": "gelu_new"},
     "nllb, depths and widths": {"encoder_layers": 1, "decoder_layers": 3, **OTHER_WIDTHS},
     "nllb, d_ff": {"encoder_ffn_dim": 40, "decoder_ffn_dim": 40, "activation_function": "silu"},
     "nllb, padded vocabulary": {"rows": 30, "encoder_layers": 1},
     "m2m": {},
-    "m2m, unscaled": {"scale_embedding": False, "activation_function": "gelu_new"},
     "m2m, one head": {"encoder_attention_heads": 1, "decoder_attention_heads": 1, "decoder_layers": 1},
-    "m2m, untied": UNTIED,
     "mbart": {},
     "mbart, scaled": {"scale_embedding": True, "activation_function": "relu"},
     "mbart, positions": {"max_position_embeddings": 60, "encoder_attention_heads": 4, "decoder_attention_heads": 4},
@@ -242,11 +240,6 @@ def test_damaged_files_are_rejected(write: Write) -> None:
     (folder / "vocab.json").write_text(json.dumps(ids))
     (folder / "sentencepiece.bpe.model").write_bytes(train_sentencepiece("unigram"))
     refused("is a `unigram` model, but M2M100Tokenizer requires a `bpe` model", read, folder)
-    folder = write("mbart")
-    tensors = load_file(folder / "model.safetensors")
-    zeros = {"model.encoder.embed_tokens.weight": torch.zeros_like(tensors["model.shared.weight"])}
-    save_file(tensors | zeros, folder / "model.safetensors")
-    refused(r"different embeddings .*but its config ties them", read, folder)
 
 
 def test_merges_that_sentencepiece_would_add_are_rejected(folders: dict[str, Path], tmp_path: Path) -> None:

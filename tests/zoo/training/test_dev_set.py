@@ -110,9 +110,3 @@ def test_failure_to_score_does_not_stop_the_training(world: World, monkeypatch: 
     run = train_tiny(world("training.steps=8"), words)
     assert [checkpoint.step for checkpoint in list_checkpoints(run)] == [4, 8]
     assert sum("the dev set could not be scored at step" in line for line in words.said) == 2
-
-
-def test_patience_without_a_dev_set_is_warned_about(world: World, words: Any) -> None:
-    keys = ("corpus.dev=[]", "training.dev_score=perplexity", "training.patience=1", "training.steps=1")
-    train_tiny(world(*keys), words)
-    assert any(line.startswith("`training.patience` has no effect") for line in words.said)

@@ -122,7 +122,7 @@ def test_killed_run_resumes_to_identical_weights() -> None:
 def test_finished_run_keeps_its_scores_and_cannot_have_fewer_steps(finished_run: Run, world: World, words: Any) -> None:
     evaluate_models([finished_run.folder], "test")
     written = finished_run.scores.stat().st_mtime_ns, finished_run.weights.stat().st_mtime_ns
-    train(world(), report=words)
+    assert run_training(world(), run=None, fresh=False, device="cpu", report=words) == (finished_run, 0, True)
     assert set(json.loads(finished_run.scores.read_text())) == {"dev", "test"}
     assert (finished_run.scores.stat().st_mtime_ns, finished_run.weights.stat().st_mtime_ns) == written
     reason = "nothing is left to train: `training.steps` (24) is reached"
@@ -243,9 +243,16 @@ def test_restarted_launcher_ignores_fresh(finished_run: Run, world: World, monke
         assert [checkpoint.step for checkpoint in list_checkpoints(finished_run)] == expected
 
 
-def test_run_that_is_stopped_before_its_first_step_has_no_checkpoint(world: World, monkeypatch: Patch) -> None:
+def test_run_that_is_stopped_before_its_first_step_has_only_warnings(
+    world: World, words: Any, monkeypatch: Patch
+) -> None:
     monkeypatch.setattr("zoo.training.train.stop_requested", lambda on_stop: nullcontext(lambda: True))
-    assert list_checkpoints(train(world(), run="stopped")) == []
+    monkeypatch.setattr("zoo.training.train.bfloat16_speed", lambda: 0.5)
+    without_dev_set = ("corpus.dev=[]", "training.dev_score=perplexity", "training.patience=1")
+    for spec in (world("training.precision=bfloat16"), world(*without_dev_set)):
+        assert list_checkpoints(train(spec, run=spec.training.precision, report=words)) == []
+    for warning in ("only emulates bfloat16, at 0.5 times", "`training.patience` has no effect"):
+        assert sum(warning in line for line in words.said) == 1
 
 
 def test_ignored_signals_stay_ignored(world: World) -> None:

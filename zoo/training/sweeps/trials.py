@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -159,6 +159,18 @@ class Trial:
         """Whether the run has been trained to its end, averaged, and scored on the dev set."""
         return self.run.answers("dev").is_file() and end_of_training(self.run, self.spec) is not None
 
+    @property
+    def lock_problem(self) -> str | None:
+        """Error message if another process has locked the run, otherwise None.
+
+        On a file system without locks, a run seems to be in training after its process was killed.
+        """
+        try:
+            with self.run.locked() if self.run.is_training else nullcontext():
+                return None
+        except ZooError as error:
+            return error.problem
+
 
 def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Trial, ...]:
     """Return one trial (training run) per row (spec) and seed: all rows with seed 1, then all with seed 2, and so on.
@@ -247,7 +259,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
     threads = {"OMP_NUM_THREADS": str(max(1, cores() // jobs))} if jobs > 1 else {}
     running: list[TrainingProcess] = []
     failed: list[TrainingProcess] = []
-    reported: Trial | None = None
+    reported = ""
 
     def stop_all() -> None:
         for process in running:
@@ -266,9 +278,8 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
                 if stopped():  # the signal came while the process was started
                     process.stop()
                 continue
-            if waiting and not running and waiting[0] is not reported:
-                reported = waiting[0]
-                report.info(f"waiting: another process trains `{reported.name}`")
+            if waiting and not running and (problem := waiting[0].lock_problem) and problem != reported:
+                report.info(f"waiting: {(reported := problem)}")
             time.sleep(_POLL_SECONDS)
     if failed:
         problems = "".join(f"\n  {process.trial.name}: {process.problem.result()}" for process in failed)
@@ -280,7 +291,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
 def _take_next(waiting: list[Trial]) -> Trial | None:
     """Remove and return the first unfinished trial that no process is training, if any. Drop finished trials."""
     for trial in list(waiting):
-        if not trial.run.is_training:
+        if not trial.lock_problem:
             waiting.remove(trial)
             if not trial.finished:
                 return trial

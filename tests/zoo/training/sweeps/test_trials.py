@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -49,6 +50,11 @@ def test_finished_trials_are_left_and_compared(trials: Trials, report: Any) -> N
         assert sample.resampled.mean() == pytest.approx(sample.mean, abs=max(sample.half_interval, 1e-9)), name
         assert result.variances[name].degrees == 2
         assert pair.differences[name].value == pytest.approx(result.results[1].samples[name].mean - sample.mean)
+    with four[0].run.locked():
+        assert f"is already being trained by process {os.getpid()}" in str(four[0].lock_problem)
+    four[0].run.lock.write_text("process 1 on a machine that was switched off\n")
+    with patch("fcntl.flock", side_effect=OSError("no locks")):
+        assert four[0].lock_problem is None
     assert not trials(*keys[1:], "training.steps=5")[0].finished, "it has one more step"
     assert "--folder DIR" in str(refused("started with a different spec", trials, "training.warmup_steps=11").hint)
 
@@ -81,7 +87,7 @@ def test_stop_makes_each_run_write_its_checkpoint(trials: Trials) -> None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=120)
-    assert (process.returncode, first.run.is_training) == (-signal.SIGINT, False), output
+    assert (process.returncode, first.lock_problem) == (-signal.SIGINT, None), output
     assert "plain.seed1: stopped at step" in output
     assert "flat.seed1" not in output
 
@@ -89,8 +95,8 @@ def test_stop_makes_each_run_write_its_checkpoint(trials: Trials) -> None:
 class StubTrial:
     """Trial whose process runs a script instead of a training."""
 
-    def __init__(self, script: str, is_training: Callable[[], object] = lambda: None, name: str = "stub") -> None:
-        self.name, self._is_training, self.run = name, is_training, self
+    def __init__(self, script: str, lock_problem: Callable[[], str | None] = lambda: None, name: str = "stub") -> None:
+        self.name, self._lock_problem = name, lock_problem
         Path(f"{name}.py").write_text(script)
 
     def command(self, device: str) -> list[str]:
@@ -101,8 +107,8 @@ class StubTrial:
         return Path(f"{self.name}.done").exists()
 
     @property
-    def is_training(self) -> bool:
-        return bool(self._is_training())
+    def lock_problem(self) -> str | None:
+        return self._lock_problem()
 
 
 DONE = "import pathlib, sys\npathlib.Path(sys.argv[0]).with_suffix('.done').touch()\n"
@@ -120,11 +126,11 @@ def test_failure_is_reported_after_the_others_are_trained(tmp_path: Path, report
 
 
 def test_trial_that_another_process_trains_waits_for_its_end(tmp_path: Path, report: Any) -> None:
-    answers = iter([True] * 4)
-    first, second = StubTrial(DONE, lambda: next(answers, False), "locked"), StubTrial(DONE, name="free")
+    problems = iter(["another process trains it"] * 4)
+    first, second = StubTrial(DONE, lambda: next(problems, None), "locked"), StubTrial(DONE, name="free")
     assert train_stubs(first, second, report=report) == 0
     assert (first.finished, second.finished) == (True, True)
-    assert report.said.count("waiting: another process trains `locked`") == 1
+    assert report.said.count("waiting: another process trains it") == 1
 
 
 def test_stop_during_the_start_of_a_process_stops_it(tmp_path: Path, report: Any) -> None:
