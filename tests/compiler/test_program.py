@@ -76,6 +76,13 @@ def test_initial_weights_have_the_variance_of_the_spec() -> None:
     assert normal["encoder.0.feed_forward.w1"].std() == pytest.approx((2 / (16 + 256)) ** 0.5, rel=0.1)
 
 
+def test_the_initial_variance_of_a_convolution_counts_all_positions_of_its_kernel() -> None:
+    encoder = [{"kind": "convolution", "kernel": 5, "gated": False, "dilated": False}, {"kind": "feed_forward"}]
+    weights = build(small(d_model=64, encoder=encoder, N={"encoder": 1, "decoder": 1}), [Purpose.TRAIN]).weights()
+    (kernel,) = (each for each in weights.values() if each.shape == (5, 64, 64))
+    assert kernel.std() == pytest.approx((2 / (5 * (64 + 64))) ** 0.5, rel=0.05)
+
+
 def test_half_qkv_initialisation_halves_the_variance_of_queries_keys_and_values() -> None:
     """This is Xavier's gain of 1 / sqrt(2), as in fairseq, with the same random numbers."""
     kinds = ("glorot_uniform", "glorot_uniform_half_qkv")
