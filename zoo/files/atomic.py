@@ -226,7 +226,7 @@ def leftovers(folder: Path) -> Iterator[Path]:
 
 def _partial_path(path: Path) -> Path:
     """Return a hidden temporary path next to `path` that no other thread or process uses."""
-    return path.absolute().with_name(f".{path.name}{_host_mark()}{os.getpid()}.{threading.get_ident()}")
+    return path.absolute().with_name(f".{path.name}{_host_mark()}{os.getpid()}.{threading.get_native_id()}")
 
 
 def partial_target(name: str) -> str | None:
@@ -289,8 +289,8 @@ def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
 
 def _set_aside(path: Path, suffix: str) -> Path:
     """Rename a file or folder, if it exists, to a temporary name that ends in `suffix`. Return the new path."""
-    renamed = _partial_path(path)
-    renamed = renamed.with_name(f"{renamed.name}{suffix}")
+    partial = _partial_path(path) if partial_target(path.name) is None else path
+    renamed = partial.with_name(f"{partial.name.removesuffix(_REPLACED)}{suffix}")
     shutil.rmtree(renamed, ignore_errors=True)
     with suppress(FileNotFoundError):
         path.rename(renamed)
