@@ -28,7 +28,7 @@ from compiler.artefact import PROCESS_ENDS
 from specs import ZooError
 from zoo.serving import deepl, libretranslate, native, openai
 from zoo.serving.answer import LOG, ServingError
-from zoo.serving.documents import Documents, remove_stale_folders
+from zoo.serving.documents import Documents
 from zoo.serving.guard import Guard
 from zoo.serving.requests import Endpoint
 from zoo.serving.service import Service
@@ -78,7 +78,6 @@ def create_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await asyncio.to_thread(remove_stale_folders)
         yield
         service.pool.close()
         documents.close()

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 
 from specs.notation import quote
 from zoo.documents.html import ElementRoles
@@ -154,8 +154,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
             raise ServingError(503, problem, "document", RETRY_SECONDS)
         if isinstance(found := task.result(), ServingError):
             raise ServingError(found.status, found.message, found.reason)  # a copy: a raised error refers to its frames
-        path, _ = documents.files.get(found)
-        return FileResponse(path, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
+        return documents.downloads.get(found).response()
 
 
 def _read_call(service: Service, given: Parameters, key: str) -> Call:

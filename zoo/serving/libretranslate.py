@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 
 from zoo.documents.document import FORMATS
 from zoo.serving.answer import Call, Options
@@ -60,17 +60,16 @@ def router(service: Service, documents: Documents) -> APIRouter:
         target, name = given.required("target"), PurePath(given.name)
         call = Call(key, given.string("source", AUTO), target, model=given.string("model") or None)
         content = await documents.translate_document(call, given.content, given.name)
-        secret = documents.files.add(content, f"{name.stem}.{target}{name.suffix}")
+        secret = documents.downloads.add(content, f"{name.stem}.{target}{name.suffix}")
         return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}
 
     routes.add_api_route("/translate_file", translate_file, methods=["POST"], route_class_override=_Upload)
 
     @routes.get("/download_file/{secret}")
     async def download_file(secret: str) -> Response:
-        path, name = documents.files.get(secret)
-        disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
-        headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
-        return FileResponse(path, media_type="application/octet-stream", headers=headers)
+        download = documents.downloads.get(secret)
+        disposition = f"attachment; filename*=UTF-8''{quote(download.name, safe='')}"
+        return download.response({"Content-Disposition": disposition})
 
     @routes.post("/detect")
     async def detect_language(request: Request) -> list[dict[str, object]]:
