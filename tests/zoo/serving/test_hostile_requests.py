@@ -15,8 +15,8 @@ from starlette import formparsers
 from tests.zoo.serving.conftest import PAIR, RUN, check_refused
 from tests.zoo.serving.test_limits import BODY
 from zoo.generation.translator import Translator
-from zoo.serving import admission, service
-from zoo.serving.admission import LINE_BREAKS, Admission, Limits, Metrics, Settings, hash_key, new_key, read_keys
+from zoo.serving import Limits, admission, service
+from zoo.serving.admission import LINE_BREAKS, Admission, Metrics, Settings, hash_key, new_key, read_keys
 from zoo.serving.answer import ServingError
 from zoo.serving.native import TranslateBody
 
