@@ -138,11 +138,10 @@ class Service:
         self.admission.check_texts(sources)
         self.admission.check_texts(targets)
         route = self._route(call)
-        scores: list[float] = []
         with self.admission.admit(call.key, [*sources, *targets]):
             async with self.pool.lease(route.model) as loaded:
-                for chunk in _chunks(sources, targets):
-                    scores += await _in_thread(self._scoring, _score, loaded.translator, *chunk, route)
+                score = partial(_score, loaded.translator, route)
+                scores = await _in_chunks(self._scoring, score, _chunks(sources, targets))
                 return scores, route.model.name, loaded.revision
 
     async def align(self, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[list[AlignedToken]]:
@@ -150,12 +149,10 @@ class Service:
 
         Sentences of more than 1,024 tokens get no alignment.
         """
-        found: list[list[AlignedToken]] = []
         async with self.pool.lease(route.model) as loaded:
-            find = partial(alignment.align, loaded.translator, report=Report(), max_tokens=_MAX_SCORED_TOKENS)
-            for chunk in _chunks(sources, targets):
-                found += await _in_thread(self._attending, find, *chunk, route.source, route.target)
-        return found
+            align = partial(alignment.align, loaded.translator, report=Report(), max_tokens=_MAX_SCORED_TOKENS)
+            align = partial(align, source=route.source, target=route.target)
+            return await _in_chunks(self._attending, align, _chunks(sources, targets))
 
     async def attention(
         self, call: Call, pair: tuple[str, str], layer: int | None, head: int | None
@@ -200,14 +197,12 @@ class Service:
 
     async def recognize(self, route: Route, inputs: Sequence[Frames]) -> list[Translation]:
         """Recognise the text in images, or in the windows of an audio recording."""
-        found = list[Translation]()
+        chunks = [(inputs[start : start + _CHUNK_INPUTS],) for start in range(0, len(inputs), _CHUNK_INPUTS)]
         async with self.pool.lease(route.model) as loaded:
             recognize = partial(cast(Recognizer, loaded.translator).recognize, target=route.target)
-            for start in range(0, len(inputs), _CHUNK_INPUTS):
-                chunk = inputs[start : start + _CHUNK_INPUTS]
-                found += [best for best, *_ in await _in_thread(self._recognizing, recognize, chunk)]
+            results = await _in_chunks(self._recognizing, recognize, chunks)
         self.metrics.sentences.labels(route.model.name).inc(len(inputs))
-        return found
+        return [best for best, *_ in results]
 
     async def plan(self, call: Call, texts: Sequence[str]) -> list[Plan]:
         """Check a request (`call`), and return the model and the languages (a `Plan`) for each of its texts."""
@@ -315,7 +310,14 @@ async def _in_thread(threads: ThreadPoolExecutor, function: Callable[..., _T], *
         return await asyncio.wrap_future(threads.submit(function, *arguments))
 
 
-def _score(translator: Translator, sources: Sequence[str], targets: Sequence[str], route: Route) -> list[float]:
+async def _in_chunks(
+    threads: ThreadPoolExecutor, function: Callable[..., list[_T]], chunks: Iterable[Sequence[object]]
+) -> list[_T]:
+    """Call a function with the arguments in each chunk, and join its results. The work can be cancelled in between."""
+    return [result for chunk in chunks for result in await _in_thread(threads, function, *chunk)]
+
+
+def _score(translator: Translator, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
     languages: LanguageOptions = {"source": route.source, "target": route.target}
     _require_short(translator, sources, targets, languages, _MAX_SCORED_TOKENS)
     return translator.score(sources, targets, **languages)
