@@ -7,7 +7,8 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from unittest.mock import AsyncMock
+from multiprocessing.process import BaseProcess
+from unittest.mock import AsyncMock, Mock
 
 import httpx2
 import pytest
@@ -123,6 +124,7 @@ def test_a_document_that_is_being_downloaded_counts_after_it_has_expired(monkeyp
 
 
 def test_reading_has_the_time_of_a_request(client_of, monkeypatch):
+    monkeypatch.setattr(BaseProcess, "join", Mock(side_effect=RuntimeError("the event loop waits for a process")))
     monkeypatch.setattr(documents, "read_texts", _sleep)
     assert upload(client_of(request_seconds=0.5)).status_code in (413, 503)
     monkeypatch.setattr(documents, "_CALL_SECONDS", 0.5)
