@@ -21,7 +21,7 @@ from prometheus_client import Counter as Total
 from specs import ZooError
 from zoo.files.reading import read_bytes
 from zoo.serving import Limits
-from zoo.serving.answer import LOG, RETRY_SECONDS, Options, ServingError
+from zoo.serving.answer import LOG, RETRY_SECONDS, Call, ServingError
 from zoo.serving.pool import Route
 
 LINE_BREAKS = re.compile(r"((?<!\s)\s*[\r\n]\s*)")
@@ -234,18 +234,18 @@ class Admission:
             raise ServingError(403, "the API key is wrong", "key")
         return hashed
 
-    def check_texts(self, texts: Sequence[str], options: Options | None = None) -> None:
-        """Check the texts and options of a request.
+    def check_texts(self, call: Call, texts: Sequence[str]) -> None:
+        """Check the options and texts of a request.
 
         Raises:
             ServingError: A limit is exceeded, or a text or an option is not valid.
         """
-        limits, options = self._limits, options or Options()
+        limits = self._limits
         if not texts:
             raise ServingError(400, "the request has no text")
         if len(texts) > limits.texts:
             raise ServingError(413, f"the request has {len(texts):,} texts; the limit is {limits.texts:,}", "texts")
-        for text in (*texts, options.prefix or ""):
+        for text in (*texts, call.prefix or ""):
             length = len(text) + _LONGEST_LIGATURE * text.count("\ufdfa")
             if length > limits.text_characters:
                 problem = f"a text has {length:,} characters; the limit is {limits.text_characters:,}"
@@ -256,10 +256,10 @@ class Admission:
                 raise ServingError(400, "a text is not valid Unicode: it contains half of a surrogate pair") from None
         if (lines := sum(text.count("\n") + text.count("\r") for text in texts)) > MAX_LINES:
             raise ServingError(413, f"the texts have {lines:,} lines; the limit is {MAX_LINES:,}", "length")
-        for name, value in (("beam", options.beam), ("n_best", options.n_best)):
+        for name, value in (("beam", call.options.get("beam")), ("n_best", call.n_best)):
             if value is not None and not 1 <= value <= limits.beam:
                 raise ServingError(400, f"`{name}` is {value:,}; it should be from 1 to {limits.beam}")
-        if options.prefix and any(LINE_BREAKS.search(text.strip()) for text in (*texts, options.prefix)):
+        if call.prefix and any(LINE_BREAKS.search(text.strip()) for text in (*texts, call.prefix)):
             raise ServingError(400, "`prefix` requires single-line texts")
 
     @contextmanager

@@ -93,7 +93,7 @@ class Documents:
 
         `roles` determines how elements are translated, and whether the texts are XML. By default, the texts are HTML.
         """
-        self._service.admission.check_texts(texts, call.options)
+        self._service.admission.check_texts(call, texts)
         sources = [(text.encode(), "text.html", roles) for text in texts]
         found = await self._read(self._markup_processes, sources)
         plans = await self._service.plan(call, [_plain(segments) for segments in found])
@@ -212,12 +212,12 @@ class Documents:
         segments = list(chain(*job.segments))
         texts = [text for text, _ in segments]
         plans = [plan for plan, found in zip(job.plans, job.segments, strict=True) for _ in found]
-        answers = await self._service.translate_groups(texts, plans, job.call.options)
+        answers = await self._service.translate_groups(job.call, texts, plans)
         for name, problem in _PROBLEMS.items():
             if count := sum(bool(getattr(each.translations[0], name)) for each in answers):
                 LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # without texts of clients
         language, ranks = standard_code(job.call.target), list[list[bytes]]()
-        for rank in range(job.call.options.n_best or 1):
+        for rank in range(job.call.n_best or 1):
             targets = [each.translations[min(rank, len(each.translations) - 1)].text.strip() for each in answers]
             alignments: list[list[AlignedToken]] = [[] for _ in segments]
             for route in routes_of(plans):

@@ -12,9 +12,10 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specs.notation import quote
+from zoo.generation.config import TranslationOptions
 from zoo.generation.translation import MARKS
 from zoo.models.catalogue import EVERYDAY, better_for
-from zoo.serving.answer import Answer, Call, Options, ServingError
+from zoo.serving.answer import Answer, Call, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO
 from zoo.serving.requests import Endpoint, authorize, authorized_upload
@@ -238,8 +239,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
     async def translate(request: Request, body: TranslateBody) -> Any:
         """Translate one or more texts. Line breaks are kept."""
         key, texts = authorize(service, request), _list(body.text)
-        options = Options(body.beam, body.n_best, body.alpha, body.prefix, body.protect)
-        call = Call(key, body.source, body.target, options, body.model)
+        options: TranslationOptions = {"beam": body.beam, "alpha": body.alpha, "protect": body.protect}
+        call = Call(key, body.source, body.target, body.model, options, body.n_best, body.prefix)
         if not body.stream:
             answers = await service.translate(call, texts)
             return {"results": [_result(answer, body) for answer in answers]}
@@ -294,8 +295,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
     @routes.post("/v1/parse", response_model=TranslateResult)
     async def parse(request: Request, body: ParseBody) -> Any:
         """Return the constituency trees of one or more sentences, in bracket notation."""
-        key, options = authorize(service, request), Options(body.beam, body.n_best, body.alpha)
-        call = Call(key, options=options, model=body.model)
+        options: TranslationOptions = {"beam": body.beam, "alpha": body.alpha}
+        call = Call(authorize(service, request), model=body.model, options=options, n_best=body.n_best)
         answers = await service.parse(call, _list(body.text), body.tokenized)
         return {"results": [_result(answer) for answer in answers]}
 
