@@ -14,6 +14,7 @@ import zoo
 from cli import options
 from cli.options import option
 from specs import ZooError, install_hint
+from zoo.serving import Limits
 
 _LIMITS = "Limits"
 _MAX = 1_000_000.0
@@ -45,12 +46,12 @@ def serve(
     allow_host: Annotated[list[str] | None, option(callback=_require(r"[^/:\s]+", "`translate.example.org`"))] = None,
     max_memory: Annotated[float | None, option(min=0.01, max=_MAX)] = None,
     idle_minutes: Annotated[float, option(min=0.01, max=_MAX)] = 30.0,
-    max_texts: Annotated[int, option(panel=_LIMITS, min=1)] = 100,
-    max_characters: Annotated[int, option(panel=_LIMITS, min=1)] = 20_000,
-    max_body_bytes: Annotated[int, option(panel=_LIMITS, min=1)] = 1_000_000,
-    max_queue: Annotated[int, option(panel=_LIMITS, min=1)] = 2_000,
-    max_wait: Annotated[float, option(panel=_LIMITS, min=0.0, max=_MAX)] = 0.5,
-    timeout: Annotated[float, option(panel=_LIMITS, min=0.1, max=_MAX)] = 120.0,
+    max_texts: Annotated[int, option(panel=_LIMITS, min=1)] = Limits.texts,
+    max_characters: Annotated[int, option(panel=_LIMITS, min=1)] = Limits.text_characters,
+    max_body_bytes: Annotated[int, option(panel=_LIMITS, min=1)] = Limits.body_bytes,
+    max_queue: Annotated[int, option(panel=_LIMITS, min=1)] = Limits.queued_texts,
+    max_wait: Annotated[float, option(panel=_LIMITS, min=0.0, max=_MAX)] = Limits.wait_seconds,
+    timeout: Annotated[float, option(panel=_LIMITS, min=0.1, max=_MAX)] = Limits.request_seconds,
     max_batch_tokens: options.MaxBatchTokens = None,
     **how: Unpack[options.Execution],
 ) -> None:
@@ -95,7 +96,7 @@ def serve(
         zoo serve --new-key alice --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0
     """
     try:
-        from zoo.serving.admission import Keys, Limits, Settings
+        from zoo.serving.admission import Keys, Settings
         from zoo.serving.admission import new_key as create_key
         from zoo.serving.app import open_socket, run_server
         from zoo.serving.pool import ModelPool

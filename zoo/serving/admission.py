@@ -20,7 +20,8 @@ from prometheus_client import Counter as Total
 
 from specs import ZooError
 from zoo.files.reading import read_bytes
-from zoo.serving.answer import LOG, RETRY_SECONDS, Options, ServingError
+from zoo.serving import Limits
+from zoo.serving.answer import LOG, RETRY_SECONDS, Call, ServingError
 from zoo.serving.pool import Route
 
 LINE_BREAKS = re.compile(r"((?<!\s)\s*[\r\n]\s*)")
@@ -33,42 +34,6 @@ _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 _MAX_KEYS_BYTES = 10_000_000
 _KEY_LINE = re.compile(r"([0-9a-f]{64})(?:\s+(\d{1,15}))?")
 _NAME = re.compile(r"[\w.@][\w.@ -]{0,99}")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits for requests and the queue. A request that exceeds a limit is rejected immediately.
-
-    Attributes:
-        body_bytes: Maximum size of a request's body in bytes.
-        document_bytes: Maximum size of a request with a document, in bytes.
-        audio_seconds: Maximum length of an audio file, in seconds.
-        held_bytes: Maximum total size of the bodies of all open requests, in bytes.
-        text_characters: Maximum length of a text, in characters.
-        texts: Maximum number of texts in a request.
-        beam: Maximum beam size, and maximum number of translations per text.
-        queued_texts: Maximum number of texts that wait or are being translated, across all requests.
-        queued_characters: Maximum total number of characters in the queued texts.
-        wait_seconds: Maximum time until the translation of a request begins. A request that would probably wait longer
-            is rejected with status 429.
-        requests: Maximum number of requests that are open at the same time.
-        request_seconds: Maximum time to answer a request.
-        body_seconds: Maximum time for a client to send the body.
-    """
-
-    body_bytes: int = 1_000_000
-    document_bytes: int = 20_000_000
-    audio_seconds: float = 600.0
-    held_bytes: int = 200_000_000
-    text_characters: int = 20_000
-    texts: int = 100
-    beam: int = 16
-    queued_texts: int = 2_000
-    queued_characters: int = 1_000_000
-    wait_seconds: float = 0.5
-    requests: int = 500
-    request_seconds: float = 120.0
-    body_seconds: float = 20.0
 
 
 class Keys(dict[str, int | None]):
@@ -269,18 +234,18 @@ class Admission:
             raise ServingError(403, "the API key is wrong", "key")
         return hashed
 
-    def check_texts(self, texts: Sequence[str], options: Options | None = None) -> None:
-        """Check the texts and options of a request.
+    def check_texts(self, call: Call, texts: Sequence[str]) -> None:
+        """Check the options and texts of a request.
 
         Raises:
             ServingError: A limit is exceeded, or a text or an option is not valid.
         """
-        limits, options = self._limits, options or Options()
+        limits = self._limits
         if not texts:
             raise ServingError(400, "the request has no text")
         if len(texts) > limits.texts:
             raise ServingError(413, f"the request has {len(texts):,} texts; the limit is {limits.texts:,}", "texts")
-        for text in (*texts, options.prefix or ""):
+        for text in (*texts, call.prefix or ""):
             length = len(text) + _LONGEST_LIGATURE * text.count("\ufdfa")
             if length > limits.text_characters:
                 problem = f"a text has {length:,} characters; the limit is {limits.text_characters:,}"
@@ -291,10 +256,10 @@ class Admission:
                 raise ServingError(400, "a text is not valid Unicode: it contains half of a surrogate pair") from None
         if (lines := sum(text.count("\n") + text.count("\r") for text in texts)) > MAX_LINES:
             raise ServingError(413, f"the texts have {lines:,} lines; the limit is {MAX_LINES:,}", "length")
-        for name, value in (("beam", options.beam), ("n_best", options.n_best)):
+        for name, value in (("beam", call.options.get("beam")), ("n_best", call.n_best)):
             if value is not None and not 1 <= value <= limits.beam:
                 raise ServingError(400, f"`{name}` is {value:,}; it should be from 1 to {limits.beam}")
-        if options.prefix and any(LINE_BREAKS.search(text.strip()) for text in (*texts, options.prefix)):
+        if call.prefix and any(LINE_BREAKS.search(text.strip()) for text in (*texts, call.prefix)):
             raise ServingError(400, "`prefix` requires single-line texts")
 
     @contextmanager

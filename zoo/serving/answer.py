@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from zoo.generation.config import TranslationOptions
 from zoo.generation.translation import Translation
 
 LOG = logging.getLogger("zoo.serving")
@@ -16,25 +17,6 @@ RELOAD_SECONDS = 5
 
 
 @dataclass(frozen=True)
-class Options:
-    """Options of a translation. None selects the default in the model's spec.
-
-    Attributes:
-        beam: Beam size.
-        n_best: Number of translations per text.
-        alpha: Exponent of the length penalty.
-        prefix: Text that each translation begins with.
-        protect: Whether to preserve numbers, links and the like (see `TranslationOptions`).
-    """
-
-    beam: int | None = None
-    n_best: int | None = None
-    alpha: float | None = None
-    prefix: str | None = None
-    protect: bool = True
-
-
-@dataclass(frozen=True)
 class Call:
     """Client request, with its API key and parameters.
 
@@ -42,15 +24,19 @@ class Call:
         key: SHA-256 of the client's API key, as `Admission.authorize` returns it.
         source: Language code of the texts. If None or "auto", the language of each text is detected.
         target: Code of the target language.
-        options: Search options.
         model: Name of the model. If None, a model for the languages is selected.
+        options: Search options. If an option is missing or None, the default in the model's spec is used.
+        n_best: Number of translations per text. None selects one translation.
+        prefix: Text that each translation begins with.
     """
 
     key: str
     source: str | None = None
     target: str = ""
-    options: Options = Options()
     model: str | None = None
+    options: TranslationOptions = field(default_factory=TranslationOptions)
+    n_best: int | None = None
+    prefix: str | None = None
 
 
 @dataclass(frozen=True)

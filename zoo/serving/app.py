@@ -28,7 +28,7 @@ from compiler.artefact import PROCESS_ENDS
 from specs import ZooError
 from zoo.serving import deepl, libretranslate, native, openai
 from zoo.serving.answer import LOG, ServingError
-from zoo.serving.documents import Documents, remove_stale_folders
+from zoo.serving.documents import Documents
 from zoo.serving.guard import Guard
 from zoo.serving.requests import Endpoint
 from zoo.serving.service import Service
@@ -57,8 +57,11 @@ _STALLED_SECONDS_AT_END, _BODY_SECONDS_AT_END = 3.0, 5.0
 _MAX_CONNECTIONS, _MAX_DESCRIPTORS = 2_000, 65_536
 _NO_OBJECT = "the body is not a JSON object in UTF-8, sent with `Content-Type: application/json`"
 _INVALID = "the request is not valid HTTP, or its headers are too long"
-_INVALID_CONTENT = json.dumps({"error": _INVALID, "message": _INVALID}).encode()  # DeepL's clients read `message`
-_INVALID_HEADERS = [("Content-Type", "application/json"), ("Connection", "close")]
+_INVALID_CONTENT = json.dumps({"error": _INVALID, "message": _INVALID})  # DeepL's clients read `message`
+_INVALID_RESPONSE = (
+    "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    f"Content-Length: {len(_INVALID_CONTENT)}\r\n\r\n{_INVALID_CONTENT}"
+).encode()
 _MESSAGES = {404: "the server has no such endpoint", 405: "the endpoint does not support the method of the request"}
 _OTHER_DESCRIPTORS = 200  # for models, documents and worker processes
 _FOLDER = Path(__file__).parent / "page"
@@ -75,7 +78,6 @@ def create_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await asyncio.to_thread(remove_stale_folders)
         yield
         service.pool.close()
         documents.close()
@@ -171,9 +173,7 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer a request that is not valid HTTP. If a response has already begun, only close the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            response = h11.Response(status_code=400, headers=_INVALID_HEADERS, reason="Bad Request")
-            for event in (response, h11.Data(data=_INVALID_CONTENT), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event))
+            self.transport.write(_INVALID_RESPONSE)  # h11 would raise an error if the method is HEAD
         if self.cycle is not None:
             self.cycle.disconnected = True
             self.cycle.message_event.set()

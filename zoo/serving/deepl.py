@@ -8,9 +8,10 @@ from pathlib import PurePath
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 
 from specs.notation import quote
+from zoo.documents.document import FORMATS
 from zoo.documents.html import ElementRoles
 from zoo.serving.answer import RETRY_SECONDS, Call, ServingError
 from zoo.serving.documents import DOCUMENT_SECONDS, DOWNLOAD_SECONDS, Documents, Outcome
@@ -116,8 +117,9 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         given, key = await authorized_upload(service, request)
         name = PurePath(given.string("filename", given.name)).name
         call = _read_call(service, given, key)
-        if given.string("output_format", form := PurePath(name).suffix[1:].lower()).lower() not in ("", form):
-            raise ServingError(400, f"`output_format` should be `{form}`, the format of the document")
+        wanted, suffix = given.string("output_format").lower(), PurePath(name).suffix.lower()
+        if wanted and suffix in FORMATS and f".{wanted}" != suffix:
+            raise ServingError(400, f"`output_format` should be `{suffix[1:]}`, the format of the document")
         task, characters = await documents.start_document(call, given.content, name)
         document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
         handle = (document_id, document_key, key)
@@ -154,8 +156,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
             raise ServingError(503, problem, "document", RETRY_SECONDS)
         if isinstance(found := task.result(), ServingError):
             raise ServingError(found.status, found.message, found.reason)  # a copy: a raised error refers to its frames
-        path, _ = documents.files.get(found)
-        return FileResponse(path, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
+        return documents.downloads.get(found).response()
 
 
 def _read_call(service: Service, given: Parameters, key: str) -> Call:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import secrets
-import shutil
-import stat
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path, PurePath
-from tempfile import TemporaryDirectory, gettempdir
+from pathlib import PurePath
 from typing import TypeVar, cast
+from weakref import WeakSet
+
+from fastapi.responses import Response, StreamingResponse
 
 from specs import Recognition
 from specs.notation import quote
@@ -23,7 +21,6 @@ from zoo.documents.document import FORMATS, DocumentSource, SegmentText, read_te
 from zoo.documents.html import ElementRoles
 from zoo.features.modality import read_frames
 from zoo.features.windows import read_windows
-from zoo.files.locks import hold_while_alive, try_exclusive
 from zoo.generation.alignment import AlignedToken
 from zoo.generation.recognizer import Recognizer
 from zoo.generation.transcription import Transcript, max_window_seconds
@@ -49,12 +46,11 @@ _CHARACTERS_PER_SECOND, _CHARACTERS_PER_PICTURE = 15, 100
 """Numbers of characters that represent a second of audio and an image in quotas and in the queue."""
 DOWNLOAD_SECONDS = 600.0
 """Time for which clients can download a translated document. Then the document is removed."""
-MAX_STORED_BYTES = 1_000_000_000
-"""Maximum total size of the stored translations."""
-_PREFIX = "zoo-serve-"
+MAX_STORED_BYTES = 200_000_000
+"""Maximum total size of the translated documents in memory."""
+_PART_BYTES = 65_536
 _PROBLEMS = {"unkept": "lack numbers, links or similar", "uncertain": "have a low probability"}
 """Attributes of translations that list problems, with descriptions for the log."""
-_MIN_AGE_SECONDS = 5.0  # a server that has just created its folder has not locked it yet
 _NAME_BYTES = 24
 _RETRY_FILES_SECONDS = 60
 
@@ -77,19 +73,18 @@ class Documents:
     """Translates markup and documents for the clients of all APIs.
 
     Attributes:
-        files: Translated documents that clients can download.
+        downloads: Translated documents that clients can download.
     """
 
     def __init__(self, service: Service) -> None:
-        self._service, self.files = service, TemporaryFiles()
+        self._service, self.downloads = service, Downloads()
         self._markup_processes, self._document_processes = Processes(_PROCESSES), Processes(_PROCESSES)
         """The pools are separate, so that documents do not delay short texts."""
 
     def close(self) -> None:
-        """End all worker processes, and remove all stored documents."""
+        """End all worker processes."""
         self._markup_processes.close()
         self._document_processes.close()
-        self.files.close()
 
     async def translate_markup(
         self, call: Call, texts: Sequence[str], roles: ElementRoles | None = None
@@ -98,7 +93,7 @@ class Documents:
 
         `roles` determines how elements are translated, and whether the texts are XML. By default, the texts are HTML.
         """
-        self._service.admission.check_texts(texts, call.options)
+        self._service.admission.check_texts(call, texts)
         sources = [(text.encode(), "text.html", roles) for text in texts]
         found = await self._read(self._markup_processes, sources)
         plans = await self._service.plan(call, [_plain(segments) for segments in found])
@@ -145,7 +140,7 @@ class Documents:
         try:
             async with asyncio.timeout(DOCUMENT_SECONDS):
                 ((translated,),) = await self._translate(job)
-                return self.files.add(translated, name)
+                return self.downloads.add(translated, name)
         except TimeoutError:
             return ServingError(503, f"the document took more than {DOCUMENT_SECONDS:g} seconds", "document")
         except ServingError as error:
@@ -217,12 +212,12 @@ class Documents:
         segments = list(chain(*job.segments))
         texts = [text for text, _ in segments]
         plans = [plan for plan, found in zip(job.plans, job.segments, strict=True) for _ in found]
-        answers = await self._service.translate_groups(texts, plans, job.call.options)
+        answers = await self._service.translate_groups(job.call, texts, plans)
         for name, problem in _PROBLEMS.items():
             if count := sum(bool(getattr(each.translations[0], name)) for each in answers):
                 LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # without texts of clients
         language, ranks = standard_code(job.call.target), list[list[bytes]]()
-        for rank in range(job.call.options.n_best or 1):
+        for rank in range(job.call.n_best or 1):
             targets = [each.translations[min(rank, len(each.translations) - 1)].text.strip() for each in answers]
             alignments: list[list[AlignedToken]] = [[] for _ in segments]
             for route in routes_of(plans):
@@ -240,17 +235,32 @@ def _plain(segments: Sequence[SegmentText]) -> str:
     return "\n".join(text for text, _ in segments) or " "
 
 
-class TemporaryFiles:
-    """Temporary store for documents, in a folder that only this user can read. The file names are random.
+@dataclass(frozen=True, eq=False)
+class Download:
+    """Translated document that clients can download: its content, and the file name of the download."""
 
-    A document is removed after DOWNLOAD_SECONDS. The folder is locked while the server runs, so that other servers do
-    not remove the folder. At exit, the folder is removed.
-    """
+    content: bytes
+    name: str
+
+    def response(self, headers: Mapping[str, str] | None = None) -> Response:
+        """Return a response with the document, and with additional headers."""
+        own = {"Content-Length": str(len(self.content)), "Cache-Control": "no-store"}
+        return StreamingResponse(self._parts(), 200, {**own, **(headers or {})}, "application/octet-stream")
+
+    async def _parts(self) -> AsyncIterator[bytes]:
+        """Yield the content in parts. If it were sent at once, each slow client would need memory for a copy."""
+        for start in range(0, len(self.content), _PART_BYTES):
+            yield self.content[start : start + _PART_BYTES]
+
+
+class Downloads:
+    """Translated documents in memory. A document is removed after DOWNLOAD_SECONDS."""
 
     def __init__(self) -> None:
-        self._folder: TemporaryDirectory[str] | None = None
-        self._files: dict[str, tuple[str, int]] = {}
-        """File name of the download and number of bytes of each document, keyed by its secret."""
+        self._documents: dict[str, Download] = {}
+        """Documents that clients can download, keyed by the secret that is needed to download them."""
+        self._in_memory: WeakSet[Download] = WeakSet()
+        """All documents, including removed documents that are still being downloaded."""
 
     def add(self, content: bytes, name: str) -> str:
         """Store a document, and return the secret that is needed to download it.
@@ -260,58 +270,23 @@ class TemporaryFiles:
             name: File name of the download.
 
         Raises:
-            ServingError: All documents together would be larger than MAX_STORED_BYTES, or the disk is full.
+            ServingError: All documents together would be larger than MAX_STORED_BYTES.
         """
-        if sum(size for _, size in self._files.values()) + len(content) > MAX_STORED_BYTES:
+        if sum(len(each.content) for each in self._in_memory) + len(content) > MAX_STORED_BYTES:
             problem = "too many translated documents wait to be downloaded; try again later"
             raise ServingError(503, problem, "files", _RETRY_FILES_SECONDS)
         secret = secrets.token_urlsafe(_NAME_BYTES)
-        try:
-            path = self._open_folder() / secret
-            self._files[secret] = name, len(content)
-            path.write_bytes(content)
-        except OSError as error:
-            self._remove(secret)
-            LOG.error("a translated document cannot be written: %s", error.strerror)
-            raise ServingError(503, "the server cannot store the document", "files", _RETRY_FILES_SECONDS) from None
-        asyncio.get_running_loop().call_later(DOWNLOAD_SECONDS, self._remove, secret)
+        self._documents[secret] = document = Download(content, name)
+        self._in_memory.add(document)
+        asyncio.get_running_loop().call_later(DOWNLOAD_SECONDS, self._documents.pop, secret, None)
         return secret
 
-    def get(self, secret: str) -> tuple[Path, str]:
-        """Return the path of a stored document, and the file name of the download.
+    def get(self, secret: str) -> Download:
+        """Return a stored document.
 
         Raises:
             ServingError: There is no such document, or it has been removed.
         """
-        if (found := self._files.get(secret)) is None:
+        if (found := self._documents.get(secret)) is None:
             raise ServingError(404, "there is no such document; documents are removed after ten minutes")
-        return self._open_folder() / secret, found[0]
-
-    def close(self) -> None:
-        """Remove all documents."""
-        self._files.clear()
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
-
-    def _open_folder(self) -> Path:
-        if self._folder is None:
-            self._folder = TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
-            hold_while_alive(self, Path(self._folder.name))
-        return Path(self._folder.name)
-
-    def _remove(self, secret: str) -> None:
-        if self._files.pop(secret, None):
-            (self._open_folder() / secret).unlink(missing_ok=True)
-
-
-def remove_stale_folders() -> None:
-    """Remove the document folders of servers that were killed."""
-    for folder in Path(gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            status = folder.lstat()
-            is_own = status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode)
-            if is_own and time.time() - status.st_mtime > _MIN_AGE_SECONDS:
-                with try_exclusive(folder) as is_free:
-                    if is_free:
-                        shutil.rmtree(folder, ignore_errors=True)
+        return found

@@ -7,10 +7,10 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 
 from zoo.documents.document import FORMATS
-from zoo.serving.answer import Call, Options
+from zoo.serving.answer import Call
 from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO, language_name
 from zoo.serving.requests import (
@@ -40,7 +40,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         target, source = given.required("target"), given.string("source", AUTO)
         is_html = given.choice("format", ("text", "html"), "text") == "html"
         alternatives = given.integer("alternatives", 0, limits.beam - 1)
-        call = Call(key, source, target, Options(n_best=alternatives + 1 if alternatives else None))
+        call = Call(key, source, target, n_best=alternatives + 1 if alternatives else None)
         answers = await (documents.translate_markup if is_html else service.translate)(call, texts)
         results = []
         for answer in answers:
@@ -60,23 +60,22 @@ def router(service: Service, documents: Documents) -> APIRouter:
         target, name = given.required("target"), PurePath(given.name)
         call = Call(key, given.string("source", AUTO), target, model=given.string("model") or None)
         content = await documents.translate_document(call, given.content, given.name)
-        secret = documents.files.add(content, f"{name.stem}.{target}{name.suffix}")
+        secret = documents.downloads.add(content, f"{name.stem}.{target}{name.suffix}")
         return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}
 
     routes.add_api_route("/translate_file", translate_file, methods=["POST"], route_class_override=_Upload)
 
     @routes.get("/download_file/{secret}")
     async def download_file(secret: str) -> Response:
-        path, name = documents.files.get(secret)
-        disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
-        headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
-        return FileResponse(path, media_type="application/octet-stream", headers=headers)
+        download = documents.downloads.get(secret)
+        disposition = f"attachment; filename*=UTF-8''{quote(download.name, safe='')}"
+        return download.response({"Content-Disposition": disposition})
 
     @routes.post("/detect")
     async def detect_language(request: Request) -> list[dict[str, object]]:
-        given, _ = await authorized_parameters(service, request)
+        given, key = await authorized_parameters(service, request)
         text = given.required("q")
-        service.admission.check_texts([text])
+        service.admission.check_texts(Call(key), [text])
         found = rank_languages(text)
         probable = [(code, probability) for code, probability in found if probability >= 0.01]
         return [_detected(code, probability) for code, probability in probable or found[:1]]

@@ -12,9 +12,10 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specs.notation import quote
+from zoo.generation.config import TranslationOptions
 from zoo.generation.translation import MARKS
 from zoo.models.catalogue import EVERYDAY, better_for
-from zoo.serving.answer import Answer, Call, Options, ServingError
+from zoo.serving.answer import Answer, Call, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.languages import AUTO
 from zoo.serving.requests import Endpoint, authorize, authorized_upload
@@ -238,11 +239,11 @@ def router(service: Service, documents: Documents) -> APIRouter:
     async def translate(request: Request, body: TranslateBody) -> Any:
         """Translate one or more texts. Line breaks are kept."""
         key, texts = authorize(service, request), _list(body.text)
-        options = Options(body.beam, body.n_best, body.alpha, body.prefix, body.protect)
-        call = Call(key, body.source, body.target, options, body.model)
+        options: TranslationOptions = {"beam": body.beam, "alpha": body.alpha, "protect": body.protect}
+        call = Call(key, body.source, body.target, body.model, options, body.n_best, body.prefix)
         if not body.stream:
             answers = await service.translate(call, texts)
-            return TranslateResult(results=[_result(answer, body) for answer in answers])
+            return {"results": [_result(answer, body) for answer in answers]}
         events = _events(await service.translate_each(call, texts), body)
         return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
@@ -291,13 +292,13 @@ def router(service: Service, documents: Documents) -> APIRouter:
             model=name,
         )
 
-    @routes.post("/v1/parse")
-    async def parse(request: Request, body: ParseBody) -> TranslateResult:
+    @routes.post("/v1/parse", response_model=TranslateResult)
+    async def parse(request: Request, body: ParseBody) -> Any:
         """Return the constituency trees of one or more sentences, in bracket notation."""
-        key, options = authorize(service, request), Options(body.beam, body.n_best, body.alpha)
-        call = Call(key, options=options, model=body.model)
+        options: TranslationOptions = {"beam": body.beam, "alpha": body.alpha}
+        call = Call(authorize(service, request), model=body.model, options=options, n_best=body.n_best)
         answers = await service.parse(call, _list(body.text), body.tokenized)
-        return TranslateResult(results=[_result(answer) for answer in answers])
+        return {"results": [_result(answer) for answer in answers]}
 
     return routes
 
@@ -348,26 +349,25 @@ def _list(texts: str | list[str]) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
-def _result(answer: Answer, body: TranslateBody | None = None) -> TextResult:
-    """Convert an answer to a result. `body` is the translation request, or None if the answer is a parse tree."""
+def _result(answer: Answer, body: TranslateBody | None = None) -> dict[str, Any]:
+    """Return the fields of a `TextResult`. `body` is the translation request, or None if the answer is a parse tree."""
     translations = []
     for each in answer.translations:
-        rest: dict[str, Any] = {name: list(marked) for name in MARKS if (marked := getattr(each, name))}
-        if body and body.sentences:
-            rest |= {"sentences": [*each.parts], "confidences": [*each.confidences]}
-        rest["confidence"] = each.confidence
-        translations.append(Translated(text=each.text, score=each.score, log_probability=each.log_probability, **rest))
-    result = TextResult(
-        source=answer.source,
-        detected_confidence=answer.confidence,
-        model=answer.model,
-        revision=answer.revision,
-        translations=translations,
-    )
+        scores = {"score": each.score, "log_probability": each.log_probability, "confidence": each.confidence}
+        sentences = {"sentences": each.parts, "confidences": each.confidences} if body and body.sentences else {}
+        marks = {name: marked for name in MARKS if (marked := getattr(each, name))}
+        translations.append({"text": each.text, **scores, **sentences, **marks})
+    result: dict[str, Any] = {
+        "source": answer.source,
+        "detected_confidence": answer.confidence,
+        "model": answer.model,
+        "revision": answer.revision,
+        "translations": translations,
+    }
     if body and answer.model == EVERYDAY:
         texts = [source for source, _ in answer.translations[0].parts]
         if found := better_for(texts, answer.source, body.target):
-            result.hint = f"{found[1]}: `zoo serve --model {found[0].name}`"
+            result["hint"] = f"{found[1]}: `zoo serve --model {found[0].name}`"
     return result
 
 
@@ -378,7 +378,7 @@ async def _events(results: AsyncIterator[tuple[int, Answer | ServingError]], bod
             if isinstance(answer, ServingError):
                 yield _event("error", {"index": index, "error": answer.message, "status": answer.status})
             else:
-                yield _event("translation", {"index": index, **_result(answer, body).model_dump(exclude_unset=True)})
+                yield _event("translation", {"index": index, **_result(answer, body)})
     yield _event("done", {})
 
 

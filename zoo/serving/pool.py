@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ class PooledModel:
         name: Name under which the server offers the model.
         folder: Folder of the model.
         spec: Spec of the most recently read revision.
+        known_scores: Scores of this revision, by split. Empty if they are unknown, or if their file is damaged.
         loaded: The model in memory, or None.
         loading: Task that loads the model, or None.
         failed: Revision that could not be loaded, or empty. `refresh` does not try to load it again.
@@ -68,6 +69,7 @@ class PooledModel:
     name: str
     folder: Path
     spec: Spec
+    known_scores: Mapping[str, Any] = field(default_factory=dict)
     loaded: LoadedModel | None = None
     loading: asyncio.Task[ServingError | None] | None = None
     failed: str = ""
@@ -102,18 +104,19 @@ class PooledModel:
         """
         revision = ""
         try:
-            revision = self.revision()
+            revision = await asyncio.to_thread(self.revision)
             translator = await asyncio.to_thread(open_translator, self.folder)
-            if revision != self.revision():  # replaced while it was being read
-                revision = self.revision()
+            if revision != (current := await asyncio.to_thread(self.revision)):  # replaced while it was being read
+                revision = current
                 translator = await asyncio.to_thread(open_translator, self.folder)
+            known_scores = await asyncio.to_thread(_read_scores, self.folder)
         except Exception as error:
             self.failed = revision
             LOG.error("model %s cannot be loaded: %s", self.name, error)
             return ServingError(503, f"the model `{self.name}` cannot be loaded", "load", RELOAD_SECONDS)
         finally:
             self.loading = None
-        self.loaded, self.spec = LoadedModel(translator, revision), translator.spec
+        self.loaded, self.spec, self.known_scores = LoadedModel(translator, revision), translator.spec, known_scores
         self.last_used = time.monotonic()
         LOG.info("model %s is loaded, revision %s", self.name, revision)
         return None
@@ -137,12 +140,9 @@ class PooledModel:
         """Return WER, BLEU and chrF on the test set or, without test scores, on the dev set.
 
         The keys are names such as `BLEU`. If the model has several directions, the names contain the direction, as in
-        `BLEU en-de`. The mapping is empty if the file with the scores is damaged.
+        `BLEU en-de`.
         """
-        known: dict[str, Any] = {}
-        with suppress(ZooError):
-            known = ModelFolder(self.folder).known_scores
-        found = known.get("test") or known.get("dev")
+        found = self.known_scores.get("test") or self.known_scores.get("dev")
         directions = self.directions()
         pairs: Sequence[Sequence[str]] = directions if len(directions) > 1 else [()]
         return {
@@ -177,6 +177,14 @@ class PooledModel:
             return digest[:_REVISION_LENGTH]
         weights = ModelFolder(self.folder).weights
         return f"run-{weights.stat().st_mtime_ns:x}" if file_exists(weights) else ""
+
+
+def _read_scores(folder: Path) -> Mapping[str, Any]:
+    """Return the scores in a model's folder. If the file is damaged, return an empty mapping."""
+    try:
+        return ModelFolder(folder).known_scores
+    except ZooError:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -227,7 +235,8 @@ class ModelPool:
         self._open = open_translator
         folders = {name: find.model(name, report) for name in names}
         self.models = {
-            name: PooledModel(name, folder, ModelFolder(folder).spec) for name, folder in sorted(folders.items())
+            name: PooledModel(name, folder, ModelFolder(folder).spec, _read_scores(folder))
+            for name, folder in sorted(folders.items())
         }
         for model in self.models.values():
             model.spec.require_source("the server")
@@ -366,7 +375,8 @@ class ModelPool:
                 model.unload()
                 continue
             with suppress(ServingError, ZooError, OSError):  # logged by `load`; the old revision remains in use
-                if (revision := model.revision()) not in ("", model.loaded.revision, model.failed):
+                revision = await asyncio.to_thread(model.revision)
+                if model.loaded is not None and revision not in ("", model.loaded.revision, model.failed):
                     LOG.info("model %s has the new revision %s", model.name, revision)
                     await model.load(self._open)
 

@@ -106,9 +106,8 @@ class _Process:
             raise MemoryError from None
 
     def kill(self) -> None:
-        """End the process immediately. If a thread is waiting in `call`, it gets a MemoryError."""
+        """End the process without waiting for its end. If a thread is waiting in `call`, it gets a MemoryError."""
         self._process.kill()
-        self._process.join()
 
 
 def _work(connection: Connection) -> None:

@@ -25,7 +25,7 @@ from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.serving.admission import LINE_BREAKS, Admission, Metrics, Settings
-from zoo.serving.answer import RELOAD_SECONDS, Answer, Call, Options, ServingError, log_error
+from zoo.serving.answer import RELOAD_SECONDS, Answer, Call, ServingError, log_error
 from zoo.serving.languages import (
     AUTO,
     base_code,
@@ -84,7 +84,7 @@ class Service:
         """
         plans = await self.plan(call, texts)
         with self.admission.admit(call.key, texts, routes_of(plans)):
-            return await self.translate_groups(texts, plans, call.options)
+            return await self.translate_groups(call, texts, plans)
 
     async def translate_each(
         self, call: Call, texts: Sequence[str]
@@ -106,7 +106,7 @@ class Service:
             if isinstance(plan := plans[index], ServingError):
                 return index, plan
             try:
-                (answer,) = await self.translate_groups([texts[index]], [plan], call.options)
+                (answer,) = await self.translate_groups(call, [texts[index]], [plan])
             except ServingError as error:
                 return index, error
             return index, answer
@@ -135,14 +135,13 @@ class Service:
 
         `sources` are texts and `targets` their translations, each a single line.
         """
-        self.admission.check_texts(sources)
-        self.admission.check_texts(targets)
+        self.admission.check_texts(call, sources)
+        self.admission.check_texts(call, targets)
         route = self._route(call)
-        scores: list[float] = []
         with self.admission.admit(call.key, [*sources, *targets]):
             async with self.pool.lease(route.model) as loaded:
-                for chunk in _chunks(sources, targets):
-                    scores += await _in_thread(self._scoring, _score, loaded.translator, *chunk, route)
+                score = partial(_score, loaded.translator, route)
+                scores = await _in_chunks(self._scoring, score, _chunks(sources, targets))
                 return scores, route.model.name, loaded.revision
 
     async def align(self, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[list[AlignedToken]]:
@@ -150,12 +149,10 @@ class Service:
 
         Sentences of more than 1,024 tokens get no alignment.
         """
-        found: list[list[AlignedToken]] = []
         async with self.pool.lease(route.model) as loaded:
-            find = partial(alignment.align, loaded.translator, report=Report(), max_tokens=_MAX_SCORED_TOKENS)
-            for chunk in _chunks(sources, targets):
-                found += await _in_thread(self._attending, find, *chunk, route.source, route.target)
-        return found
+            align = partial(alignment.align, loaded.translator, report=Report(), max_tokens=_MAX_SCORED_TOKENS)
+            align = partial(align, source=route.source, target=route.target)
+            return await _in_chunks(self._attending, align, _chunks(sources, targets))
 
     async def attention(
         self, call: Call, pair: tuple[str, str], layer: int | None, head: int | None
@@ -171,7 +168,7 @@ class Service:
         Returns:
             The attention weights, the layer, the head (None for the mean), and the model's name.
         """
-        self.admission.check_texts(pair)
+        self.admission.check_texts(call, pair)
         route = self._route(call)
         codes: LanguageOptions = {"source": route.source, "target": route.target}
 
@@ -187,7 +184,7 @@ class Service:
 
     async def parse(self, call: Call, texts: Sequence[str], tokenized: bool) -> list[Answer]:
         """Parse sentences. The answers contain trees in bracket notation instead of translations."""
-        self.admission.check_texts(texts, call.options)
+        self.admission.check_texts(call, texts)
         if (model := next((each for each in self.pool.candidates(call.model) if each.parses), None)) is None:
             raise ServingError(400, "the server has no such parser; `GET /v1/models` lists the models")
         route = Route(model, *model.directions()[0])
@@ -195,19 +192,17 @@ class Service:
             async with self.pool.lease(model) as loaded:
                 parser = cast(Parser, loaded.translator)
                 lines = list(texts) if tokenized else [parser.tokenize(text) for text in texts]
-                results = await self._submit(route, loaded, lines, call.options)
+                results = await self._submit(call, route, loaded, lines)
                 return [Answer(each, route.source, None, model.name, loaded.revision) for each in results]
 
     async def recognize(self, route: Route, inputs: Sequence[Frames]) -> list[Translation]:
         """Recognise the text in images, or in the windows of an audio recording."""
-        found = list[Translation]()
+        chunks = [(inputs[start : start + _CHUNK_INPUTS],) for start in range(0, len(inputs), _CHUNK_INPUTS)]
         async with self.pool.lease(route.model) as loaded:
             recognize = partial(cast(Recognizer, loaded.translator).recognize, target=route.target)
-            for start in range(0, len(inputs), _CHUNK_INPUTS):
-                chunk = inputs[start : start + _CHUNK_INPUTS]
-                found += [best for best, *_ in await _in_thread(self._recognizing, recognize, chunk)]
+            results = await _in_chunks(self._recognizing, recognize, chunks)
         self.metrics.sentences.labels(route.model.name).inc(len(inputs))
-        return found
+        return [best for best, *_ in results]
 
     async def plan(self, call: Call, texts: Sequence[str]) -> list[Plan]:
         """Check a request (`call`), and return the model and the languages (a `Plan`) for each of its texts."""
@@ -220,7 +215,7 @@ class Service:
 
     async def _plan_each(self, call: Call, texts: Sequence[str]) -> list[Plan | ServingError]:
         """Check a request (`call`). For each text, return a `Plan`, or an error if no model translates the text."""
-        self.admission.check_texts(texts, call.options)
+        self.admission.check_texts(call, texts)
         if call.source is not None and call.source.lower() != AUTO:
             return [self._plan_one(call, call.source)] * len(texts)
         choices, plans = {*self._sources(call), base_code(call.target)}, list[Plan | ServingError]()
@@ -258,7 +253,7 @@ class Service:
             raise ServingError(400, f"no model translates into {quote(call.target)}; `GET /languages` lists the pairs")
         return sources
 
-    async def translate_groups(self, texts: Sequence[str], plans: Sequence[Plan], options: Options) -> list[Answer]:
+    async def translate_groups(self, call: Call, texts: Sequence[str], plans: Sequence[Plan]) -> list[Answer]:
         """Translate texts. Texts with the same model and languages are translated together."""
         answers = [
             Answer([Translation(text)], plan.source, plan.confidence) for text, plan in zip(texts, plans, strict=True)
@@ -269,7 +264,7 @@ class Service:
             split = [LINE_BREAKS.split(texts[index]) for index in indices]
             lines = [line for segments in split for line in segments[::2]]
             async with self.pool.lease(route.model) as loaded:
-                results = iter(await self._submit(route, loaded, lines, options))
+                results = iter(await self._submit(call, route, loaded, lines))
                 self.metrics.texts.labels(route.model.name).inc(len(indices))
                 for index, segments in zip(indices, split, strict=True):
                     translations = _join(segments[::2], [next(results) for _ in segments[::2]], segments[1::2])
@@ -280,14 +275,13 @@ class Service:
         return answers
 
     async def _submit(
-        self, route: Route, loaded: LoadedModel, lines: Sequence[str], options: Options
+        self, call: Call, route: Route, loaded: LoadedModel, lines: Sequence[str]
     ) -> list[list[Translation]]:
-        arguments: TranslationOptions = {"beam": options.beam, "alpha": options.alpha, "protect": options.protect}
-        if options.n_best is not None and options.beam is None:
-            arguments["beam"] = max(options.n_best, loaded.translator.spec.decoding.beam)
-        arguments |= {"source": route.source, "target": route.target}
-        prefixes = None if not options.prefix else [options.prefix] * len(lines)
-        submit = partial(loaded.translator.submit, lines, n_best=options.n_best, prefixes=prefixes, **arguments)
+        options: TranslationOptions = {**call.options, "source": route.source, "target": route.target}
+        if call.n_best is not None and options.get("beam") is None:
+            options["beam"] = max(call.n_best, loaded.translator.spec.decoding.beam)
+        prefixes = None if not call.prefix else [call.prefix] * len(lines)
+        submit = partial(loaded.translator.submit, lines, n_best=call.n_best, prefixes=prefixes, **options)
         with readable_errors():
             if sum(map(len, lines)) <= _SHORT_CHARACTERS:
                 results = await asyncio.wrap_future(submit())
@@ -315,7 +309,14 @@ async def _in_thread(threads: ThreadPoolExecutor, function: Callable[..., _T], *
         return await asyncio.wrap_future(threads.submit(function, *arguments))
 
 
-def _score(translator: Translator, sources: Sequence[str], targets: Sequence[str], route: Route) -> list[float]:
+async def _in_chunks(
+    threads: ThreadPoolExecutor, function: Callable[..., list[_T]], chunks: Iterable[Sequence[object]]
+) -> list[_T]:
+    """Call a function with the arguments in each chunk, and join its results. The work can be cancelled in between."""
+    return [result for chunk in chunks for result in await _in_thread(threads, function, *chunk)]
+
+
+def _score(translator: Translator, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
     languages: LanguageOptions = {"source": route.source, "target": route.target}
     _require_short(translator, sources, targets, languages, _MAX_SCORED_TOKENS)
     return translator.score(sources, targets, **languages)

@@ -20,8 +20,8 @@ from zoo.generation.engine import _Worker
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.serving import processes
-from zoo.serving.admission import Keys, Limits, Settings
+from zoo.serving import Limits, processes
+from zoo.serving.admission import Keys, Settings
 from zoo.serving.app import Server, create_app, open_socket
 from zoo.serving.pool import ModelPool
 from zoo.serving.service import Service

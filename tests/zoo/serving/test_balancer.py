@@ -18,8 +18,7 @@ from tests.zoo.serving.test_deepl import ask
 from tests.zoo.serving.test_deepl import upload as upload_to_deepl
 from tests.zoo.serving.test_documents import TEXT, upload
 from tests.zoo.serving.test_limits import wait_until
-from zoo.serving import deepl, libretranslate, native
-from zoo.serving.admission import Limits
+from zoo.serving import Limits, deepl, libretranslate, native
 from zoo.serving.documents import Documents
 
 DOCS = Path(__file__).parents[3] / "docs" / "how-to"

@@ -146,7 +146,7 @@ def test_a_document_is_private(client_of):
 @pytest.mark.parametrize(
     ("status", "fields"),
     [
-        *[(400, {"name": "a.invalid"}), (400, {"filename": "a.pdf"}), (400, {"output_format": "docx"})],
+        *[(400, {"name": "a.invalid"}), (400, {"output_format": "docx"})],
         *[(400, {"target_lang": "FR"}), (400, {"glossary_id": "a"}), (400, {"content": b"\xff"})],
         *[(413, {"content": "a " * 500}), (456, {"content": "a " * 150})],
     ],
@@ -154,6 +154,8 @@ def test_a_document_is_private(client_of):
 def test_a_document_that_cannot_be_translated_is_refused(client_of, status, fields):
     client = client_of(keys={hash_key("secret"): 200}, document_bytes=900)
     check_refused(upload(client, **fields), status, key="message")
+    unsupported = upload(client, filename="a.pdf", output_format="docx")
+    check_refused(unsupported, 400, "`.pdf` is not supported", key="message")
     assert client.post("/v2/document", headers=KEY, data={"target_lang": "DE"}).status_code == 400
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from unittest.mock import AsyncMock
+from multiprocessing.process import BaseProcess
+from unittest.mock import AsyncMock, Mock
 
 import httpx2
 import pytest
@@ -20,6 +19,7 @@ from tests.zoo.serving.test_deepl import upload as upload_to_deepl
 from tests.zoo.serving.test_limits import metric, wait_until
 from zoo.generation.translation import Translation
 from zoo.serving import documents, processes
+from zoo.serving.answer import ServingError
 from zoo.serving.service import Service
 
 TEXT = "\n".join(TEXTS).encode()
@@ -82,15 +82,12 @@ def test_spaces_around_a_translation_begin_no_code_block(client, monkeypatch):
 
 def test_documents_are_private_and_expire(client, monkeypatch):
     secret = upload(client, "../../etc/a \u00e4.txt").json()["translatedFileUrl"].rpartition("/")[2]
-    (stored,) = Path(tempfile.gettempdir()).glob(f"zoo-serve-*/{secret}")
-    assert stored.parent.stat().st_mode & 0o077 == 0
     assert len(secret) >= 32
     assert "a%20%C3%A4.de.txt" in client.get(f"/download_file/{secret}").headers["content-disposition"]
     assert client.get("/download_file/..%2f..%2fetc%2fpasswd").status_code == 404
     monkeypatch.setattr(documents, "DOWNLOAD_SECONDS", 0.1)
     expired = upload(client).json()["translatedFileUrl"]
     wait_until(lambda: client.get(expired).status_code == 404)
-    assert list(stored.parent.iterdir()) == [stored]
 
 
 def test_invalid_documents_are_refused(client_of):
@@ -106,10 +103,28 @@ def test_invalid_documents_are_refused(client_of):
 
 def test_documents_have_a_maximum_size_together(client, monkeypatch, expected):
     monkeypatch.setattr(documents, "MAX_STORED_BYTES", len("\n".join(expected).encode()) + 1)
-    assert [upload(client).status_code for _ in range(2)] == [200, 503]
+    first, refused = upload(client), upload(client)
+    assert (first.status_code, refused.status_code, "retry-after" in refused.headers) == (200, 503, True)
+
+
+def test_a_document_that_is_being_downloaded_counts_after_it_has_expired(monkeypatch):
+    monkeypatch.setattr(documents, "MAX_STORED_BYTES", 3)
+    monkeypatch.setattr(documents, "DOWNLOAD_SECONDS", 0.0)
+
+    async def run() -> None:
+        downloads = documents.Downloads()
+        response = downloads.get(downloads.add(b"abc", "a.txt")).response()
+        await asyncio.sleep(0.01)
+        with pytest.raises(ServingError, match="too many"):
+            downloads.add(b"d", "d.txt")
+        del response
+        downloads.add(b"d", "d.txt")
+
+    asyncio.run(run())
 
 
 def test_reading_has_the_time_of_a_request(client_of, monkeypatch):
+    monkeypatch.setattr(BaseProcess, "join", Mock(side_effect=RuntimeError("the event loop waits for a process")))
     monkeypatch.setattr(documents, "read_texts", _sleep)
     assert upload(client_of(request_seconds=0.5)).status_code in (413, 503)
     monkeypatch.setattr(documents, "_CALL_SECONDS", 0.5)

@@ -15,8 +15,8 @@ from starlette import formparsers
 from tests.zoo.serving.conftest import PAIR, RUN, check_refused
 from tests.zoo.serving.test_limits import BODY
 from zoo.generation.translator import Translator
-from zoo.serving import admission, service
-from zoo.serving.admission import LINE_BREAKS, Admission, Limits, Metrics, Settings, hash_key, new_key, read_keys
+from zoo.serving import Limits, admission, service
+from zoo.serving.admission import LINE_BREAKS, Admission, Metrics, Settings, hash_key, new_key, read_keys
 from zoo.serving.answer import ServingError
 from zoo.serving.native import TranslateBody
 
@@ -133,9 +133,10 @@ WRONG_NUMBERS = ['{"test": {"bleu": "good"}}', '{"dev": {"bleu": 1e999}}']
 
 
 @pytest.mark.parametrize("scores", ["x", "[]", '{"test": 1}', '{"test": [1]}', *WRONG_NUMBERS, "[" * 100_000])
-def test_wrong_scores_are_left_out(client, scores):
+def test_wrong_scores_are_left_out(client_of, trained, scores):
+    trained()
     Path(RUN, "scores.json").write_text(scores)
-    answer = client.get("/v1/models")
+    answer = client_of().get("/v1/models")
     assert (answer.status_code, answer.json()["data"][0]["scores"]) == (200, {})
 
 

@@ -16,8 +16,8 @@ import pytest
 from tests.zoo.serving.conftest import RUN, running
 from tests.zoo.serving.test_balancer import shipped
 from tests.zoo.serving.test_limits import BODY, metric, send, wait_until
-from zoo.serving import app
-from zoo.serving.admission import Keys, Limits, hash_key
+from zoo.serving import Limits, app
+from zoo.serving.admission import Keys, hash_key
 
 
 @pytest.fixture(autouse=True)

@@ -103,7 +103,8 @@ async def test_a_model_is_neither_unloaded_nor_loaded_twice_while_it_is_replaced
     replace("runs/a")
     opened.side_effect = lambda folder: waits.wait(5) and open_quietly(folder)
     refresh = asyncio.create_task(pool.refresh())
-    await asyncio.sleep(0)
+    while pool.models["runs/a"].loading is None:
+        await asyncio.sleep(0.01)
     with pytest.raises(ServingError, match="in use"):
         await use(pool, "runs/b")
     assert await use(pool) is old
