@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 from cli import options
 from cli.options import option
 from specs import ZooError
-from zoo.report import Progress, Report
+from zoo.report import Report
 
 if TYPE_CHECKING:
     from specs.corpus import Direction
-    from zoo.generation.translation import Translation
-    from zoo.generation.translator import Translator
     from zoo.models.catalogue import ModelCard
 
 _DEFAULT_LANGUAGES = ("en", "de", "fr", "es")
@@ -61,7 +58,9 @@ def translate(
         zoo translate website -o webseite --to de
     """
     from cli.console import report
-    from zoo.documents.document import FORMATS, format_of
+    from zoo.documents import translation
+    from zoo.documents.document import FORMATS, Document, format_of
+    from zoo.files.atomic import atomic_file
     from zoo.generation.loading import open_model
     from zoo.models.catalogue import EVERYDAY
     from zoo.models.find import from_options
@@ -92,7 +91,12 @@ def translate(
     sentences = list[str]()
 
     def write(document: Path, target: Path) -> None:
-        sentences.extend(_translate(translator, direction, document, target, messages, protect=not no_protect))
+        original = Document.read(document)
+        content, found = translation.translate(translator, original, direction, messages, protect=not no_protect)
+        with atomic_file(target.resolve()) as partial:  # write through a symbolic link
+            partial.write_bytes(content)
+        messages.info(f"wrote {target}")
+        sentences.extend(found)
 
     _write_each(plan, write)
     if known.name == EVERYDAY:
@@ -250,69 +254,6 @@ def _is_translation(document: Path, found: Mapping[Path, Path], codes: Sequence[
     """Return whether a document seems to be a translation, such as `a.de.txt` beside its original `a.txt`."""
     stem = Path(document.stem)
     return stem.suffix[1:] in codes and document.with_name(stem.stem + document.suffix) in found
-
-
-class _DocumentReport(Report):
-    """Report that adds the name of a document to each warning."""
-
-    def __init__(self, document: Path, messages: Report) -> None:
-        self._document, self._messages = document, messages
-
-    def warn(self, text: str) -> None:
-        self._messages.warn(f"`{self._document}`: {text}")
-
-    def progress(self, label: str, total: int | None, unit: str) -> Progress:
-        return self._messages.progress(label, total, unit)
-
-
-def _translate(
-    translator: Translator, direction: Direction, document: Path, target: Path, messages: Report, *, protect: bool
-) -> list[str]:
-    """Translate a document, and write the result to `target`. Return the sentences that were translated."""
-    from zoo.documents.document import MAX_DOCUMENT_BYTES, Document, translate_document
-    from zoo.documents.segments import PLACEHOLDER
-    from zoo.files.atomic import atomic_file
-    from zoo.files.reading import read_bytes
-    from zoo.generation.config import LanguageOptions
-    from zoo.text.language_codes import UNKNOWN, LanguageCode, guess_languages
-    from zoo.text.sentences import excerpt
-
-    languages: LanguageOptions = {"source": direction[0], "target": direction[1]}
-    uncertain, sentences, warnings = list[str](), list[str](), _DocumentReport(document, messages)
-    content = Document(read_bytes(document, MAX_DOCUMENT_BYTES), str(document))
-
-    def translate(texts: list[str]) -> list[str]:
-        if not texts:
-            warnings.warn("nothing to translate was found; the document was copied")
-        sources = [direction[0]] * len(texts)
-        if direction[0] == UNKNOWN and (known := translator.spec.languages):
-            codes = [code for code in known.codes if code != direction[1]]
-            sources = guess_languages(texts, codes, content.language)
-        results: dict[int, Translation] = {}
-        for source in dict.fromkeys(sources):
-            own = [index for index, each in enumerate(sources) if each == source]
-            pair: LanguageOptions = {"source": source, "target": direction[1]}
-            found = translator.hypotheses([texts[i] for i in own], report=warnings, protect=protect, **pair)
-            results |= zip(own, (best for best, *_ in found), strict=True)
-        for index, text in enumerate(texts):
-            uncertain.extend(results[index].uncertain)
-            sentences.extend([part for part, _ in results[index].parts] or [text])
-        return [results[index].text for index in range(len(texts))]
-
-    result = translate_document(
-        content,
-        translate,
-        lambda texts, translations: translator.align(texts, translations, report=warnings, **languages),
-        str(LanguageCode.parse(direction[1])),
-    )
-    with atomic_file(target.resolve()) as partial:  # write through a symbolic link
-        partial.write_bytes(result)
-    if uncertain:
-        problem = f"sentences whose translations have a low probability: {len(uncertain):,}"
-        first = re.sub(rf"\b{PLACEHOLDER}\b", "…", uncertain[0])  # stands for code, which the model does not read
-        warnings.warn(f"{problem} (the first is {excerpt(first)}); check these translations")
-    messages.info(f"wrote {target}")
-    return sentences
 
 
 def transcribe(

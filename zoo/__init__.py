@@ -23,6 +23,7 @@ from zoo.version import __version__ as __version__
 if TYPE_CHECKING:
     from compiler import EmittedProgram, PaddedBatch
     from specs import Spec, Sublayer, ZooError
+    from zoo.documents.translation import translate_document
     from zoo.generation.translator import Translator
     from zoo.models.find import names
     from zoo.training.run import Run
@@ -41,6 +42,7 @@ __all__ = [
     "save",
     "spec",
     "train",
+    "translate_document",
 ]
 
 _LAZY_ATTRIBUTES = {
@@ -51,6 +53,7 @@ _LAZY_ATTRIBUTES = {
     "Translator": "zoo.generation.translator",
     "batches": "zoo.training.train",
     "save": "zoo.training.train",
+    "translate_document": "zoo.documents.translation",
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -42,15 +41,6 @@ def test_the_translation_of_each_line_is_that_of_decode(zoo: Zoo, translate: Zoo
     assert (result.printed, "wrote a.de.txt" in result.err) == ("", True)
     assert Path("a.de.txt").read_text("utf-8") == zoo("decode", "--model", "runs/tiny", stdin=text).out
     assert Path("a.txt").read_text("utf-8") == text
-
-
-def test_markup_is_kept(translate: Zoo) -> None:
-    write("a.html", text="<html lang='en'><p>we <b>read</b> <code>x</code></p>")
-    result = translate("a.html", "-o", "b.html")
-    assert (result.status, "nothing to translate" in result.err) == (0, False)
-    page = Path("b.html").read_text("utf-8")
-    assert re.fullmatch("<html lang='de'><p>.*<b>.*</b>.*<code>x</code></p>", page)
-    assert page.count("<b>") == page.count("</b>")
 
 
 def test_a_document_without_text_is_copied_and_says_so(translate: Zoo) -> None:

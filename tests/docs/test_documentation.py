@@ -205,12 +205,16 @@ def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
 
 
 @pytest.mark.integration
-def test_python_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_of_the_readme_and_of_documents_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("zoo.models.registries.registry.INCLUDED", ROOT / "zoo" / "included")
-    blocks = [block for block in blocks_of(ROOT / "README.md") if block.language == "python"]
-    assert len(blocks) == 2
+    monkeypatch.chdir(tmp_path)
+    Path("page.html").write_text("<p>I do not like the <b>red</b> house.</p>", encoding="utf-8")
+    pages = ROOT / "README.md", ROOT / "docs" / "how-to" / "documents.md"
+    blocks = [block for page in pages for block in blocks_of(page) if block.language == "python"]
+    assert len(blocks) == 3
     for block in blocks:
         exec(compile(block.text, block.place, "exec"), {})
+    assert "<b>rote</b> Haus" in Path("seite.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

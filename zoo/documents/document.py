@@ -8,17 +8,18 @@ import re
 import shutil
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from itertools import islice
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from specs import ZooError
 from zoo.documents import epub, html, markdown, open_document, text, word
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, View
 from zoo.documents.placement import place_markup
 from zoo.documents.segments import Segment, split_segments
+from zoo.files.reading import read_bytes
 from zoo.generation.alignment import AlignedToken
 from zoo.text.lines import decoded_lines
 
@@ -129,16 +130,12 @@ MAX_ELEMENTS = 500_000
 """Maximum number of tags and lines in a document."""
 _BYTE_ORDER_MARK = "\ufeff"
 
-Translate = Callable[[list[str]], list[str]]
-"""Function that translates texts."""
 Translations = Iterator[tuple[str, list[AlignedToken]]]
 """Translations in the order of the segments, each with its token alignment.
 
 Translations have no white space at either end: in Markdown, it could begin a code block. The alignment may be empty for
 segments without markup.
 """
-Align = Callable[[list[str], list[str]], list[list[AlignedToken]]]
-"""Function that aligns the tokens of translations with the tokens of texts, as `Translator.align` does."""
 DocumentSource = tuple[bytes, str, html.ElementRoles | None]
 """Arguments for `Document`: content, name and element roles."""
 SegmentText = tuple[str, bool]
@@ -221,6 +218,7 @@ class Document:
     """Document with segments of text to translate. Everything else is copied byte for byte.
 
     Attributes:
+        name: The name of the file.
         segments: The segments, in the order in which `render` expects their translations.
         language: The language code in the document, such as the `lang` attribute in HTML, or an empty string.
     """
@@ -252,9 +250,14 @@ class Document:
             self._files = {file: TextFile(text, formats[file]) for file, text in texts.items()}
         except ZooError as error:
             raise ZooError(f"`{name}` cannot be read: {error.summary}", hint=error.hint) from None
-        self._name = name
+        self.name = name
         self.segments = [segment for file in self._files.values() for segment in file.segments]
         self.language = next((file.language for file in self._files.values() if file.language), "")
+
+    @classmethod
+    def read(cls, path: Path) -> Document:
+        """Read a document from a file. The errors are those of `Document` and `read_bytes`."""
+        return cls(read_bytes(path, MAX_DOCUMENT_BYTES), str(path))
 
     def render(self, translations: Translations, language: str | None = None) -> bytes:
         """Return the translated document. If no text changes, return the original bytes.
@@ -264,15 +267,12 @@ class Document:
             language: Code of the target language. None: keep the language codes of the document.
         """
         texts = {name: file.render(translations, language) for name, file in self._files.items()}
-        if self._archive is None:
-            return texts[self._name].encode()
-        return self._archive.replace(texts)
+        return self._archive.replace(texts) if self._archive else texts[self.name].encode()
 
 
 def read_texts(sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:
     """Return the text of each segment in each document, and whether the segment has markup."""
-    documents = (Document(*source) for source in sources)
-    return [[(segment.text, segment.needs_alignment) for segment in document.segments] for document in documents]
+    return [[(each.text, each.needs_alignment) for each in Document(*source).segments] for source in sources]
 
 
 def write_documents(
@@ -293,24 +293,6 @@ def write_documents(
     if next(following, None) is not None:
         raise ValueError("there are more translations than segments")
     return contents
-
-
-def translate_document(document: Document, translate: Translate, align: Align, language: str | None = None) -> bytes:
-    """Return a translated document. `language` is the code of the target language."""
-    translations = [text.strip() for text in translate([segment.text for segment in document.segments])]
-    alignments = align_segments(document.segments, translations, align)
-    return document.render(zip(translations, alignments, strict=True), language)
-
-
-def align_segments(segments: Sequence[Segment], translations: Sequence[str], align: Align) -> list[list[AlignedToken]]:
-    """Align the translation of each segment with its text. Segments without markup get an empty alignment.
-
-    Raises:
-        ValueError: The numbers of segments and translations differ.
-    """
-    pairs = [(each.text, target) for each, target in zip(segments, translations, strict=True) if each.needs_alignment]
-    found = iter(align([text for text, _ in pairs], [target for _, target in pairs]) if pairs else ())
-    return [next(found) if segment.needs_alignment else [] for segment in segments]
 
 
 def format_of(name: str) -> Format | Archive:

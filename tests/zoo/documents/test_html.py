@@ -86,8 +86,6 @@ def test_pages_of_books_follow_the_rules_of_xml(text: str, segments: list[str]) 
 
 
 @pytest.mark.parametrize(("text", "expected"), [
-    ("use <code>ls -l</code> now", "NOW <code>ls -l</code> USE"),
-    ("one <x/> two", "TWO <x/> ONE"),
     ("<nav epub:type='page-list'><p>a b</p><ol><li>c d", "<nav epub:type='page-list'><p>B A</p><ol><li>c d"),
     ("one <i role='doc-pagebreak' title='a b'/>", "ONE <i role='doc-pagebreak' title='a b'/>"),
     ("one <i epub:type='pagebreak'>12</i>two", "TWO ONE <i epub:type='pagebreak'>12</i>"),
@@ -106,9 +104,7 @@ def test_pages_of_books_follow_the_rules_of_xml(text: str, segments: list[str]) 
     ("tea,<sup><a href='#5'>5</a></sup> two", "TWO ,<sup><a href='#5'>5</a></sup> TEA"),
     # Tags follow the words that they enclose.
     ("one <a href='x'>two <i>three</i></a> four", "FOUR <a href='x'><i>THREE</i> TWO</a> ONE"),
-    ("<script>var one = '<b>two</b>';</script>three", "<script>var one = '<b>two</b>';</script>THREE"),
     ("<b>one <i>two</b> three</i>", "<b>ONE <i>TWO</b> THREE</i>"),
-    ("12 <b>34</b>", "12 <b>34</b>"),
     ("a < b", "B &lt; A"), ("one <a href=x/>two</a>", "<a href=x/>TWO</a> ONE"),
     ("one <a href='x'/> two", "TWO ONE <a href='x'/>"),
     ("one <a rel='<b>' / x>two</a>", "<a rel='<b>' / x>TWO</a> ONE"),

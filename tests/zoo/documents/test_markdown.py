@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from tests.zoo.documents.translators import WORD, Shuffle, render, texts
-from zoo.documents.document import Document, TextFile, translate_document
+from zoo.documents.document import TextFile
 from zoo.documents.markdown import FORMAT
 from zoo.generation.alignment import AlignedToken
 
@@ -270,12 +270,3 @@ def test_any_characters_are_kept(seed: int) -> None:
     text = "".join(draw.choices(parts, k=draw.randint(1, 60)))
     assert translated(text) == text
     translated(text, Shuffle()).encode()
-
-
-def test_spaces_around_a_translation_do_not_change_blocks() -> None:
-    spaced = translate_document(
-        Document(b"- one\n\n  two", "a.md"),
-        lambda texts: [f"    {text.upper()} " for text in texts],
-        lambda texts, _: [[] for _ in texts],
-    )
-    assert spaced == b"- ONE\n\n  TWO"

@@ -42,8 +42,8 @@ LOEXT = 'xmlns:x="urn:org:documentfoundation:names:experimental:office:xmlns:loe
 @pytest.mark.parametrize(("before", "after"), [
     # Elements inside of a sentence.
     ("one <t:meta>two</t:meta> <t:a>three</t:a>", "<t:a>THREE</t:a> <t:meta>TWO</t:meta> ONE"),
-    ("one <t:text-input>two three</t:text-input>", "<t:text-input>THREE TWO</t:text-input> ONE"),
-    ("one <t:placeholder>two</t:placeholder>", "<t:placeholder>TWO</t:placeholder> ONE"),
+    ("<t:placeholder>six</t:placeholder> <t:text-input>two three</t:text-input>",
+     "<t:text-input>THREE TWO</t:text-input> <t:placeholder>SIX</t:placeholder>"),
     ("one <t:ruby><t:ruby-base>two</t:ruby-base><t:ruby-text>tu</t:ruby-text></t:ruby>",
      "<t:ruby><t:ruby-base>TWO</t:ruby-base><t:ruby-text>tu</t:ruby-text></t:ruby> ONE"),
     # Ranges begin before their first word and end after their last one.

@@ -141,7 +141,6 @@ def translated(text: str, model: Shuffle | None = None) -> str:
     # A field is an element around its result.
     ("one {HYPERLINK u|two three} four", "FOUR {HYPERLINK u|THREE TWO} ONE"),
     ("one {FORMTEXT|two} three {FORMTEXT|\u2002\u2002}", "{FORMTEXT|\u2002\u2002} THREE {FORMTEXT|TWO} ONE"),
-    ("{HYPERLINK u|one *two*} three", "THREE {HYPERLINK u|*TWO* ONE}"),
     ("{HYPERLINK u|one {PAGE|5} two} three", "THREE {HYPERLINK u|TWO {PAGE|5} ONE}"),
     ("one <ins>{PAGE|}</ins> three", "THREE <ins>{PAGE|}</ins> ONE"),
     # Results that Word computes are copied.
@@ -162,7 +161,6 @@ def translated(text: str, model: Shuffle | None = None) -> str:
     ("one [1 two¶three 1] four", "[1 TWO ONE¶FOUR THREE 1]"),
     ("(1 one two 1)^ three", "THREE (1 TWO^ ONE 1)"),
     # Elements inside of a sentence.
-    ("one <sdt>two three</sdt> four", "FOUR <sdt>THREE TWO</sdt> ONE"),
     ("one <xml>two</xml> <dir>three</dir> <ins>four</ins>", "<ins>FOUR</ins> <dir>THREE</dir> <xml>TWO</xml> ONE"),
     ("one <del>two</del> three", "THREE ONE<del>two</del>"),
     # Notes stay behind their word. Pictures and symbols are copied.

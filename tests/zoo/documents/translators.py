@@ -8,8 +8,9 @@ import re
 import warnings
 import zipfile
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from zoo.documents.document import Document, TextFile, align_segments, translate_document
+from zoo.documents.document import Document, TextFile
 from zoo.documents.fragments import Format
 from zoo.generation.alignment import AlignedToken
 
@@ -62,13 +63,23 @@ def texts(text: str, form: Format) -> list[str]:
 
 
 def render(text: str, form: Format, model: Shuffle | None = None, language: str | None = None) -> str:
-    """Return the translation of a text file. Without a model, every word is copied, and all words are aligned."""
-    file = TextFile(text, form)
-    sources = [segment.text for segment in file.segments]
+    """Return the translation of a text file. Without a model, every text is copied, and nothing is aligned."""
+    result: str = _translate(TextFile(text, form), model, language)
+    return result
+
+
+def translate(content: bytes, name: str, model: Shuffle | None = None, language: str | None = None) -> bytes:
+    """Return the translation of a document (see `render`)."""
+    result: bytes = _translate(Document(content, name), model, language)
+    return result
+
+
+def _translate(document: Document | TextFile, model: Shuffle | None, language: str | None) -> Any:
+    sources = [segment.text for segment in document.segments]
     if model is None:
-        return file.render(((source, []) for source in sources), language)
+        return document.render(((source, []) for source in sources), language)
     targets = model.translate_all(sources)
-    return file.render(zip(targets, align_segments(file.segments, targets, model.align), strict=True), language)
+    return document.render(zip(targets, model.align(sources, targets), strict=True), language)
 
 
 def random_markup(
@@ -96,14 +107,6 @@ def with_ranges(text: str, draw: random.Random, gaps: list[int], marks: Iterable
         gaps = [gap for gap in gaps if gap <= start]
         text = text[:start] + mark + text[start:end] + end_mark + text[end:]
     return text
-
-
-def translate(content: bytes, name: str, model: Shuffle | None = None, language: str | None = None) -> bytes:
-    """Return the translation of a document. Without a model, every text is copied, and nothing is aligned."""
-    document = Document(content, name)
-    if model is None:
-        return translate_document(document, list, lambda texts, _: [[] for _ in texts], language)
-    return translate_document(document, model.translate_all, model.align, language)
 
 
 def archive(*parts: tuple[str | zipfile.ZipInfo, str | bytes]) -> bytes:
