@@ -12,8 +12,17 @@ from xml.sax.saxutils import escape
 
 from zoo.documents.fragments import Format, Fragment, Kind, View, add_boundaries, unescape
 from zoo.documents.segments import PLACEHOLDER
-from zoo.documents.tags import TAG, TAG_START, Attribute, StartTag, attribute_view
-from zoo.documents.template_code import CODE, HTML_CODE, XML_CODE, split_code
+from zoo.documents.tags import (
+    CODE,
+    HTML_CODE,
+    TAG,
+    TAG_START,
+    XML_CODE,
+    Attribute,
+    StartTag,
+    attribute_view,
+    split_code,
+)
 
 _BLOCKS = {
     *("address", "area", "article", "aside", "audio", "blockquote", "body", "br", "button", "caption", "center"),
