@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from specs import ZooError
@@ -20,6 +21,7 @@ from zoo.documents.fragments import (
     View,
     copy_marks,
     join_fragments,
+    match_tags,
 )
 from zoo.text.lines import INVISIBLE
 from zoo.text.sentences import MAX_TEXT_LENGTH
@@ -245,15 +247,34 @@ def split_segments(text: str, view: View) -> Iterator[Fragment | Segment]:
             run.append(fragment)
             continue
         copy_marks(run, view)
-        before, middle, after = _trim(_copy_elements(run, _Element.wordless_text))
-        yield from before
-        if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
-            yield SegmentReader(_copy_elements(middle, _Element.reference_text)).read()
-        else:
-            yield from middle
-        yield from after
+        for part in _split_menu(run):
+            before, middle, after = _trim(_copy_elements(part, _Element.wordless_text))
+            yield from before
+            if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
+                yield SegmentReader(_copy_elements(middle, _Element.reference_text)).read()
+            else:
+                yield from middle
+            yield from after
         yield fragment
         run = []
+
+
+def _split_menu(run: Sequence[Fragment]) -> list[Sequence[Fragment]]:
+    """Split a text that consists of links only, as in a menu, into parts with one link each.
+
+    If there is other text, or if a link begins with a small letter and may thus continue a sentence, return the whole
+    text as one part.
+    """
+    ends, starts, index = match_tags(run), list[int](), 0
+    while index < len(run):
+        end = ends.get(index, index) + 1
+        text = "".join(fragment.text for fragment in run[index:end]).strip()
+        if run[index].is_link and end > index + 1 and not text[:1].islower():
+            starts.append(index)
+        elif text:
+            return [run]
+        index = end
+    return [run[start:end] for start, end in pairwise([0, *starts[1:], len(run)])]
 
 
 class _Element(NamedTuple):

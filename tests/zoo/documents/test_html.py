@@ -46,6 +46,8 @@ def roles(*, is_html: bool = True, outline: bool = True, **names: str) -> Format
     ("one<title>two <p> three", ["one"]),
     ("<p translate=no>one<br>two <input> three</p>four<input></input>five<br/></br>six", ["four", "five", "six"]),
     ("<a>one</a><a b='c'>Two</a> | <a>three</a>&nbsp;| <a>four</a>", ["one", "Two", "three", "four"]),
+    ("<a>One</a> <a><i>Two three</i></a>\n<a><img></a> <a>4 five</a>", ["One", "Two three", "4 five"]),
+    ("<a>One</a> <a>two</a>", ["One two"]), ("<a>One</a> <a>Two</a>.", ["One Two."]),
     ("one<a id=b></a><a id=c></a> <a>two</a> <a>three</a>, <a>four</a>", ["one two three, four"]),
     # Template code.
     ("{% a 'b' %} {# <p>one #}<p>{% if a<3 %}two{{/if}}<% end %>three<?php } ?>four", ["two", "three", "four"]),

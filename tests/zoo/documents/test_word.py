@@ -225,6 +225,8 @@ class Forgetful(Shuffle):
     # White space at the start does not open an element before its range, and links of white space are kept.
     ("[1 <a> one two</a> 1] three", Shuffle(0), "[1 <a> TWO ONE</a> 1] THREE"),
     ("one<a> </a>*two* three", Shuffle(), "THREE *TWO*<a> </a>ONE"),
+    # The links of a menu are separate segments.
+    ("<a>One two</a> {HYPERLINK u|Three four}", Shuffle(), "<a>TWO ONE</a> {HYPERLINK u|FOUR THREE}"),
     # A field that leaves a link keeps its own runs.
     ("<ins>one</ins> {HYPERLINK u|{PAGE|5} two}", Shuffle(0), "{PAGE|5}<ins> ONE</ins> {HYPERLINK u|TWO}"),
     # If all text is in links, no link is repeated.
