@@ -205,7 +205,7 @@ class Scales(Quantised):
         return (self.part.shape[self.dimension],)
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Compute the unquantised parameter from the tensors in a weights file, and return its int8 scales."""
+        """Return the int8 scales of the parameter, whose values are computed from the tensors in a weights file."""
         return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[1].flatten()
 
 

@@ -101,7 +101,7 @@ class Fragment:
 
     @property
     def written_again(self) -> str:
-        """The tag as it is written if its element is repeated in a translated segment."""
+        """The tag in a repetition of its element within a translated segment (see `again`)."""
         return self.written if self.again is None else self.again
 
 

@@ -361,7 +361,7 @@ def _read_element(run: Sequence[Fragment], start: int, before: str) -> _Element 
 
 
 def _join_glued(fragments: list[Fragment]) -> None:
-    """Join copied elements at the end, in place, if they are adjacent or separated by a sign such as "+"."""
+    """Join the last fragments of the list if they are copied elements, adjacent or with a sign such as "+" between."""
     for count in range(2, min(len(fragments), 3) + 1):
         first, last = fragments[-count], fragments[-1]
         is_word = first.kind is Kind.UNIT and first.text.strip() and (last.text.strip() or not last.written)

@@ -129,7 +129,7 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
     """
 
     def __init__(self, preprocessor: Preprocessor, report: Report) -> None:
-        """Start to count the texts that a preprocessor encodes. `report` receives the warnings."""
+        """Start counting the texts that a preprocessor encodes. `report` receives the warnings."""
         self._preprocessor, self._report = preprocessor, report
         self._texts = self._long = self._split = self._unknown = self._spelled = self._unkept = 0
         self._longest: dict[bool, EncodedText] = {}  # by whether the text was split

@@ -174,7 +174,7 @@ def language_codes(source: str, target: str) -> tuple[str, str] | None:
 def require_folder(path: Path, format: str) -> None:
     """Raise ZooError if a path is not a folder. Formats whose models are folders call this first."""
     if not path.is_dir():
-        raise ZooError(f"`{path}` is a file, but a model in {format} format is a folder", hint="give the folder")
+        raise ZooError(f"`{path}` is a file, but a model in {format} format is a folder", hint="give its folder")
 
 
 def imported_spec(

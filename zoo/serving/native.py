@@ -304,7 +304,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
 
 def monitoring(service: Service) -> APIRouter:
-    """Return a router with the monitoring endpoints, and the list of models, which needs no key either."""
+    """Return a router with the endpoints that need no API key: monitoring, and the list of models."""
     routes = APIRouter(route_class=_Monitoring)
 
     async def models() -> ModelList:

@@ -96,7 +96,7 @@ class Parameters:
         return texts
 
     def choice(self, name: str, choices: Sequence[str], default: str = "") -> str:
-        """Return one of several strings, or `default` if the parameter is missing or empty."""
+        """Return a parameter that must be one of `choices`, or `default` if the parameter is missing or empty."""
         value = str(self.values.get(name) or default)
         if value not in ("", *choices):
             *others, last = (f"`{each}`" for each in choices)

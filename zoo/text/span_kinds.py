@@ -119,7 +119,7 @@ class NumberSpan(Span):
 
     @property
     def may_be_word(self) -> bool:
-        """Whether the number may be written as a word, and has no unit or the like."""
+        """Whether the number may be written as a word. A number with a unit or a currency may not."""
         return self.small is not None and _PLAIN_NUMBER.fullmatch(self.spellings[-1]) is not None
 
     def is_in(self, text: str, notation: Notation) -> bool:

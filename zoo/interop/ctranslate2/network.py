@@ -279,7 +279,7 @@ class Network(ForeignTensors):
         return len(numbers)
 
     def _both_sides(self, name: str, default: int) -> list[int]:
-        """Return a setting's values for encoder and decoder. The file has a common value or separate values."""
+        """Return the encoder's and the decoder's value of a setting. In the file, both may share one value."""
         common = self.number(name, default)
         return [int(self.number(f"{side}/{name}", common)) for side in STACKS]
 

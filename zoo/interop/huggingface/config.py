@@ -35,7 +35,7 @@ class SpecialTokens:
 
     end: int
     start: int
-    """ID of the token that decoding starts with."""
+    """ID of the decoder's start token."""
     pad: int
 
 

@@ -123,7 +123,7 @@ class Multilingual(Family):
 
 
 def _start(config: Settings, search: Settings, default: int | None) -> int:
-    """Return the ID of the token that decoding starts with. Raise ZooError if it is neither `<s>` nor `</s>`."""
+    """Return the ID of the decoder's start token. Raise ZooError if it is neither `<s>` nor `</s>`."""
     start = special_tokens(config, search, END, PAD_ROW, default).start
     if start not in (START, END):
         file = config if search.any("decoder_start_token_id") is None else search

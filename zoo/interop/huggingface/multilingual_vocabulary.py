@@ -182,7 +182,7 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
         folder: The folder of the model.
         class_: The class of the tokenizer.
         rows: The number of rows in the embedding. It may be larger than the number of tokens.
-        start: transformers' ID of the token that decoding starts with.
+        start: transformers' ID of the decoder's start token.
 
     Raises:
         ZooError: A file is missing or damaged, or the tokenizer has a property that zoo does not support.

@@ -32,7 +32,7 @@ class WrittenIds:
     Attributes:
         order: zoo's ID of each token, in the order of transformers' IDs.
         foreign: transformers' ID of each token, in the order of zoo's IDs.
-        start: transformers' ID of the token that decoding starts with.
+        start: transformers' ID of the decoder's start token.
         pad: transformers' ID of the padding token.
         end: transformers' ID of EOS.
     """
@@ -48,7 +48,7 @@ class WrittenIds:
             size: The number of tokens in zoo.
             pad: transformers' ID of the padding token.
             end: transformers' ID of EOS.
-            start: transformers' ID of the token that decoding starts with. By default, the ID of BOS.
+            start: transformers' ID of the decoder's start token. By default, the ID of BOS.
             other: transformers' ID for all tokens that are not in `order`.
         """
         self.order = list(order)
@@ -79,7 +79,7 @@ def never_generated(model: Model) -> Tensor:
 
 
 def replacement_of_start(model: Model, rows: Mapping[int, int], format: str) -> int | None:
-    """Return transformers' ID of the token that decoding starts with if the model cannot generate BOS, otherwise None.
+    """Return transformers' ID of the decoder's start token if the model cannot generate BOS, otherwise None.
 
     In transformers, decoding starts with a token that the model can generate. Its embedding must be the same.
 
