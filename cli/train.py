@@ -139,7 +139,7 @@ def average(
 
     Options:
         last N: Average this many checkpoints, counted from the last. [default: the spec's training.average]
-        int8: Round each matrix to int8, so that the weights and a published model take a quarter of the space.
+        int8: Round embeddings and linear maps to int8, so that the weights take about a quarter of the space.
 
     Examples:
         zoo average tiny

@@ -113,11 +113,6 @@ class Batch:
         """Return a copy of the batch on a device. The copy is made asynchronously."""
         return Batch({name: stream.to(device) for name, stream in self.streams.items()}, self.size)
 
-    def pin_memory(self) -> Batch:
-        """Return a copy of the batch in page-locked memory, so that `to` does not wait until a GPU has copied it."""
-        pinned = {name: PaddedBatch(*(x.pin_memory() for x in stream)) for name, stream in self.streams.items()}
-        return replace(self, streams=pinned)
-
     def split_packed(self, budgets: Mapping[str, int]) -> list[Batch]:
         """Split a batch of token IDs into batches of at most `budgets[stream]` tokens per stream, not counting padding.
 

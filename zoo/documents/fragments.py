@@ -124,6 +124,7 @@ class View:
         marks: Pattern for symbols to copy at the start of a line, such as bullets, or dashes in a dialogue.
         end_marks: Pattern for symbols to copy at the end of a line, such as musical notes in subtitles.
         dividers: Pattern for text to copy within a line (see `DIVIDERS`).
+        splits_menus: Whether the links of a text that consists only of links are separate segments.
         finish: Function that completes a translated document, for formats whose escapes depend on the text around them.
     """
 
@@ -137,6 +138,7 @@ class View:
     )
     end_marks: re.Pattern[str] = re.compile(r"(?:\s*+[♪♫]++)++$")
     dividers: re.Pattern[str] = re.compile(DIVIDERS)
+    splits_menus: bool = True
     finish: Callable[[str], str] = str
 
 

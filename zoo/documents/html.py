@@ -457,7 +457,8 @@ def _is_text(tag: StartTag, attribute: Attribute) -> bool:
 
 
 def _text_view(roles: ElementRoles, parser: type[Parser]) -> View:
-    return View(lambda text: list(parser(text, roles).read().fragments()), escape)
+    parse = lambda text: list(parser(text, roles).read().fragments())  # noqa: E731
+    return View(parse, escape, splits_menus="a" not in roles.non_splitting)
 
 
 def _html_format(roles: ElementRoles, parser: type[Parser]) -> Format:

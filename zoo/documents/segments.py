@@ -43,6 +43,8 @@ _GLUE = re.compile(r"[-+/&=:.~]{1,2}")
 _AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
 """Text that may follow the number of a verse or a note. It excludes single letters, as in chemical formulas, and "/",
 as in fractions."""
+_BEFORE_ITEM = " \t\r\n\"'“„‘‚«»‹([¿¡"
+"""Characters that may precede the first word of a menu item."""
 _MAX_REFERENCE = 12
 """Maximum number of fragments in a reference."""
 
@@ -247,7 +249,7 @@ def split_segments(text: str, view: View) -> Iterator[Fragment | Segment]:
             run.append(fragment)
             continue
         copy_marks(run, view)
-        for part in _split_menu(run):
+        for part in _split_menu(run, view):
             before, middle, after = _trim(_copy_elements(part, _Element.wordless_text))
             yield from before
             if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
@@ -259,20 +261,26 @@ def split_segments(text: str, view: View) -> Iterator[Fragment | Segment]:
         run = []
 
 
-def _split_menu(run: Sequence[Fragment]) -> list[Sequence[Fragment]]:
-    """Split a text that consists of links only, as in a menu, into parts with one link each.
+def _split_menu(run: list[Fragment], view: View) -> list[list[Fragment]]:
+    """Split a text that consists of links between spaces, as in a menu, into parts with one link each.
 
-    If there is other text, or if a link begins with a small letter and may thus continue a sentence, return the whole
-    text as one part.
+    Return the whole text as one part if it has other words, or a link that does not begin with a capital or a digit.
+    Such a link may continue a sentence.
     """
-    ends, starts, index = match_tags(run), list[int](), 0
-    while index < len(run):
+    ends, starts, index, space = match_tags(run), list[int](), 0, " "
+    while view.splits_menus and index < len(run):
         end = ends.get(index, index) + 1
-        text = "".join(fragment.text for fragment in run[index:end]).strip()
-        if run[index].is_link and end > index + 1 and not text[:1].islower():
+        text = "".join(fragment.text for fragment in run[index:end])
+        if run[index].is_link and end > index + 1:
+            first = text.lstrip(_BEFORE_ITEM)[:1]
+            if not space or (first and not first.isupper() and not first.isdigit()):
+                return [run]
             starts.append(index)
-        elif text:
+            space = ""
+        elif text.strip():
             return [run]
+        else:
+            space += text
         index = end
     return [run[start:end] for start, end in pairwise([0, *starts[1:], len(run)])]
 

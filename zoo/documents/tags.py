@@ -1,7 +1,7 @@
 """Start tags of HTML and XML, their attributes, and template code.
 
-Each character of a tag is read once, even in malformed tags. Template code is copied. It divides the text, or stands
-for a word of a sentence.
+Each character of a tag is read once, even in malformed tags. Template code is copied. It divides the text, or is a
+placeholder in a sentence.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ def translate_document(
 ) -> bytes:
     """Translate the text of a document, and copy everything else.
 
-    The suffix of the path determines the format: `.txt`, `.md`, `.html`, `.srt`, `.docx`, `.odt` or `.epub`. Bold words
-    and links are placed by word alignment. Code is not translated. A Python warning gives the number of sentences to
-    check, if there are any.
+    The suffix of the path determines the format: `.txt`, `.md`, `.html`, `.htm`, `.srt`, `.docx`, `.odt` or `.epub`.
+    Bold words and links are placed by word alignment. Code is not translated. A Python warning gives the number of
+    sentences to check, if there are any.
 
     Args:
         translator: A model that translates text.
@@ -97,7 +97,7 @@ def _warn_of_uncertain(translations: Sequence[Translation], report: Report) -> N
     """Warn about translations that have a low probability, if there are any."""
     if uncertain := [sentence for translation in translations for sentence in translation.uncertain]:
         problem = f"sentences whose translations have a low probability: {len(uncertain):,}"
-        first = re.sub(rf"\b{PLACEHOLDER}\b", "…", uncertain[0])  # stands for code, which the model does not read
+        first = re.sub(rf"\b{PLACEHOLDER}\b", "…", uncertain[0])  # the placeholder of code
         report.warn(f"{problem} (the first is {excerpt(first)}); check these translations")
 
 

@@ -184,7 +184,7 @@ class Writer:
     def _keep_links_whole(self) -> None:
         """Keep each link only around its longest group of adjacent parts.
 
-        Between two parts of a group, there may be white space, marks, and one word without markup of its own, which
+        Between two parts of a group, there may be white space, marks, and one word without an element of its own, which
         join the link. All other parts leave the link. In Word documents, text that leaves a link gets the run with the
         least formatting outside links, if there is one.
         """

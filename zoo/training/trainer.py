@@ -262,8 +262,7 @@ class Trainer:
         start, rank, count = self.progress, self.processes.rank, self.processes.count
         with closing(self.data.batches_from(start.epoch, start.batch, start.pool_batch)) as batches:
             for examples, position in batches:
-                batch = examples.to_batch(rank, count)
-                yield batch.pin_memory() if self.device.type == "cuda" else batch, position
+                yield examples.to_batch(rank, count), position
 
 
 _DIVERGED_HINT = (

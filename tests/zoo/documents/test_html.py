@@ -48,6 +48,8 @@ def roles(*, is_html: bool = True, outline: bool = True, **names: str) -> Format
     ("<a>one</a><a b='c'>Two</a> | <a>three</a>&nbsp;| <a>four</a>", ["one", "Two", "three", "four"]),
     ("<a>One</a> <a><i>Two three</i></a>\n<a><img></a> <a>4 five</a>", ["One", "Two three", "4 five"]),
     ("<a>One</a> <a>two</a>", ["One two"]), ("<a>One</a> <a>Two</a>.", ["One Two."]),
+    ("<a>U</a><a>SA</a>", ["USA"]), ("<a>One</a> <a>“two” six</a>", ["One “two” six"]),
+    ("<a>東京</a> <a>タワー</a>", ["東京 タワー"]), ("<a>One</a> <a>“Two” six</a>", ["One", "“Two” six"]),
     ("one<a id=b></a><a id=c></a> <a>two</a> <a>three</a>, <a>four</a>", ["one two three, four"]),
     # Template code.
     ("{% a 'b' %} {# <p>one #}<p>{% if a<3 %}two{{/if}}<% end %>three<?php } ?>four", ["two", "three", "four"]),
@@ -202,6 +204,7 @@ XML = {"is_html": False}
     ("<p>one two</p><p>three</p>", XML, ["one two", "three"]),
     ("one <x>two</x> three", XML, ["one two three"]),
     ("<p>one two</p><p> three</p>", XML | {"non_splitting": "p"}, ["one two three"]),
+    ("<a>One</a> <a>Two three</a>", XML | {"non_splitting": "a"}, ["One Two three"]),
     ("<p>one two</p><p> three</p>", XML | {"outline": False}, ["one two three"]),
     ("one <x>two</x> three", XML | {"splitting": "x"}, ["one", "two", "three"]),
     ("one <x>two <x>three</x></x> four", XML | {"copied": "x"}, ["one Foo four"]),
