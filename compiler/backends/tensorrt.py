@@ -148,8 +148,8 @@ def _unavailable_reason() -> str | None:
     if importlib.util.find_spec("torch_tensorrt") is None or importlib.util.find_spec("tensorrt") is None:
         return (
             f"torch-tensorrt or TensorRT is not installed: {install_hint('tensorrt')}. "
-            "It installs torch-tensorrt. NVIDIA's libraries (`tensorrt-cu13-libs`) are not on PyPI; pip fetches them "
-            "from NVIDIA's package index"
+            "This command installs torch-tensorrt. NVIDIA's libraries (`tensorrt-cu13-libs`) are not on PyPI; pip "
+            "fetches them from NVIDIA's package index"
         )
     return None if torch.cuda.is_available() else "it needs an NVIDIA GPU, but torch finds none: use another backend"
 
