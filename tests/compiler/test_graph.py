@@ -10,9 +10,10 @@ from compiler import Purpose, lower
 from compiler.builder import GraphBuilder
 from compiler.graph import Graph, StepState, verify
 from compiler.operations.elementwise import Relu
-from compiler.operations.operation import GraphError, Node, ValueKind
+from compiler.operations.operation import GraphError, Node, Operation, ValueKind
+from compiler.operations.recurrence import Ssru
 from compiler.operations.views import AppendToCache, Slice, WriteToCache
-from compiler.size import BATCH, CAPACITY, NEW, PAST
+from compiler.size import BATCH, CAPACITY, NEW, PAST, Size
 from tests.examples import small
 
 
@@ -43,6 +44,21 @@ def cached(overwrite: bool = False) -> Graph:
     b.update_state(state, grown, length_axis=2)
     b.output("out", grown)
     return b.graph()
+
+
+def test_operations_refuse_inputs_that_do_not_fit() -> None:
+    cases: list[tuple[Operation, list[tuple[int | Size, ...]]]] = [
+        (AppendToCache(), [(BATCH, 2, PAST, 4), (BATCH, 2, NEW, 5)]),
+        (AppendToCache(), [(BATCH, 2, PAST, 4), (BATCH, 3, NEW, 4)]),
+        (AppendToCache(), [(PAST, 4), (NEW, 4)]),
+        (Ssru(), [(BATCH, NEW, 4), (BATCH, NEW, 4), (BATCH, 1, 4), (BATCH, 1, 4)]),
+        (Ssru(backwards=True), [(BATCH, NEW, 4), (BATCH, NEW, 4), (BATCH, 1, 4)]),
+    ]
+    for operation, shapes in cases:
+        b = GraphBuilder(Purpose.DECODE_STEP)
+        inputs = tuple(b.input(f"input{number}", *shape) for number, shape in enumerate(shapes))
+        with pytest.raises(GraphError):
+            b.node("result", operation, inputs)
 
 
 def test_a_state_grows_along_its_length_axis() -> None:
