@@ -264,14 +264,18 @@ def split_segments(text: str, view: View) -> Iterator[Fragment | Segment]:
 def _split_menu(run: list[Fragment], view: View) -> list[list[Fragment]]:
     """Split a text that consists of links between spaces, as in a menu, into parts with one link each.
 
-    Return the whole text as one part if it has other words, or a link that does not begin with a capital or a digit.
-    Such a link may continue a sentence.
+    A link may be in another element, such as a span. Return the whole text as one part if it has other words, or a link
+    that does not begin with a capital or a digit. Such a link may continue a sentence.
     """
+
+    def text_of(start: int) -> str:
+        return "".join(fragment.text for fragment in run[start : ends.get(start, start) + 1])
+
     ends, starts, index, space = match_tags(run), list[int](), 0, " "
     while view.splits_menus and index < len(run):
-        end = ends.get(index, index) + 1
-        text = "".join(fragment.text for fragment in run[index:end])
-        if run[index].is_link and end > index + 1:
+        end, text = ends.get(index, index) + 1, text_of(index)
+        link = next((place for place in range(index, end) if run[place].is_link and place in ends), None)
+        if link is not None and text_of(link).strip() == text.strip():
             first = text.lstrip(_BEFORE_ITEM)[:1]
             if not space or (first and not first.isupper() and not first.isdigit()):
                 return [run]

@@ -227,6 +227,7 @@ class Forgetful(Shuffle):
     ("one<a> </a>*two* three", Shuffle(), "THREE *TWO*<a> </a>ONE"),
     # The links of a menu are separate segments.
     ("<a>One two</a> {HYPERLINK u|Three four}", Shuffle(), "<a>TWO ONE</a> {HYPERLINK u|FOUR THREE}"),
+    ("<ins><a>One two</a></ins> <a>Three four</a>", Shuffle(), "<ins><a>TWO ONE</a></ins> <a>FOUR THREE</a>"),
     # A field that leaves a link keeps its own runs.
     ("<ins>one</ins> {HYPERLINK u|{PAGE|5} two}", Shuffle(0), "{PAGE|5}<ins> ONE</ins> {HYPERLINK u|TWO}"),
     # If all text is in links, no link is repeated.
