@@ -262,7 +262,7 @@ def split_segments(text: str, view: View) -> Iterator[Fragment | Segment]:
 
 
 def _split_menu(run: list[Fragment], view: View) -> list[list[Fragment]]:
-    """Split a text that consists of links between spaces, as in a menu, into parts with one link each.
+    """Split a text that consists only of links and spaces, such as a menu, into parts with one link each.
 
     A link may be in another element, such as a span. Return the whole text as one part if it has other words, or a link
     that does not begin with a capital or a digit. Such a link may continue a sentence.
@@ -373,7 +373,7 @@ def _read_element(run: Sequence[Fragment], start: int, before: str) -> _Element 
 
 
 def _join_glued(fragments: list[Fragment]) -> None:
-    """Join the last fragments of the list if they are copied elements, adjacent or with a sign such as "+" between."""
+    """Join the copied elements at the end of a list, if only a sign such as "+", or nothing, is between them."""
     for count in range(2, min(len(fragments), 3) + 1):
         first, last = fragments[-count], fragments[-1]
         is_word = first.kind is Kind.UNIT and first.text.strip() and (last.text.strip() or not last.written)
