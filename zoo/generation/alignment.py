@@ -126,7 +126,10 @@ def align(
 
 
 def separate_words(token: AlignedToken, source: str, target: str) -> list[AlignedToken]:
-    """Align the words of a token such as `no. 5` one by one, if its source token has the same number of words."""
+    """Split an aligned token of several words, such as `no. 5`, into one aligned token per word.
+
+    If its source token has a different number of words, return the token unchanged.
+    """
     words = [
         [(start + word.start(), start + word.end()) for word in re.finditer(r"\S+", text[start:end])]
         for text, (start, end) in ((target, token.target), (source, token.source))
@@ -151,7 +154,10 @@ def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list
 
 
 def _split_pair(number: int, source: str, target: str, preprocessor: Preprocessor) -> Iterator[SentencePair]:
-    """Yield each sentence of a text with its translation. If the numbers of sentences differ, yield the whole text."""
+    """Yield each sentence of a text with its translation.
+
+    If the text and its translation have different numbers of sentences, yield them as one pair.
+    """
     parts = [[source], split_sentences(target, base_language(preprocessor.languages.target))]
     if preprocessor.splits_sentences:
         parts[0] = split_sentences(source, base_language(preprocessor.source_language(source)))

@@ -257,7 +257,7 @@ class ProgramBatch(Generic[State]):
     """
 
     rows = 0
-    """Always 0, because batches can join regardless of their numbers of rows."""
+    """Always 0, because batches with different numbers of rows can be joined."""
 
     def __init__(self, program: SearchingDecoder[State], histories: Sequence[SearchHistory]) -> None:
         """Encode the sentences, and run the decoder on their target prefixes, which must have the same length."""
@@ -270,7 +270,7 @@ class ProgramBatch(Generic[State]):
         self._state = program.start_search([*map(_request, histories)], _shortlists(histories), rules)
 
     def prepare_to_join(self, rows: int) -> list[SearchHistory]:
-        """Return an empty list. Batches can be joined before their first step, even if they differ in `rows`."""
+        """Do nothing, because batches can be joined before their first step. Return an empty list."""
         return []
 
     def step(self, min_rows: int = 0) -> list[SearchHistory]:

@@ -76,17 +76,17 @@ class BeamSearch:
 
     @property
     def suppressed(self) -> SuppressedTokens | None:
-        """The suppressed tokens, if there is no other constraint."""
+        """The constraint if it is a `SuppressedTokens` without an inner constraint, otherwise None."""
         rule = self.constraint
         return rule if isinstance(rule, SuppressedTokens) and rule.inner is None else None
 
     @property
     def trees(self) -> BracketConstraint | None:
-        """The constraint on parse trees, if there is no other constraint."""
+        """The constraint if it is a `BracketConstraint`, otherwise None."""
         return self.constraint if isinstance(self.constraint, BracketConstraint) else None
 
     def searcher(self, program: StepwiseDecoder[State], beam: int) -> SearchingDecoder[State] | None:
-        """Return the part of the compiled model that can run the whole search, or None if there is no such part.
+        """Return the compiled model's own beam search if it supports this strategy, otherwise None.
 
         Args:
             program: The compiled model.

@@ -121,7 +121,7 @@ class Engine(AbstractContextManager["Engine"]):
     def search(
         self, chunks: Iterable[Sequence[SearchInput]], strategy: SearchStrategy
     ) -> Generator[SearchResult, None, None]:
-        """Search for hypotheses of every sentence. Yield each sentence with its hypotheses as soon as they are known.
+        """Search for hypotheses of every sentence. Yield each sentence with its hypotheses as soon as they are found.
 
         Chunks are read in the caller's thread, whenever half of the last chunk's sentences have left the queue.
         Errors in worker threads are raised by this method. Closing the returned Python generator ends the search.

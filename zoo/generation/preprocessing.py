@@ -27,7 +27,7 @@ class EncodedText:
     """Text, encoded as inputs for the search. An empty text has no input. If a text is split, each part is an input.
 
     Attributes:
-        index: Position of the text, from 0.
+        index: Index of the text, counted from 0.
         text: The text, without invisible characters.
         parts: The input for each part. A part contains one or more sentences.
         length: Number of tokens in the whole text, without EOS.
@@ -45,22 +45,22 @@ class EncodedText:
 
 @dataclass(frozen=True)
 class InputTerms:
-    """Terms for the texts of a task, in messages and progress bars."""
+    """Words for messages and progress bars that depend on the task, such as the noun for an input."""
 
     text: str = "text"
-    """Word for a text."""
+    """Noun for an input."""
     unit: str = "sentences"
-    """Word for texts in progress bars."""
+    """Plural noun for inputs in progress bars."""
     length_unit: str = "tokens"
-    """Unit of a text's length."""
+    """Unit for the length of an input."""
     verb: str = "translate"
     """Verb for what the model does, in progress bars."""
     treatment: str = "translated"
-    """Participle for what the model does with a text."""
+    """Past participle for what the model does with an input."""
     unknown_effect: str | None = "omitted, or translated as something else"
     """Effect of characters or words that the model does not know. None: unknown characters cause no warning."""
     advice: str = ""
-    """Advice about long texts, at the end of a warning."""
+    """Advice about long inputs, at the end of a warning."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class Preprocessor:
 
     @cached_property
     def terms(self) -> InputTerms:
-        """The terms for the texts in messages."""
+        """Words for texts in messages."""
         return InputTerms()
 
     @cached_property
@@ -103,7 +103,7 @@ class Preprocessor:
         return longest if self.positions is None else min(longest, self.positions - own)
 
     def is_unchanged(self, text: str) -> bool:
-        """Return whether a text stays unchanged, because texts are protected and this text has no words."""
+        """Return whether a text stays unchanged: `protects` is true, and the text has no words to translate."""
         return self.protects and not needs_translation(text[len(language_tokens(text)) :])
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:

@@ -44,7 +44,7 @@ class _Damage(NamedTuple):
     text: str
     """The text of the sentence, without language tokens."""
     spans: Sequence[Span]
-    """The spans of the text that a translation must not write as words."""
+    """The spans of the text, except numbers that the translation may contain as words."""
     differences: Differences
     lacks_only_names: bool
     """Whether the translation has lost only months and weekdays."""
@@ -56,7 +56,7 @@ class _Damage(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """Plan for a translation that has all spans."""
+    """Plan to translate a sentence again so that its translation contains all spans."""
 
     parts: Sequence[SearchInput | str]
     """Fragments to translate, and strings to copy between them, in order."""
@@ -64,7 +64,10 @@ class _Plan(NamedTuple):
     """The span that each ordinary number stands for while the sentence is translated."""
 
     def join(self, translations: Iterator[Translation]) -> Translation:
-        """Join the copied strings and the next translations, which belong to the fragments."""
+        """Join the copied strings and the translations of the fragments, and replace proxies with their spans.
+
+        The translations of the fragments are the next items of `translations`.
+        """
         text, used = "", list[Translation]()
         for part in self.parts:
             if isinstance(part, str):
@@ -97,7 +100,7 @@ class Protection:
     """
 
     def __init__(self, translator: TextSearch, preprocessor: Preprocessor, config: GenerationConfig) -> None:
-        """Prepare to check and repair translations.
+        """Create an object that checks and repairs the translations of a call.
 
         Translations are only repaired if beam search returns a single translation per text.
 
@@ -163,7 +166,7 @@ class Protection:
         return self._translator.span_constraint(self._preprocessor.languages.target_tokens)
 
     def _damage(self, source: SearchInput, first: Translation) -> _Damage:
-        """Return the differences between a sentence and its first translation."""
+        """Compare a sentence with its first translation, and return the lost and added spans."""
         text = _text(source)
         differences = compare(text, first.text, source.language, self._target)
         spans = [span for span in find_spans(text, source.language, self._target) if span not in differences.as_words]
@@ -177,7 +180,7 @@ class Protection:
         return self._whole(damage, dict(zip(numbers, replaced, strict=False)))
 
     def _whole(self, damage: _Damage, proxies: Mapping[str, Span] = {}) -> _Plan | None:
-        """Plan to translate the whole sentence. The numbers in `proxies` stand for some of its spans."""
+        """Plan to translate the whole sentence. The numbers in `proxies` replace some of its spans."""
         return self._plan(damage, damage.apart, proxies) if len(damage.spans) <= _MAX_SPANS else None
 
     def _in_fragments(self, damage: _Damage) -> _Plan | None:
@@ -185,7 +188,7 @@ class Protection:
         return None if damage.lacks_only_names else self._plan(damage, damage.spans, {})
 
     def _plan(self, damage: _Damage, cuts: Sequence[Span], proxies: Mapping[str, Span]) -> _Plan | None:
-        """Plan which spans of a sentence to cut out and copy, and which numbers stand for other spans.
+        """Plan to copy the spans in `cuts` instead of translating them. The numbers in `proxies` replace other spans.
 
         Return None if the model has no tokens for a span.
         """

@@ -48,7 +48,7 @@ class FilePreprocessor(Preprocessor):
 
     @cached_property
     def terms(self) -> InputTerms:
-        """The terms for the files in messages."""
+        """Words for files in messages."""
         advice = "; `zoo transcribe` cuts recordings into shorter parts" if self.modality.cut_at_pauses else ""
         noun = FILE if self.modality.names_files else "input"
         return InputTerms(noun, f"{noun}s", "frames", "recognise", "read", None, advice)

@@ -27,7 +27,7 @@ class Request:
         deliver: Function that worker threads call with each sentence and its hypotheses.
         fail: Function that is called with the error that ended the request. It may be called more than once.
         request_fill: Function that is called when half of the sentences that were last added have left the queue.
-        batch_key: Key of the batch. Requests with the same key share batches.
+        batch_key: Batch key. Requests with the same key share batches.
         queue: The waiting sentences, in the order in which they will be decoded.
         refill_threshold: Number of waiting sentences at which `request_fill` is called.
         served_tokens: Number of tokens in the sentences that have left the queue. The waiting request with the smallest
@@ -80,11 +80,11 @@ class RequestQueue:
         self.threads: list[Thread] = []
         self._waiting: dict[Request, None] = {}  # requests with sentences in the queue, in order of arrival
         self._queued_tokens = self._idle_workers = 0
-        self._fair_share_tokens = 0.0  # tokens of a request that waits from the start
+        self._fair_share_tokens = 0.0  # `served_tokens` of a request that has waited from the beginning
         self._busy_seconds = 0.0  # recent time during which sentences waited
         self._busy_tokens = 0  # tokens that left the queue in `_busy_seconds`
         self._busy_since: float | None = None  # when `_busy_seconds` was last updated
-        self._running_tokens: dict[int, int] = {}  # by thread
+        self._running_tokens: dict[int, int] = {}  # by thread: tokens of the sentences that it is decoding
         self._parked: set[int] = set()  # threads that are not used, because there is not enough memory for them
         self._took_alone: dict[int, bool] = {}  # by thread: whether it was the only worker when it took sentences
 

@@ -289,7 +289,7 @@ class TextSearch:
     def translate_chunks(
         self, chunks: Iterable[Sequence[TextWithPrefix]], config: GenerationConfig, stream: TextStream
     ) -> Iterator[tuple[int, list[Translation]]]:
-        """Yield the index and the translations of each text as soon as they are known.
+        """Yield the index and the translations of each text as soon as they are available.
 
         A chunk is read when the search needs more sentences. If reading fails, the texts before the error are
         translated first, and then the error is raised.

@@ -76,7 +76,7 @@ class Hypothesis(NamedTuple):
     """`log_probability` divided by the length penalty."""
 
     def with_text(self, text: str) -> Translation:
-        """Return the translation with the given text, which the tokens represent."""
+        """Return a translation with the scores and tokens of this hypothesis, and the given text."""
         return Translation(text, self.score, self.log_probability, self.tokens)
 
 

@@ -222,7 +222,7 @@ class Translator(TextSearch):
             return score_targets(self, ids.get("source"), ids[OUTPUT], batch_tokens, progress, first)
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check sources and their translations before scoring, and return both as lists.
+        """Check sources and their translations before scoring. Return the list of sources and the list of translations.
 
         Raises:
             ZooError: The numbers of sources and targets differ, or a text has more than one line.
