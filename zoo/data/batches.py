@@ -179,7 +179,7 @@ class Examples(dict[str, Sequence[Values]]):
 
 
 def padded_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
-    """Divide ordered examples into consecutive batches that are as large as possible. Padding counts.
+    """Divide ordered examples into consecutive batches that are as large as possible, counting padding.
 
     See `packed_bounds` for the arguments and the result.
     """
@@ -198,7 +198,7 @@ def padded_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
 
 
 def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
-    """Divide ordered examples into consecutive batches that are as large as possible. Padding does not count.
+    """Divide ordered examples into consecutive batches that are as large as possible, not counting padding.
 
     Args:
         lengths: Lengths of each stream, `[examples]`.
@@ -303,7 +303,7 @@ def _draw(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indi
 
 
 def _order_by_length(lengths: Sequence[Lengths], random: np.random.Generator) -> Indices:
-    """Return indices that order examples by source length, then by target length. Lengths get random noise.
+    """Return indices that order examples by source length, then by target length, after adding random noise.
 
     Target lengths ascend for one source length and descend for the next, so that adjacent examples always have similar
     lengths.

@@ -42,7 +42,7 @@ class Status(IntEnum):
     DEV = 3
     TEST = 4
     SAME_SOURCE = 5
-    """Not used, because a pair that is held out for dev or test has the same source."""
+    """Not used because a pair that is held out for dev or test has the same source."""
     COPY = 6
     MARKUP = 7
     LANGUAGE = 8
@@ -68,23 +68,23 @@ class CleaningCounts:
 
     read: int = 0
     empty: int = 0
-    """Dropped, because the source or the target contains no text."""
+    """Pairs that are dropped because the source or the target contains no text."""
     unusable: int = 0
-    """Dropped, because the file of the source is damaged or not supported."""
+    """Pairs that are dropped because the source file is damaged or not supported."""
     duplicate: int = 0
-    """Dropped, because the same pair occurred before."""
+    """Pairs that are dropped because the same pair occurred before."""
     held_out: int = 0
-    """Not trained on, because they are held out for dev or test, or have the same source as a held-out pair."""
+    """Pairs that are held out for dev or test, or that have the same source as a held-out pair."""
     long: int = 0
-    """Dropped, because the source or the target has more than `corpus.max_length` tokens."""
+    """Pairs that are dropped because the source or the target has more than `corpus.max_length` tokens."""
     ratio: int = 0
-    """Dropped, because one side has more than `corpus.max_ratio` times as many tokens as the other side."""
+    """Pairs that are dropped because one side has more than `corpus.max_ratio` times as many tokens as the other."""
     copy: int = 0
-    """Dropped by `corpus.filters`, because both sides are equal."""
+    """Pairs that `corpus.filters` drops because both sides are equal."""
     markup: int = 0
-    """Dropped by `corpus.filters`, because a side contains HTML."""
+    """Pairs that `corpus.filters` drops because a side contains HTML."""
     language: int = 0
-    """Dropped by `corpus.filters`, because a side is in another language."""
+    """Pairs that `corpus.filters` drops because a side is in another language."""
     kept: int = 0
     control: int = 0
     """Pairs in which spaces replaced control characters. These pairs also count in another field."""

@@ -46,7 +46,7 @@ class CorpusReader:
     """Reader for the corpus of a spec. Examples are not cached: each method call reads the files again."""
 
     def __init__(self, spec: Spec, report: Report) -> None:
-        """Prepare to read a corpus.
+        """Create a reader for the corpus of a spec.
 
         Args:
             spec: Spec that describes the corpus.
@@ -115,13 +115,13 @@ class CorpusReader:
 
 
 class PartReader(ABC, Generic[_Part]):
-    """Reader of one part of a corpus. `_READERS` lists the subclass for each kind of part."""
+    """Base class for readers of corpus parts. `_READERS` maps each kind of part to its subclass."""
 
     has_user_text: ClassVar[bool] = False
-    """Whether the text may be in different languages from the ones in the spec, because users chose the files."""
+    """Whether users chose the files, so that their text may be in different languages from the ones in the spec."""
 
     def __init__(self, part: _Part, split: Split, spec: Spec, report: Report) -> None:
-        """Prepare to read a part of the train, dev or test set."""
+        """Create a reader for a part of the train, dev or test set."""
         self.part, self.split = part, split
         self.corpus, self.streams, self.report = spec.corpus, spec.task.streams, report
         self.features = cast(FeatureModality, modality_of(spec.task))
@@ -131,13 +131,16 @@ class PartReader(ABC, Generic[_Part]):
         self.tag: str | None = getattr(part, "tag", None)  # only parts with languages of their own have this field
 
     def check(self) -> None:
-        """Raise ZooError if the part contradicts itself, or needs more examples than there are. Read no files."""
+        """Raise ZooError if the settings of the part are inconsistent, or if it needs more examples than exist.
+
+        No files are read.
+        """
 
     def check_suffixes(self) -> None:
         """Warn about a file whose suffix is the language of the other side, such as `train.de` for English sources."""
 
     def examples(self) -> Iterator[Example]:
-        """Yield the examples, unchanged and in the order of the files. By default, there are none.
+        """Yield the examples, unchanged and in the order of the files. The base class yields nothing.
 
         The examples of `train` include those that are held out for dev or test. Archives that are not on this
         machine are downloaded.
@@ -158,7 +161,7 @@ class PartReader(ABC, Generic[_Part]):
         return (example[name] for example in self.examples() for name in names) if names else iter(())
 
     def identity_of_listed(self) -> list[str]:
-        """Return a list with one hash for all files that the part lists, or an empty list for text."""
+        """Return a list with one hash over all listed files, or an empty list if the part lists no files."""
         return [identify(self.listed_paths())] if any(each.names_files for each in self.modalities.values()) else []
 
     def bytes(self) -> int:
@@ -221,7 +224,10 @@ class _HeldOutReader(PartReader[HeldOut]):
 
 
 class _SyntheticReader(PartReader[Synthetic]):
-    """Reader of a part that models translate before training. `zoo.training.synthetic` then replaces it with files."""
+    """Reader of a part whose text does not exist yet, because models generate it by translation before training.
+
+    `zoo.training.synthetic` generates the text, and replaces the part with files.
+    """
 
     def identity(self) -> list[Any]:
         hint = "run `zoo prepare SPEC`, which translates the text first"
@@ -362,7 +368,7 @@ _READERS: Mapping[type[CorpusPart], type[PartReader[Any]]] = {
 
 
 def _and_others(path: str, corpus: Corpus) -> str:
-    """Return the name of a file, and the number of other parts of the training set if there are any."""
+    """Return the name of a file and, if the training set has other parts, their number, such as `a.de and 2 more`."""
     name, others = os.path.basename(path), len(corpus.train) - 1
     return f"{name} and {others} more" if others else name
 

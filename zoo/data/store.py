@@ -1,4 +1,4 @@
-"""Store: the values of examples in memory-mapped files. Only the lengths of the examples are kept in memory."""
+"""Store: token IDs or features of examples in memory-mapped files. Only the lengths are kept in memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StoreWriter:
     def __init__(
         self, folder: Path, dtypes: Mapping[str, str], parts: int = 1, widths: Mapping[str, int] | None = None
     ) -> None:
-        """Prepare to write a store.
+        """Create a writer for a store.
 
         Args:
             folder: Folder for the files of the store.

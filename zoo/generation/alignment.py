@@ -209,7 +209,10 @@ def _weights_of(
 def _aligned_tokens(
     weights: Float32[np.ndarray, "target source"], sources: Sequence[Span], targets: Sequence[Span]
 ) -> Iterator[AlignedToken]:
-    """Align the target tokens that attend mostly to `sources`. The columns after `sources` are for EOS and padding."""
+    """Yield each target token that attends mostly to source tokens, aligned to one of these tokens.
+
+    In `weights`, the columns after the source tokens are for EOS and padding.
+    """
     columns = [column for column, (start, end) in enumerate(sources) if start < end]
     if not columns:
         return

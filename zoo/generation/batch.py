@@ -209,7 +209,7 @@ def _max_rows(histories: Sequence[SearchHistory]) -> int:
 
 
 def start_constraint(rule: Constraint, sources: Sequence[SearchInput], device: torch.device | str) -> ConstraintState:
-    """Start a constraint, and advance it over the target prefixes, which must have the same length. Return its state.
+    """Return the state of a constraint after the target prefixes, which must have the same length.
 
     Raises:
         ZooError: The constraint forbids a prefix.

@@ -1,4 +1,4 @@
-"""Recognizers: models that read audio files or images, and write the text in them."""
+"""Recognizers: models that transcribe audio files or read the text in images."""
 
 from __future__ import annotations
 

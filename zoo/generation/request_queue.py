@@ -204,7 +204,7 @@ class RequestQueue:
                 source = sentences[0][1]
                 return ZooError(
                     f"there is not enough memory to translate sentence {source.index + 1:,}, even "
-                    f"in a batch of its own: {excerpt(source.text)}, length {len(source):,}",
+                    f"in a batch of its own: {excerpt(source.text)}, length {len(source):,} (in tokens or frames)",
                     hint="split the sentence, use a smaller beam, or close other programs",
                     exit_code=1,
                 )

@@ -195,7 +195,7 @@ def attention_svg(attention: Attention, view: View) -> str:
     """Return an SVG drawing of the attention weights that `view` selects.
 
     If the columns are the positions of a recording or an image, the spectrogram or the image is drawn to their right,
-    rotated so that it runs from top to bottom. The SVG needs no other file and follows the reader's light or dark mode.
+    rotated so that it runs from top to bottom. The SVG is self-contained and follows the reader's light or dark mode.
     """
     kind, by_words = ATTENTIONS[view.kind], attention.by_words()
     weights, rows, columns = kind.read(by_words)
@@ -267,7 +267,7 @@ def _legend(title: str, heads: Sequence[int]) -> Iterator[str]:
 
 
 def attention_page(attention: Attention, view: View, model: str, *, caption: str = "") -> str:
-    """Return an HTML page that shows the attention weights of every layer and head. The page needs no other file.
+    """Return a self-contained HTML page that shows the attention weights of every layer and head.
 
     Args:
         attention: The attention weights for one sentence and its translation.
