@@ -107,7 +107,7 @@ class _Scale:
         return self._first + (self._position(value) - self._low) / self._length * self._pixels
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Return the coordinate and label of each tick. If a tick is very large or small, use powers of ten."""
+        """Return the coordinate and label of each tick. If any tick is very large or small, label all as powers of ten."""
         write = _power if any(tick and not 1e-3 <= abs(tick) < 1e6 for tick in self._ticks) else _plain
         return [(self(tick), write(tick)) for tick in self._ticks]
 
