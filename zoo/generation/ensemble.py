@@ -1,4 +1,4 @@
-"""Ensembles: several programs that a search uses like one program. Their probabilities are averaged."""
+"""Ensembles of compiled models. The search uses an ensemble like a single model with averaged probabilities."""
 
 from __future__ import annotations
 

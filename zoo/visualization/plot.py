@@ -62,7 +62,7 @@ class Plot:
 
 
 def plot_height(series_count: int) -> int:
-    """Return the height of a plot with its legend, in pixels. Its width is always WIDTH."""
+    """Return the height of a plot with its legend, in pixels. The width of every plot is WIDTH."""
     return HEIGHT + _LEGEND * ((series_count + 1) // 2) * (series_count > 1)
 
 
@@ -107,7 +107,10 @@ class _Scale:
         return self._first + (self._position(value) - self._low) / self._length * self._pixels
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Return the coordinate and label of each tick. If any tick is very large or small, label all as powers of ten."""
+        """Return the coordinate and label of each tick.
+
+        If any tick is very large or very small, all labels are written with powers of ten.
+        """
         write = _power if any(tick and not 1e-3 <= abs(tick) < 1e6 for tick in self._ticks) else _plain
         return [(self(tick), write(tick)) for tick in self._ticks]
 
