@@ -148,7 +148,7 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
         folder: The folder.
         names: The files to check. The default is all files in the manifest.
         hashed_bytes: Compare hashes if all files together have at most this many bytes, otherwise compare only sizes.
-            None: always compare hashes.
+            If None, always compare hashes.
 
     Returns:
         Whether the files were hashed.
