@@ -31,7 +31,7 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 class ManifestEntry:
     """SHA-256 of a file and its size in bytes, recorded when the file was written.
 
-    pydantic checks the limits in the annotations if the entry is read from JSON.
+    pydantic checks the constraints in the annotations when the entry is read from JSON.
     """
 
     sha256: Digest

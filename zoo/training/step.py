@@ -1,6 +1,6 @@
 """One training step: forward pass, backward pass, Adam. On packed rows, a GPU runs it as CUDA graphs (section 5.3).
 
-A step depends only on the weights, the moments, the seed, its number and the number of accumulation steps.
+A step depends only on the weights, the moments, the seed, the step number and the number of accumulation steps.
 """
 
 from __future__ import annotations

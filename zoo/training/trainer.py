@@ -1,8 +1,9 @@
 """The training loop (section 5 of the paper).
 
-A step depends only on the weights, the moments, the seed, its number and the number of accumulation steps. Its batch
-follows from the seed, the epoch and the number of earlier batches in that epoch. Its random numbers follow from the
-seed and the step. A run that is stopped and resumed from its checkpoint therefore ends with bitwise identical weights.
+A step depends only on the weights, the moments, the seed, the step number and the number of accumulation steps. Its
+batch follows from the seed, the epoch and the number of earlier batches in that epoch. Its random numbers follow from
+the seed and the step number. A run that is stopped and resumed from its checkpoint therefore ends with bitwise
+identical weights.
 """
 
 from __future__ import annotations

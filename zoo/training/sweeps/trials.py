@@ -200,7 +200,7 @@ def default_folder(rows: Sequence[SweepRow]) -> Path:
 
 
 class TrainingProcess:
-    """Process of one training run of a sweep. Each line of its output is reported with the run's name."""
+    """Process that executes one training run in a sweep. Each line of its output is reported with the run's name."""
 
     def __init__(self, trial: Trial, device: str, environment: Mapping[str, str], report: Report) -> None:
         command = [sys.executable, "-m", *trial.command(device)]
