@@ -242,7 +242,7 @@ def make_shortlist(run: Run, report: Report) -> Path:
 def estimate_shortlist(
     vocabulary: Vocabulary, pairs: Iterable[tuple[Tokens, Tokens]], frequent: int = FREQUENT, best: int = BEST
 ) -> Shortlist:
-    """Estimate a lexical shortlist, the target tokens that translations of a source token may contain.
+    """Estimate a lexical shortlist: for each source token, the target tokens that a translation may contain.
 
     Each source token gets its most frequent translations by IBM model 1. It also gets the target token with the same
     text, so that names and numbers can be copied. A byte token gets all byte tokens.
