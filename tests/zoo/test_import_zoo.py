@@ -107,7 +107,7 @@ def test_own_training_loop_gives_a_run_that_translates_and_is_published() -> Non
         refused(problem, zoo.save, model, folder, steps=1)
     refused("contains a NUL character", zoo.train, "mine.yaml", run="a\0b", fresh=True)
     for steps in (2.5, True):
-        refused(f"`steps` must be an integer of at least 0, not `{steps}`", zoo.save, model, run.folder, steps=steps)
+        refused(f"`steps` must be a non-negative integer, not `{steps}`", zoo.save, model, run.folder, steps=steps)
     next(model.parameters()).data.fill_(torch.nan)
     refused("are not finite", zoo.save, model, "runs/diverged", steps=1)
     assert not Path("runs/diverged").exists()

@@ -189,7 +189,8 @@ def _shared_set(
     if sets[0] != sets[-1]:
         raise ZooError(
             f"the {split} sets of `{folders[0]}` and `{folders[1]}` contain different sentences",
-            hint="translate one set with both models (`zoo decode --output`), and compare the files (`--references`)",
+            hint="translate one set with both models (`zoo decode`), and compare the files "
+            "(`zoo compare FILE FILE --references FILE`)",
         )
     return sets[0]
 

@@ -1,4 +1,4 @@
-"""Registry of the metrics for models, computation of perplexity and bracket F1, and the scores in `scores.json`.
+"""Registry of evaluation metrics, computation of perplexity and bracket F1, and the format of `scores.json`.
 
 To add a metric, add its `Metric` to `METRICS` and its name to the `scores` of a task. This module does not import
 torch, because `zoo list` only needs the names of metrics.

@@ -37,7 +37,7 @@ _UNREADABLE = (
 )
 _BZIP2_MAGIC = b"BZh"
 _Target = Callable[[str], tuple[Path, Path] | None]
-"""Function that returns the final and the temporary path of a member, given its name. None: skip the member."""
+"""Function that returns the final and the temporary path of a member, given its name, or None to skip the member."""
 
 
 class DamagedArchiveError(ZooError):

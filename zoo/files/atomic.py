@@ -165,8 +165,8 @@ def _replace_folder(partial: Path, path: Path) -> None:
 def restore_replaced(folder: Path) -> list[Path]:
     """Undo interrupted replacements: give the old version of each subfolder its name back, if the name is free.
 
-    The process that replaces a subfolder may have been killed between its two renames. If the process is still
-    running, its second rename fails because the name is in use, and the process tries again.
+    A process replaces a subfolder with two renames, and may have been killed between them. If the process is still
+    running, its second rename fails because this function has restored the old version. The process then tries again.
 
     Returns:
         The temporary files and folders that remain in `folder`.
@@ -312,7 +312,7 @@ def _set_mode(path: Path, mode: int) -> None:
 
 
 def _host_mark() -> str:
-    """Return the part of temporary names that this process has in common with all processes that it can see."""
+    """Return the part of temporary names that identifies this machine (host name) and container (PID namespace)."""
     namespace = _PID_NAMESPACE.stat().st_ino if _PID_NAMESPACE.exists() else 0
     return f"{_PARTIAL}{socket.gethostname()}-{namespace}-"
 

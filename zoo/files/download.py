@@ -79,7 +79,7 @@ def record_or_compare(address: str, sha256: str, bytes: int, unspecified: str, r
         address: The address of the content.
         sha256: The SHA-256 of the content.
         bytes: The size of the content.
-        unspecified: What would verify the first download, such as "SHA-256". The warning begins with it.
+        unspecified: Name of the value that would verify the first download, such as "SHA-256", for the warning.
         report: Receives a warning if this is the first download from the address.
 
     Raises:
@@ -99,7 +99,7 @@ def record_or_compare(address: str, sha256: str, bytes: int, unspecified: str, r
 
 
 def discard_damaged(url: str, fetched: Fetched) -> None:
-    """Remove a download that turned out to be damaged, so that the next call downloads it again.
+    """Remove a download that turned out to be damaged, so that the next call to `fetch` downloads it again.
 
     If the server sent the damaged content, remove its SHA-256 from `corpus.lock` too. If the file was corrupted on
     disk after the download, keep the recorded SHA-256.

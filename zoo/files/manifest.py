@@ -31,7 +31,7 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 class ManifestEntry:
     """SHA-256 of a file and its size in bytes, recorded when the file was written.
 
-    pydantic checks the limits in the annotations if the entry is read from JSON.
+    pydantic checks the constraints in the annotations when the entry is read from JSON.
     """
 
     sha256: Digest
@@ -148,7 +148,7 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
         folder: The folder.
         names: The files to check. The default is all files in the manifest.
         hashed_bytes: Compare hashes if all files together have at most this many bytes, otherwise compare only sizes.
-            None: always compare hashes.
+            If None, always compare hashes.
 
     Returns:
         Whether the files were hashed.

@@ -98,7 +98,7 @@ def transfer(
         url: The URL.
         partial: The file to write. It is kept if the download fails, so that the next call can resume the download.
         report: Receives progress and warnings.
-        max_bytes: The maximum size of the file in bytes. None: no limit.
+        max_bytes: The maximum size of the file in bytes. If None, the size is not limited.
         max_failures: The number of consecutive attempts without new data after which the download fails.
 
     Raises:

@@ -146,9 +146,9 @@ def complete(
 
 
 def _require_own_name(run: Run) -> None:
-    """Raise ZooError if the run's spec inherits its name from the spec that it extends.
+    """Raise ZooError if the run's spec has no name of its own, but inherits the name of its parent spec.
 
-    That name is reserved for a model of the extended spec.
+    The inherited name is reserved for a model that is trained with the parent spec.
     """
     if file_exists(run.data) and read_json(run.data).get("named") is False:
         raise ZooError(

@@ -66,7 +66,7 @@ class Host:
 
 
 def host() -> Host:
-    """Return the processor, cores, torch version and number of torch threads of this process."""
+    """Return the processor, the number of cores, the torch version and the number of torch threads."""
     return Host(processor_name(), cores(), torch.get_num_threads(), torch.__version__)
 
 

@@ -2,7 +2,7 @@
 
 `training.guided_alignment` trains an attention head to reproduce the alignments of training batches. For models that
 were trained without this loss, `find_alignment_head` compares all heads with the alignment of the dev set.
-`make_shortlist` estimates the shortlist of a run.
+`make_shortlist` estimates the lexical shortlist of a run.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str
     that was trained to align.
 
     Returns:
-        The head, or None if the model does not translate text or has no attention to the source, or if the dev set is
-        missing or its sentences are too long.
+        The head. None if the model does not translate text, if it has no attention to the source, if the dev set is
+        missing, or if sentences in the dev set are too long.
     """
     if spec.guided_layer is not None:
         return AlignmentHead(spec.guided_layer, 0, False)
@@ -218,7 +218,7 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 def make_shortlist(run: Run, report: Report) -> Path:
-    """Write a shortlist for a run, estimated from sentence pairs spread evenly over the training text.
+    """Write a run's lexical shortlist, estimated from sentence pairs spread evenly over the training text.
 
     Returns:
         The path of the file.
@@ -242,14 +242,14 @@ def make_shortlist(run: Run, report: Report) -> Path:
 def estimate_shortlist(
     vocabulary: Vocabulary, pairs: Iterable[tuple[Tokens, Tokens]], frequent: int = FREQUENT, best: int = BEST
 ) -> Shortlist:
-    """Estimate a shortlist from sentence pairs.
+    """Estimate a lexical shortlist: for each source token, the target tokens that a translation may contain.
 
     Each source token gets its most frequent translations by IBM model 1. It also gets the target token with the same
     text, so that names and numbers can be copied. A byte token gets all byte tokens.
 
     Args:
         vocabulary: The vocabulary.
-        pairs: Token IDs of sources and targets, without BOS and EOS.
+        pairs: Token IDs of source and target sentences, without BOS and EOS.
         frequent: Number of frequent target tokens that every translation may contain.
         best: Maximum number of translations per source token.
     """

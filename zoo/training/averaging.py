@@ -47,7 +47,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
         if others := len(list_checkpoints(run)) - len(checkpoints):
             problem += f" to average; others ({others}) were written when training was stopped, or are damaged"
-        hint = f"give a number from 1 to {len(checkpoints)}, or train again with a larger `training.average`"
+        hint = f"choose a number from 1 to {len(checkpoints)}, or train again with a larger `training.average`"
         raise ZooError(problem, hint=hint)
     chosen = checkpoints[-(last or run.spec.training.average) :]
     steps = format_steps(chosen)
@@ -75,7 +75,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
 def end_of_training(run: Run, spec: Spec) -> str | None:
     """Return the reason why a run needs no further work, such as "`training.steps` (2,000) is reached".
 
-    Return None if training has not reached its end, or if its weights have not been averaged and scored yet.
+    Return None if training is not complete, or if the weights have not been averaged and scored yet.
 
     Args:
         run: The run.
@@ -97,7 +97,7 @@ def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
 
 
 def _is_average_of(file: Path, steps: str, int8_dimensions: dict[str, int]) -> bool:
-    """Return whether a weights file is intact, and is the average of the checkpoints at `steps` in this layout."""
+    """Return whether a file contains the intact average of the checkpoints at `steps`, with these int8 dimensions."""
     with suppress(ZooError):
         weights = read(file)
         return (weights.metadata.get("steps"), weights.int8_dimensions) == (steps, int8_dimensions)

@@ -95,7 +95,7 @@ def benchmark_decoding(
     report: Report = SILENT,
     **how: Unpack[BackendOptions],
 ) -> DecodingSpeed:
-    """Measure how fast a spec translates, with its beam size, length penalty and stopping rule.
+    """Measure how fast a spec's model translates, with the spec's beam size, length penalty and stopping rule.
 
     Args:
         spec: The spec.
@@ -225,7 +225,7 @@ def translations(
         results = engine.submit(rows, beam).result()
     if any(len(best.tokens) != length - 1 for best, *_ in results):
         problem = f"a vocabulary of {spec.vocabulary.sizes[1]} tokens is too small for a beam of {spec.decoding.beam}"
-        raise ZooError(problem, hint="set `vocabulary.size=1000`, or a smaller `decoding.beam`")
+        raise ZooError(problem, hint="set `vocabulary.size=1000`, or reduce `decoding.beam`")
     return results
 
 
@@ -268,7 +268,7 @@ class TrainingSpeed(Measurement):
 def benchmark_training(
     spec: Spec, *, steps: int = 3, rounds: int = 3, device: str = "auto", report: Report = SILENT
 ) -> TrainingSpeed:
-    """Measure how fast a spec trains, on full batches of random sentences whose lengths vary as in WMT 2014.
+    """Measure how fast a spec's model trains, on full batches of random sentences whose lengths vary as in WMT 2014.
 
     Raises:
         ZooError: The device or the backend is not available, or the longest sentence (80 tokens, or `corpus.max_length`

@@ -95,7 +95,7 @@ class Run(ModelFolder):
 
     @property
     def lock(self) -> Path:
-        """Path of the lock file, which a process locks while it trains the run."""
+        """Path of the lock file, which a process locks while it trains in the folder."""
         return self.folder / _LOCK
 
     @property

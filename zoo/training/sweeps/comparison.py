@@ -3,8 +3,8 @@
 Scores vary for two reasons: a different seed gives different weights, and a dev set is a sample of sentences. The
 variance between seeds is assumed to be the same for all rows and is pooled over all rows with several seeds. The
 variance due to sentences comes from the paired bootstrap, applied to the mean over the seeds. A difference is
-significant if it exceeds half of its 95 % confidence interval, which considers both variances (Student's t with degrees
-of freedom by Welch and Satterthwaite).
+significant if it exceeds half the width of its 95 % confidence interval. The interval considers both variances
+(Student's t with degrees of freedom by Welch and Satterthwaite).
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class Trial:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has been trained to its end, averaged, and scored on the dev set."""
+        """Whether training is complete, and the averaged weights have been scored on the dev set."""
         return self.run.answers("dev").is_file() and end_of_training(self.run, self.spec) is not None
 
     @property
@@ -200,7 +200,7 @@ def default_folder(rows: Sequence[SweepRow]) -> Path:
 
 
 class TrainingProcess:
-    """Process that trains one run of a sweep. Each line of its output is reported with the run's name."""
+    """Process that executes one training run in a sweep. Each line of its output is reported with the run's name."""
 
     def __init__(self, trial: Trial, device: str, environment: Mapping[str, str], report: Report) -> None:
         command = [sys.executable, "-m", *trial.command(device)]
