@@ -41,8 +41,8 @@ _SUPPORTED = {
     "attention_score": {"scaled_dot_product", "dot_product"},
     "norm": {"layer_norm", "rms_norm"},
 }
-"""Fields of `architecture` with values that CTranslate2 lacks, and the values that it implements. For a section, the
-list contains values of `kind`."""
+"""The values that CTranslate2 implements, keyed by `architecture` field. Fields whose values are all implemented are
+omitted. If a field is a section, the values are from its `kind`."""
 
 
 class CTranslate2Export(ExportFormat):

@@ -101,7 +101,7 @@ class Multilingual(Family):
         return read_settings(config, "transformers", "transformers.multilingual", section)
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return `tied_embeddings`, because the weights show which matrices are equal."""
+        """Return `("tied_embeddings",)`, because the weights show which matrices are equal."""
         return ("tied_embeddings",)
 
     def ids(self, model: Model) -> WrittenIds:
@@ -109,7 +109,7 @@ class Multilingual(Family):
         return written_ids(model, fitting_class(model.spec))
 
     def max_length(self, spec: Spec) -> int:
-        """Return the maximum length of a translation, including BOS and the language token."""
+        """Return the maximum length of a translation in tokens, including BOS and the language token."""
         return super().max_length(spec) + 1
 
     def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
