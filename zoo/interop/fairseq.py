@@ -273,7 +273,7 @@ def _fields_of_tensors(source: ForeignTensors, positions: Mapping[str, Any]) -> 
 
 
 def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
-    """Remove and return the embeddings and the output projection.
+    """Pop the embeddings and the output projection from `source`.
 
     Raises:
         ZooError: One of these matrices is missing.

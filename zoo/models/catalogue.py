@@ -87,9 +87,9 @@ class CardLanguages(Section):
         return next((pair for pair in pairs if (base_language(pair[0]), base_language(pair[1])) == bases), None)
 
     def summary(self, max_pairs: int) -> str:
-        """Return the language pairs, or only their number if there are more than `max_pairs`.
+        """Describe the languages in a few words: the language pairs, or only their number if it exceeds `max_pairs`.
 
-        If the card lists languages instead of pairs, return the number of languages.
+        If the card lists languages instead of pairs, give the number of languages.
         """
         if self.codes is not None:
             return f"{len(self.codes.split())} languages"
@@ -133,7 +133,10 @@ class FactSource(Section):
 
 
 class ModelCard(Section):
-    """Card that describes a public model, or one model per language pair. Undocumented properties are None or empty."""
+    """Card that describes a public model, or a group of models, one per language pair.
+
+    Undocumented properties are None or empty.
+    """
 
     name: _NamePattern
     """Name of the model. A name with `{source}` and `{target}` is a pattern: there is one model per language pair."""
@@ -192,12 +195,12 @@ class ModelCard(Section):
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the card is a pattern, which describes many models: one per language pair."""
+        """Whether the card is a pattern, which describes a group of models, one per language pair."""
         return "{" in self.name
 
     @property
     def short_licence(self) -> str:
-        """The licence without explanations. Empty if it is not documented."""
+        """The licence without explanations. Empty if the licence is not documented."""
         return re.split(r"[.,;] ", self.licence or "")[0]
 
     @property
@@ -236,7 +239,7 @@ class ModelCard(Section):
         return f"the public model `{self.name}` ({bytes}licence: {self.short_licence or 'not documented'})"
 
     def for_pair(self, source: str, target: str) -> ModelCard:
-        """Return the card for one language pair, with `{source}` and `{target}` in this card replaced."""
+        """Return a copy of a pattern for one language pair, in which `{source}` and `{target}` are replaced."""
 
         def fill(text: str) -> str:
             return text.replace("{source}", source).replace("{target}", target)
@@ -275,7 +278,7 @@ def packaged() -> list[ModelCard]:
 
 
 def models() -> list[ModelCard]:
-    """Return the cards of all models. A card that is a pattern is replaced by one card for each language pair."""
+    """Return the cards of all models. Each pattern is replaced by one card per language pair."""
     found = []
     for card in cards():
         found += [card.for_pair(*pair) for pair in card.languages.directions] if card.is_pattern else [card]

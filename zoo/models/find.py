@@ -1,4 +1,4 @@
-"""Find the folder of a model that the user gives as `--spec SPEC`, `--model NAME|RUN` or RUN.
+"""Find the folder of a model that the user selects with `--spec SPEC`, `--model NAME|RUN` or RUN.
 
 A run is a folder that `zoo train` writes. A name is looked up in the local model store, among the runs, in the
 registries and in the catalogue of public models, in this order.
@@ -182,7 +182,7 @@ def models(reference: str | os.PathLike[str], report: Report = WARNINGS) -> list
 
 
 def _run_of_name(name: str) -> ModelFolder | None:
-    """Return the default folder for runs of a spec, given the spec's name or file. None if `name` cannot be a spec.
+    """Return the default run folder of a spec, given the spec's name or file. Return None if `name` cannot be a spec.
 
     Raises:
         ZooError: `name` is a spec file, but the run in the default folder has a different spec.
@@ -227,9 +227,9 @@ def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
 
 
 def stored_members(card: ModelCard, name: str) -> list[StoredModel]:
-    """Return the models in the local model store that form a model from the catalogue.
+    """Return a catalogue model from the local model store: one model, or all members of an ensemble.
 
-    If one of the members of an ensemble is missing, return an empty list.
+    If a model is not in the store, return an empty list.
 
     Args:
         card: The card of the model.
@@ -288,13 +288,13 @@ def pull_model(reference: str, report: Report) -> list[Path]:
     """Pull a model from the registries, even if an older revision is in the local model store.
 
     If no registry has the model, it is downloaded from the source that the catalogue specifies, unless it is already in
-    the local model store. For a model in neither place, return the folder in the local model store, if there is one.
+    the local model store. If neither a registry nor the catalogue has the model, look only in the local model store.
 
     Returns:
         The folder of the model, or the folders of all members of an ensemble.
 
     Raises:
-        ZooError: Neither a registry nor the catalogue has the model, or it cannot be pulled.
+        ZooError: The model was not found in any of these places, or it cannot be pulled.
     """
     parsed = Reference.parse(reference)
     if parsed is not None and (pulled := pull(parsed, report)) is not None:
@@ -385,7 +385,7 @@ def run_names() -> list[str]:
 def _not_found_error(
     kind: str, name: str, searched: Sequence[Path], known: Sequence[str], in_registries: Reference | None = None
 ) -> ZooError:
-    """Return the ZooError for a name that was not found. It lists the searched paths and suggests a similar name.
+    """Return the ZooError for a name that was not found. The error lists the searched paths and suggests a name.
 
     Args:
         kind: A key of `_CREATE_HINTS`.

@@ -45,8 +45,8 @@ class StoredModel(ModelFolder):
 
     Attributes:
         name: Name of the model.
-        pin: The beginning of the digest, for a revision that was pulled by its number, in the folder `NAME@PIN`. None
-            for the current version, in the folder `NAME`.
+        pin: Beginning of the digest, for a revision that was pulled by its number. Its folder is `NAME@PIN`. None for
+            the current version, whose folder is `NAME`.
     """
 
     name: str
@@ -77,7 +77,7 @@ class StoredModel(ModelFolder):
         return cls(folder, name, pin or None) if is_valid else None
 
     def pinned(self, digest: str) -> Self:
-        """Return the revision with this digest, in a separate folder."""
+        """Return the version of this model with the given digest. Its folder is `NAME@PIN`."""
         pin = digest[:_PIN_LENGTH]
         return type(self)(self.folder.with_name(f"{self.name}@{pin}"), self.name, pin)
 
@@ -130,7 +130,7 @@ def find(reference: Reference) -> StoredModel | None:
     if len(digests) > 1:
         choices = " or ".join(f"`{folder}`" for folder in digests.values())
         problem = (
-            f"`{reference}` is ambiguous: two registries have different models with this number, and both are in the "
+            f"`{reference}` is ambiguous: two registries have different revisions with this number, and both are in the "
             "local model store"
         )
         raise ZooError(problem, hint=f"give the path of one of the folders: {choices}")

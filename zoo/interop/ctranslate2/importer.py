@@ -113,7 +113,7 @@ def _token(settings: Settings, key: str, default: str) -> str:
 
 
 def _settings_of_variables(network: Network) -> dict[str, Any]:
-    """Remove the variables that contain settings. Return the settings in the format of newer `config.json` files."""
+    """Pop the variables that contain settings. Return the settings in the format of newer `config.json` files."""
     stored = network.left
     tokens = {name: bytes(stored.pop(name).flatten().tolist()).decode() for name in _TOKENS if name in stored}
     flags = {name: bool(network.number(name, 0)) for name in _FLAGS if name in stored}

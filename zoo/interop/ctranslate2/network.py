@@ -105,9 +105,7 @@ def _stored(foreign: str) -> str:
 
 
 def read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
-    """Remove the variables of all layers from `source`. Return the tensors with zoo's names.
-
-    Missing biases become zeros.
+    """Pop the variables of all layers from `source`. Return tensors with zoo's names. Missing biases become zeros.
 
     Raises:
         ZooError: A variable is missing or has the wrong shape.
@@ -239,7 +237,7 @@ class Network(ForeignTensors):
         }, tensors
 
     def tables(self) -> EmbeddingTables:
-        """Remove and return the embeddings, the output projection and its bias."""
+        """Pop the embeddings, the output projection and its bias."""
         inputs = sorted(name for name in self.left if name.startswith("encoder/embeddings") and name.endswith("weight"))
         if len(inputs) > 1:
             raise ZooError("the encoder reads several tokens per position (source factors), but zoo supports only one")
@@ -259,7 +257,7 @@ class Network(ForeignTensors):
         super().require_all_taken()
 
     def number(self, name: str, default: float) -> float:
-        """Remove a variable that contains a single number, and return the number. Return `default` if it is missing.
+        """Pop a variable that contains a single number. If the variable is missing, return `default`.
 
         Raises:
             ZooError: The variable is not a single finite number.
@@ -308,7 +306,7 @@ class Network(ForeignTensors):
         return encoder
 
     def _of_layers(self, kind: str, name: str, default: float, sides: Iterable[str]) -> float:
-        """Remove a variable from all sub-layers of one kind, and return its value.
+        """Pop a variable from all sub-layers of one kind, and return its value.
 
         Raises:
             ZooError: The sub-layers have different values.
@@ -331,7 +329,7 @@ class Network(ForeignTensors):
         return {"kind": kind, "gated": is_gated, "bias": has_bias}
 
     def _positions(self, d_k: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Remove the position variables. Return the fields of `architecture.positions`, and zoo's position tensors."""
+        """Pop the position variables. Return the fields of `architecture.positions`, and zoo's position tensors."""
         names = {side: f"{side}/position_encodings/encodings" for side in STACKS}
         stored = [name for name in names.values() if name in self.left]
         dimension = self._of_layers("self_attention", "rotary_dim", -1, STACKS)
@@ -357,7 +355,7 @@ class Network(ForeignTensors):
         return convert_positions(tables)
 
     def _relative(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Remove the relative position biases. Return the fields of `architecture.positions`, and zoo's tensors."""
+        """Pop the relative position biases. Return the fields of `architecture.positions`, and zoo's tensors."""
         tables = {}
         for side, depth in self.depths.items():
             names = [f"{side}/layer_{number}/self_attention/relative_attention_bias" for number in range(depth)]

@@ -98,7 +98,7 @@ def replacement_of_start(model: Model, rows: Mapping[int, int], format: str) -> 
     table = tensors["embedding" if "embedding" in tensors else "target_embedding"]
     same = (row for id, row in rows.items() if torch.equal(table[BOS], table[id]))
     if (start := next(same, None)) is None:
-        reason = "decoding starts with BOS, which the model cannot generate, but this format requires that it can"
+        reason = "decoding starts with BOS, but this format requires a start token that the model can generate"
         raise cannot_export(format, reason)
     return start
 

@@ -68,7 +68,7 @@ def take_tables(
     bias: Tensor,
     scale: float = 1.0,
 ) -> EmbeddingTables:
-    """Remove and return the embeddings and the output projection.
+    """Pop the embeddings and the output projection from `source`.
 
     These matrices are called tables below. A file contains equal tables once, or under several names. If the source or
     target embedding is missing and need not be equal to other tables, the table `shared` replaces it.
@@ -123,7 +123,7 @@ def written_bart_tables(
 
 
 def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Remove the position embeddings from `source`, and convert them to fields and tensors of zoo.
+    """Pop the position embeddings from `source`, and convert them to fields and tensors of zoo.
 
     Marian's and transformers' own sinusoids are ignored, because they show only which toolkit wrote the file, not how
     the model was trained.

@@ -123,10 +123,10 @@ class FolderStore:
 
 
 def append_chunks(partial: Path, size: int, read: Callable[[int], bytes], progress: Progress) -> None:
-    """Append to `partial`, which may contain the beginning of the file, until it has `size` bytes or the source ends.
+    """Download the rest of a file in chunks, until the local copy is complete or the source ends.
 
     Args:
-        partial: The file to write.
+        partial: The local copy, which may already contain the beginning of the file.
         size: The number of bytes in the complete file.
         read: Function that returns the next bytes of the source, given an offset. It returns no bytes at the end.
         progress: Progress bar to advance by the number of bytes.

@@ -7,7 +7,7 @@ A registry has these files:
     registry.json           marks a registry, and gives its format
     index.json              list of the newest revisions, written after each publication; only a cache
 
-If a registry cannot list its files, such as a web server, the newest revision is found by trying numbers.
+Some registries, such as web servers, cannot list their files. The newest revision is therefore found by trying numbers.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Registry:
     def absence(self) -> str | None:
         """Return the reason why there is no registry at the address, such as "does not exist".
 
-        None if there is a registry.
+        Return None if there is a registry.
         """
         if isinstance(self.store, FolderStore) and not self.store.folder.exists():
             return "does not exist"
@@ -102,7 +102,10 @@ class Registry:
         return self.newest(reference.name)
 
     def describe_failure(self, reference: Reference) -> str:
-        """Return the reason why the registry does not have a model, such as the revisions that it has. Can be empty."""
+        """Explain in an error message why the registry does not have a model. The explanation may be empty.
+
+        For example, ` (which has revisions 1 to 3 of `NAME`)` explains why revision 4 was not found.
+        """
         with suppress(ZooError):
             if (absence := self.absence()) is not None:
                 return f" (which {absence})"
@@ -293,7 +296,7 @@ class Registries:
 
     @classmethod
     def configured(cls) -> Self:
-        """Return the registries in `ZOO_REGISTRIES`, those in `registries.txt`, and the one included in the package.
+        """Return the registries in `ZOO_REGISTRIES` and `registries.txt`, and the registry included in the package.
 
         With `ZOO_OFFLINE=1`, registries on servers are skipped.
 
