@@ -186,7 +186,7 @@ class Setting(NamedTuple):
         return self.names[value]
 
     def written(self, a: Any) -> Any:
-        """Return the other toolkit's value of this setting for the architecture `a`. None if `a` has no such field."""
+        """Return the other toolkit's value of this setting for an architecture, or None if it has no such field."""
         value: Any = a
         for name in self.field.split("."):
             value = getattr(value, "depths" if name == "N" else name, None)  # `N` may be one number for both sides

@@ -76,7 +76,10 @@ class CardLanguages(Section):
         return [(source, target) for source in codes for target in codes if source != target]
 
     def direction(self, source: str, target: str) -> Direction | None:
-        """Return a language pair in the model's own codes, such as `deu_Latn` for `de`. None if it is not supported."""
+        """Return a language pair in the model's own codes, such as `deu_Latn` for `de`.
+
+        Return None if the model does not support the pair.
+        """
         if self.codes is not None:
             codes = self.codes.split()
             own_source, own_target = best_match(source, codes), best_match(target, codes)
@@ -291,7 +294,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> ModelCard | None:
-    """Return the card of a model, given the model's name or an alias. None if the catalogue does not have the model.
+    """Return the card of the model with this name or alias. Return None if the catalogue does not have the model.
 
     The name of a member, such as `NAME.1`, selects the card of its ensemble. A name that matches a pattern selects the
     card for one language pair, unless another card has this name.
@@ -348,7 +351,7 @@ def _packaged() -> dict[str, ModelCard]:
 
 
 def _read(folder: Path) -> dict[str, ModelCard]:
-    """Return the cards in a folder, keyed by name. Empty if there is no such folder."""
+    """Return the cards in a folder, keyed by name. If the folder does not exist, there are no cards."""
     found: dict[str, ModelCard] = {}
     for file in sorted(folder.glob("*.yaml")):
         card = parse(read_text(file, _MAX_CARD_BYTES), str(file))

@@ -111,7 +111,7 @@ def of_spec(reference: str, report: Report = WARNINGS) -> Path:
 
 
 def _has_spec(model: ModelFolder, spec: Spec) -> bool:
-    """Return whether a model was trained with this spec. False if the model's spec cannot be read."""
+    """Return whether a model was trained with this spec. Return False if the model's spec cannot be read."""
     with suppress(ZooError):
         return not differing_fields(model.spec, spec)
     return False
@@ -275,7 +275,7 @@ def published_model(reference: str | os.PathLike[str], report: Report = WARNINGS
 
 
 def local_model(reference: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of a published model on this machine, given its path or name. None if it does not exist."""
+    """Find a published model on this machine by its path or name. Return its folder, or None if it does not exist."""
     name = os.fspath(reference)
     parsed = Reference.parse(name)
     if ModelFolder(Path(name)).published:
@@ -354,7 +354,7 @@ def run(reference: str | os.PathLike[str]) -> Path:
 
 
 def find_run(reference: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of a run, given its path or the name of its spec. None if there is no such run."""
+    """Return the folder of a run, given its path or the name of its spec. Return None if there is no such run."""
     return next((run.folder for run in _possible_runs(reference) if run.exists and not run.published), None)
 
 
@@ -365,7 +365,7 @@ def _possible_runs(reference: str | os.PathLike[str]) -> list[ModelFolder]:
 
 
 def run_of_spec_file(reference: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of a run, given the path of its `spec.yaml`. None if the reference is anything else."""
+    """Return the folder of a run, given the path of its `spec.yaml`. Return None for any other reference."""
     file = Path(reference)
     is_run = file.name == SPEC and file.with_name(RUN_IDENTITY).is_file() and not ModelFolder(file.parent).published
     return file.parent if is_run else None

@@ -71,7 +71,7 @@ class StoredModel(ModelFolder):
 
     @classmethod
     def at(cls, folder: Path) -> Self | None:
-        """Return the version in a folder. None if the folder is not in the store, or has no valid name."""
+        """Return the version in a folder. Return None if the folder is not in the store, or has no valid name."""
         name, at, pin = folder.name.partition("@")
         is_valid = folder.parent == storage.models() and is_name(name) and len(pin) == _PIN_LENGTH * len(at)
         return cls(folder, name, pin or None) if is_valid else None
@@ -113,7 +113,7 @@ def versions(name: str) -> list[StoredModel]:
 
 
 def find(reference: Reference) -> StoredModel | None:
-    """Return the version of a model that a reference selects. None if it is not in the store.
+    """Return the version of a model that a reference selects, or None if the store does not have it.
 
     Raises:
         ZooError: Two registries have different revisions with this number, and both are in the store.

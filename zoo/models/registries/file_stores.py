@@ -45,7 +45,7 @@ class FileStore(Protocol):
         """
 
     def newest_revisions(self) -> dict[str, int] | None:
-        """Return the newest revision number of each model, keyed by model name. None if the store cannot list files."""
+        """Return the newest revision number of each model, keyed by name, or None if the store cannot list files."""
 
 
 @runtime_checkable
@@ -77,7 +77,7 @@ class FolderStore:
         return str(self.folder)
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        """Return the content of a small file. None if it does not exist."""
+        """Return the content of a small file, or None if the file does not exist."""
         file = self.folder / path
         return read_bytes(file, max_bytes) if file_exists(file) else None
 

@@ -96,7 +96,7 @@ class Registry:
         return "is not a registry" if self.store.read(MARKER, MAX_BYTES) is None else None
 
     def find(self, reference: Reference) -> Revision | None:
-        """Return the revision that a reference selects. None if the registry does not have it."""
+        """Return the revision that a reference selects, or None if the registry does not have it."""
         if reference.revision is not None:
             return self.revision(reference.name, reference.revision)
         return self.newest(reference.name)
@@ -115,7 +115,7 @@ class Registry:
         return ""
 
     def newest(self, name: str) -> Revision | None:
-        """Return the newest revision of a model, found by bisection. None if the registry does not have the model."""
+        """Find the newest revision of a model by bisection. Return None if the registry does not have the model."""
         read = cache(partial(self.revision, name))
         absent = 1
         while read(absent) is not None:
@@ -125,7 +125,7 @@ class Registry:
         return read(count) if count else None
 
     def revision(self, name: str, number: int) -> Revision | None:
-        """Return a revision of a model by its number. None if the registry does not have it."""
+        """Return a revision of a model by its number, or None if the registry does not have it."""
         path = revision_path(name, number)
         content = self.store.read(path, MAX_BYTES)
         if content is None:

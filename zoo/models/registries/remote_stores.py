@@ -118,7 +118,7 @@ class FsspecStore:
             raise ZooError(f"`{self.address}` cannot be reached: {error}", hint=install_hint(self.extra)) from None
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        """Return the content of a small file. None if it does not exist."""
+        """Return the content of a small file, or None if the file does not exist."""
         try:
             content = self._read_range(path, 0, max_bytes + 1)  # one more byte, to detect that the file is too large
         except FileNotFoundError:
