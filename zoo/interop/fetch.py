@@ -128,7 +128,7 @@ def _unpack_file(path: Path, target: Path) -> None:
 
 
 def _import(card: ModelCard, missing: Collection[str], source: Path, report: Report) -> None:
-    """Import the missing members of an ensemble, or a single model. Store them if they translate as documented."""
+    """Import a single model, or the missing members of an ensemble. Store only models that translate as documented."""
     with ExitStack() as staged:
         folders = []
         for number, name in enumerate(card.members):

@@ -100,7 +100,7 @@ class Numbering:
 
     @cached_property
     def ids(self) -> dict[int, int]:
-        """zoo's token IDs, keyed by row in the original model's matrices. For a shared row, the ID of the first token."""
+        """IDs in zoo, keyed by row in the original model's matrices. If tokens share a row, the first token counts."""
         ids: dict[int, int] = {}
         for id, token in enumerate(self.tokens):
             if token.row is not None and not token.input_only:

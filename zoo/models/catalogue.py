@@ -161,9 +161,9 @@ class ModelCard(Section):
     the import finds the model. Several checkpoints form an ensemble. If the source is a folder, the list contains the
     names of all files of the model. Files that end with `.gz` are unpacked."""
     format: _ShortText | None = None
-    """Format for the import, if it is not detected."""
+    """Name of the import format, if zoo cannot detect the format."""
     tokenizer: _ShortText | None = None
-    """Option `--tokenizer` of `zoo import`, if the model's files do not specify the tokenizer."""
+    """Value for `zoo import --tokenizer`, if the model's files do not specify the tokenizer."""
     languages: CardLanguages
     texts: _ShortText | None = None
     """Kind of texts that the model was trained on, such as `news`."""

@@ -93,7 +93,7 @@ class StoredModel(ModelFolder):
 
 
 def models() -> list[StoredModel]:
-    """Return all models in the local model store, sorted by name. The current version of a model comes first."""
+    """Return all models in the local model store, sorted by name. The current version precedes other versions."""
     store = storage.models()
     if not store.is_dir():
         return []
@@ -130,8 +130,8 @@ def find(reference: Reference) -> StoredModel | None:
     if len(digests) > 1:
         choices = " or ".join(f"`{folder}`" for folder in digests.values())
         problem = (
-            f"`{reference}` is ambiguous: two registries have different revisions with this number, and both are in the "
-            "local model store"
+            f"`{reference}` is ambiguous: two registries have different revisions with this number, and both are in "
+            "the local model store"
         )
         raise ZooError(problem, hint=f"give the path of one of the folders: {choices}")
     return matches[0] if matches else None

@@ -134,7 +134,7 @@ class Family(ImportFormat, ExportFormat):
 
     @abstractmethod
     def settings_of(self, spec: Spec) -> dict[str, Any]:
-        """Return the content of `config.json`, except the IDs of the special tokens."""
+        """Return the content of the exported model's `config.json`, except the IDs of the special tokens."""
 
     @abstractmethod
     def architecture(self, config: Settings) -> dict[str, Any]:
@@ -217,7 +217,7 @@ class Family(ImportFormat, ExportFormat):
         return list(self.notes(spec))
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
-        """Return the content of `config.json`."""
+        """Return the complete content of the exported model's `config.json`."""
         return {**self.settings_of(spec), "vocab_size": len(ids.order), **ids.settings}
 
     def max_length(self, spec: Spec) -> int:

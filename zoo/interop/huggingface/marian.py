@@ -124,7 +124,7 @@ class HuggingFaceMarian(Family):
         }
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
-        """Return the content of `config.json`, except the IDs of the special tokens."""
+        """Return the content of the exported model's `config.json`, except the IDs of the special tokens."""
         a = spec.architecture
         common, tied = TIES[a.tied_embeddings]
         return {
@@ -141,7 +141,7 @@ class HuggingFaceMarian(Family):
         return ("positions",) if isinstance(a.positions, Sinusoidal | Learned) else ()
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
-        """Return the content of `config.json`."""
+        """Return the complete content of the exported model's `config.json`."""
         source_size, target_size = spec.vocabulary.sizes
         return {**super().config(spec, ids), "vocab_size": source_size, "decoder_vocab_size": target_size}
 

@@ -80,7 +80,7 @@ class Multilingual(Family):
         return replace(model, notes=(*([] if forced is None else [_FORCED]), *model.notes))
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
-        """Return the content of `config.json`, except the IDs of the special tokens."""
+        """Return the content of the exported model's `config.json`, except the IDs of the special tokens."""
         a = spec.architecture
         name, model_type = ("MBart", "mbart") if a.norm.embeddings else ("M2M100", "m2m_100")
         return {

@@ -66,7 +66,7 @@ class T5(Family):
         return self.imported(files, request, fields, tables, vocabulary, search)
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
-        """Return the content of `config.json`, except the IDs of the special tokens."""
+        """Return the content of the exported model's `config.json`, except the IDs of the special tokens."""
         a = spec.architecture
         return {
             "architectures": [self.model_class],

@@ -31,7 +31,7 @@ class FileStore(Protocol):
         """The address of the registry."""
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        """Return the content of a small file. None if it does not exist.
+        """Return the content of a small file, or None if the file does not exist.
 
         Raises:
             ZooError: The file has more than `max_bytes` bytes.

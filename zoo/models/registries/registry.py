@@ -206,7 +206,7 @@ class Registry:
             report.warn(warning)
 
     def require_writable(self) -> WritableFileStore:
-        """Check that files can be written to this kind of store, and return the store. Do not access the network.
+        """Return the store if it can be written to. The check does not access the network.
 
         Raises:
             ZooError: The store is read-only, its path is a file, or it is remote and `ZOO_OFFLINE` is set.
