@@ -114,9 +114,9 @@ class ExportFormat(Protocol):
     """Fields of `architecture` that may have a different value in the exported model."""
 
     def reader(self, model: Model) -> ImportFormat | None:
-        """Return the import format that can read back the exported model with identical tensors.
+        """Return the import format that can read the exported model back with identical tensors.
 
-        Return None if no import format can.
+        Return None if there is no such import format.
         """
         return None
 

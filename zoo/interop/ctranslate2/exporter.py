@@ -41,8 +41,8 @@ _SUPPORTED = {
     "attention_score": {"scaled_dot_product", "dot_product"},
     "norm": {"layer_norm", "rms_norm"},
 }
-"""The values that CTranslate2 implements, keyed by `architecture` field. Fields whose values are all implemented are
-omitted. If a field is a section, the values are from its `kind`."""
+"""Values that CTranslate2 implements, keyed by field of `architecture`. CTranslate2 implements all values of the fields
+that are not listed. If a field is a section, the values are values of its `kind`."""
 
 
 class CTranslate2Export(ExportFormat):

@@ -123,7 +123,7 @@ class FolderStore:
 
 
 def append_chunks(partial: Path, size: int, read: Callable[[int], bytes], progress: Progress) -> None:
-    """Download the rest of a file in chunks, until the local copy is complete or the source ends.
+    """Copy the rest of a file in chunks, until the local copy is complete or the source ends.
 
     Args:
         partial: The local copy, which may already contain the beginning of the file.

@@ -102,7 +102,7 @@ class Registry:
         return self.newest(reference.name)
 
     def describe_failure(self, reference: Reference) -> str:
-        """Explain in an error message why the registry does not have a model. The explanation may be empty.
+        """Return text for an error message: why the registry does not have a model. The text may be empty.
 
         For example, ` (which has revisions 1 to 3 of `NAME`)` explains why revision 4 was not found.
         """
