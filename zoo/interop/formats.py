@@ -114,7 +114,10 @@ class ExportFormat(Protocol):
     """Fields of `architecture` that may have a different value in the exported model."""
 
     def reader(self, model: Model) -> ImportFormat | None:
-        """Return the import format that reads identical tensors from the exported model, or None if there is none."""
+        """Return the import format that can read the exported model back with identical tensors.
+
+        Return None if there is no such import format.
+        """
         return None
 
     def write(self, model: Model, folder: Path) -> list[str]:
@@ -140,14 +143,14 @@ class ExportFormat(Protocol):
 
 
 def format_named(name: str, kind: str) -> Any:
-    """Create the format with this name.
+    """Create an instance of the import or export format with this name.
 
     Args:
         name: Name of the format.
-        kind: Key in `FORMATS`.
+        kind: Key in `FORMATS`, such as `import`.
 
     Raises:
-        ZooError: There is no such format.
+        ZooError: There is no format with this name.
     """
     if name in FORMATS[kind]:
         return resolve_name(FORMATS[kind][name]["class"])()
@@ -156,7 +159,7 @@ def format_named(name: str, kind: str) -> Any:
 
 
 def listed_formats(kind: str) -> str:
-    """Join the names and descriptions of all formats with a key in `FORMATS` into one string, for messages."""
+    """Return the names and descriptions of the formats in `FORMATS[kind]` as one string, for messages."""
     return "; ".join(f"{name} ({format['files']})" for name, format in FORMATS[kind].items())
 
 
@@ -172,7 +175,7 @@ def language_codes(source: str, target: str) -> tuple[str, str] | None:
 
 
 def require_folder(path: Path, format: str) -> None:
-    """Raise ZooError if a path is not a folder. Formats whose models are folders call this first."""
+    """Raise ZooError if a path is not a folder, for formats whose models are folders."""
     if not path.is_dir():
         raise ZooError(f"`{path}` is a file, but a model in {format} format is a folder", hint="give its folder")
 
@@ -270,9 +273,9 @@ def require_same_architecture(
 
 
 def _fields(a: Architecture) -> Iterator[tuple[str, str, Any]]:
-    """Yield the key, the name in the spec, and the value of each field of an architecture.
+    """Yield the key, the name for messages, and the value of each field of an architecture.
 
-    If a sub-layer's option is null, yield the name and value of the architecture's field that applies instead.
+    If a sub-layer's option is null, the name and the value come from the `architecture` field that applies instead.
     """
     options = {name for side in STACKS for sublayer in getattr(a, side) for name in type(sublayer).model_fields}
     for name in type(a).model_fields:

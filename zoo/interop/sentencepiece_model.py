@@ -57,7 +57,7 @@ class TokenEntry(NamedTuple):
 
     @classmethod
     def decode(cls, message: bytes) -> TokenEntry:
-        """Parse the bytes of an entry. Raise ValueError, TypeError or struct.error if they are not a valid entry."""
+        """Parse an entry. Raise ValueError, TypeError or struct.error if the bytes are not a valid entry."""
         values = _last_values(message)
         text, type_ = values.get(_TEXT, b""), values.get(_TYPE, TokenType.NORMAL)
         score = values.get(_SCORE, b"\0\0\0\0")
@@ -107,7 +107,7 @@ class SentencePieceModel:
     def require_fit(self, tokenizer: str, kind: str) -> None:
         """Check that the model splits text like a tokenizer of Hugging Face transformers.
 
-        These tokenizers put one space before each text and remove extra spaces.
+        Tokenizers in transformers put one space before each text and remove extra spaces.
 
         Args:
             tokenizer: The name of the tokenizer.

@@ -100,7 +100,7 @@ class Numbering:
 
     @cached_property
     def ids(self) -> dict[int, int]:
-        """IDs in zoo, keyed by row in the original model's matrices. If two tokens share a row, the first is used."""
+        """IDs in zoo, keyed by row in the original model's matrices. If tokens share a row, the first token counts."""
         ids: dict[int, int] = {}
         for id, token in enumerate(self.tokens):
             if token.row is not None and not token.input_only:
@@ -152,7 +152,7 @@ def select_rows(values: Tensor, rows: Sequence[int | None], missing: float) -> T
 
 
 class ForeignTensors:
-    """Tensors of another toolkit's PyTorch model, with that toolkit's names as keys.
+    """Tensors of another toolkit's model, keyed by the toolkit's names.
 
     Each tensor is removed when it is used. After an import, `require_all_taken` rejects tensors that were not used.
     """
@@ -162,7 +162,7 @@ class ForeignTensors:
         self.left, self.file = dict(tensors), file
 
     def take(self, name: str, *shape: int) -> Float32[Tensor, ...]:
-        """Remove a tensor and return it in float32.
+        """Pop a tensor, and return it in float32.
 
         Args:
             name: The name of the tensor in the original toolkit.
@@ -274,7 +274,7 @@ def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[st
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """Return a contiguous copy in float32. In files from other toolkits, two tensors may share the same memory."""
+    """Return a contiguous copy in float32, because tensors in other toolkits' files may share memory."""
     return tensor.detach().float().clone(memory_format=torch.contiguous_format)
 
 

@@ -77,7 +77,7 @@ class ModelText:
     tokenizer: str | None = None
     """Name of the tokeniser, if the model's files contain it."""
     default_tokenizer: str | None = None
-    """Tokeniser for this toolkit's models that have BPE codes but name no tokeniser."""
+    """Tokeniser to use if the model has BPE codes, but its files name no tokeniser."""
     needs_codes: bool = False
     """Whether the model requires BPE codes, according to its files."""
     codes: str | None = None
@@ -151,7 +151,7 @@ def find_rules(
 
 
 def refuse_options(options: TextOptions, reason: str) -> None:
-    """Raise ZooError if the user gives text options for a model that does not need them."""
+    """Raise ZooError if the user gave options for tokenisation, although the model does not need them."""
     if options != TextOptions():
         problem = f"`--tokenizer`, `--bpe` and `--bpe-vocabulary` do not apply to this model: {reason}"
         raise ZooError(problem, hint="omit these options")

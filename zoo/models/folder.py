@@ -142,7 +142,7 @@ MODEL_SECTIONS = ("name", "architecture", "vocabulary", "corpus")
 
 
 def differing_fields(spec: Spec, other: Spec) -> Differences:
-    """Return the fields in which two specs of models differ, as dotted name -> (value in `other`, value in `spec`).
+    """Return the fields in which two specs differ: a mapping of dotted name to (value in `other`, value in `spec`).
 
     Only the fields in `MODEL_SECTIONS` are compared. The `corpus.folder` field counts only if both folders exist and
     are different, because a corpus may have been moved.

@@ -87,14 +87,14 @@ def read_model(folder: Path, *, tensors: bool = True) -> Model:
 
 
 def read_weights(folder: Path) -> Weights:
-    """Read only the weights of the model in a folder. `compiler.build` checks whether they fit the spec."""
+    """Read only the weights of the model in a folder. `compiler.build` checks whether the weights fit the spec."""
     return _read_one_version(folder, lambda model, listed: weights.read(model.newest_weights, listed))
 
 
 def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None], Content]) -> Content:
     """Read a model folder by calling `read`.
 
-    If another process replaces the folder in the meantime, call `read` again to get files of a single version.
+    If another process replaces the folder in the meantime, call `read` again, so that all files have the same version.
     """
     storage.require_valid_path(folder)
     model = ModelFolder(folder)

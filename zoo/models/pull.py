@@ -119,8 +119,8 @@ class _Pull:
     def _reuse(self, path: Path, file: ManifestEntry) -> bool:
         """Return whether a file is already on this machine and need not be downloaded.
 
-        If `path` does not have the right content, look for the file in other versions of the model in the local model
-        store, and link `path` to it.
+        If `path` does not have the right content, look for the file in all versions of the model in the local model
+        store, and link or copy it to `path`.
         """
         if _has_content(path, file):
             return True

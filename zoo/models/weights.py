@@ -167,7 +167,7 @@ def same_vocabulary(metadata: Mapping[str, str], other: Mapping[str, str]) -> bo
 
 
 def known_digest(file: Path) -> str | None:
-    """Return the digest in the header of a weights file. None if the file is not readable or has no digest."""
+    """Return the digest in the header of a weights file, or None if the file is unreadable or has no digest."""
     with suppress(ZooError):
         return Weights({}, read_metadata(file)).digest
     return None

@@ -52,11 +52,11 @@ class ModelFiles:
     config: Settings
     """The settings of the network."""
     search: Settings
-    """The settings of the search. In older folders, `config.json` contains them, and this is the same object."""
+    """The settings of the search. In older folders, they are part of `config.json`, and `search` is `config`."""
 
     @cached_property
     def weights(self) -> ForeignTensors:
-        """Tensors of the model. Each tensor is removed when it is used."""
+        """Weights of the model. The import removes each tensor when it uses the tensor."""
         return open_weights(self.path)
 
 
@@ -71,7 +71,7 @@ class Family(ImportFormat, ExportFormat):
     model_class: ClassVar[str]
     """The transformers class that loads an exported model."""
     layout: ClassVar[Layout]
-    """The names and the layout of all tensors except embeddings and output."""
+    """The names and the layout of all tensors except the embeddings and the output projection."""
     hidden: ClassVar[Collection[int]] = (PAD, BOS)
     """zoo's IDs of tokens that translations of the exported model never contain."""
 
@@ -134,7 +134,7 @@ class Family(ImportFormat, ExportFormat):
 
     @abstractmethod
     def settings_of(self, spec: Spec) -> dict[str, Any]:
-        """Return the content of `config.json`, except the IDs of the special tokens."""
+        """Return the content of the exported model's `config.json`, except the IDs of the special tokens."""
 
     @abstractmethod
     def architecture(self, config: Settings) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class Family(ImportFormat, ExportFormat):
         Args:
             a: The architecture of the exported model.
             spec: The spec of the model.
-            tensors: Maps zoo's name of each tensor to the tensor.
+            tensors: The tensors of the model, keyed by zoo's names.
             ids: The token IDs of the exported model.
         """
         exported = spec.model_copy(update={"architecture": a})
@@ -217,11 +217,11 @@ class Family(ImportFormat, ExportFormat):
         return list(self.notes(spec))
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
-        """Return the content of `config.json`."""
+        """Return the complete content of the exported model's `config.json`."""
         return {**self.settings_of(spec), "vocab_size": len(ids.order), **ids.settings}
 
     def max_length(self, spec: Spec) -> int:
-        """Return the maximum length of a translation, including BOS."""
+        """Return the maximum length of a translation in tokens, including BOS."""
         decoding = spec.decoding
         return int(decoding.length_factor * decoding.max_source_length) + decoding.extra_length + 1
 

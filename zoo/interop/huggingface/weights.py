@@ -68,7 +68,7 @@ def take_tables(
     bias: Tensor,
     scale: float = 1.0,
 ) -> EmbeddingTables:
-    """Remove the embeddings and the output projection from `source`, and return them.
+    """Pop the embeddings and the output projection from `source`.
 
     These matrices are called tables below. A file contains equal tables once, or under several names. If the source or
     target embedding is missing and need not be equal to other tables, the table `shared` replaces it.
@@ -105,8 +105,8 @@ def written_bart_tables(
 
     Args:
         a: The architecture of the model.
-        tensors: Maps zoo's name of each tensor to the tensor.
-        select: Returns a table with its rows in the order of transformers' token IDs.
+        tensors: The tensors of the model, keyed by zoo's names.
+        select: Function that reorders the rows of a table from zoo's token IDs to transformers' token IDs.
         common: Whether encoder and decoder share an embedding in transformers, even if zoo has two.
         biased: Whether the model in transformers has an output bias.
     """
@@ -123,7 +123,7 @@ def written_bart_tables(
 
 
 def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Remove the position embeddings from `source`, and convert them.
+    """Pop the position embeddings from `source`, and convert them to fields and tensors of zoo.
 
     Marian's and transformers' own sinusoids are ignored, because they show only which toolkit wrote the file, not how
     the model was trained.

@@ -31,7 +31,7 @@ class FileStore(Protocol):
         """The address of the registry."""
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        """Return the content of a small file. None if it does not exist.
+        """Return the content of a small file, or None if the file does not exist.
 
         Raises:
             ZooError: The file has more than `max_bytes` bytes.
@@ -45,7 +45,7 @@ class FileStore(Protocol):
         """
 
     def newest_revisions(self) -> dict[str, int] | None:
-        """Return the newest revision number of each model, keyed by model name. None if the store cannot list files."""
+        """Return the newest revision number of each model, keyed by name, or None if the store cannot list files."""
 
 
 @runtime_checkable
@@ -77,7 +77,7 @@ class FolderStore:
         return str(self.folder)
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        """Return the content of a small file. None if it does not exist."""
+        """Return the content of a small file, or None if the file does not exist."""
         file = self.folder / path
         return read_bytes(file, max_bytes) if file_exists(file) else None
 
@@ -123,10 +123,10 @@ class FolderStore:
 
 
 def append_chunks(partial: Path, size: int, read: Callable[[int], bytes], progress: Progress) -> None:
-    """Append to `partial`, which may contain the beginning of the file, until it has `size` bytes or the source ends.
+    """Copy the rest of a file in chunks, until the local copy is complete or the source ends.
 
     Args:
-        partial: The file to write.
+        partial: The local copy, which may already contain the beginning of the file.
         size: The number of bytes in the complete file.
         read: Function that returns the next bytes of the source, given an offset. It returns no bytes at the end.
         progress: Progress bar to advance by the number of bytes.
