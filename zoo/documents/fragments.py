@@ -169,7 +169,7 @@ def add_boundaries(text: str, parts: Iterable[tuple[int, Fragment]]) -> list[Fra
 
 
 def pattern_view(pattern: re.Pattern[str]) -> View:
-    """Return a view of the XML text that the pattern's group `text` matches. Other groups match language codes."""
+    """Return a view of the XML text that the group `text` of a pattern matches. Other groups match language codes."""
 
     def find(text: str) -> Iterator[tuple[int, Fragment]]:
         for match in pattern.finditer(text):
@@ -218,7 +218,7 @@ def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment
         parts, text = list[tuple[int, Kind]](), fragment.text if fragment.kind is Kind.TEXT else ""
         found = list(view.dividers.finditer(text))
         for match in found:
-            # A check box may be a word of a sentence, unless the text begins with a mark.
+            # A check box may be a word of a sentence, unless the text begins with a separator.
             before, after = text[max(match.start() - 1, 0) : match.start()], text[match.end() : match.end() + 1]
             is_word = after.islower() and before and (before.isalpha() or len(found) == 1) and found[0].start()
             if not (is_word and match["box"]):
@@ -227,7 +227,7 @@ def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment
 
 
 def match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
-    """Match start and end tags between boundaries. Return the indices of end tags, keyed by those of their start tags."""
+    """Match start and end tags between boundaries. Return each end tag's index, keyed by its start tag's."""
     ends, stack = dict[int, int](), list[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:
@@ -284,7 +284,7 @@ class Divider:
             raise ZooError(f"a line break is nested in more than {MAX_DEPTH} elements", hint="reduce the nesting")
         is_mark = not line.text
         count = len(self._open)
-        while is_mark and self._drop_open_tag():  # the element begins with the mark
+        while is_mark and self._drop_open_tag():  # the element begins with the separator
             count -= 1
         closed, begun = self._open[:count], self._open[count:]
         self._open = [(_reopened(start), _reopened(end)) for start, end in self._open]

@@ -29,7 +29,7 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
         segment: The segment.
         target: The translation of the segment's text.
         tokens: The translation's tokens, aligned to the source. Ignored if the segment has no markup.
-        view: The part of the file that contains the segment. It determines how text is escaped.
+        view: The view of the file that contains the segment. It determines how text is escaped (see `View`).
     """
     if not segment.needs_alignment:
         return view.escape(segment.start + target + segment.end)

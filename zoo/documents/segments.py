@@ -336,7 +336,7 @@ class _Element(NamedTuple):
 
 
 def _copy_elements(run: Sequence[Fragment], text_of: Callable[[_Element], str | None]) -> list[Fragment]:
-    """Merge each short element for which `text_of` returns text into a UNIT fragment, which is copied.
+    """Merge each short element for which `text_of` returns a string into a UNIT fragment, which is copied.
 
     Return all fragments of the segment.
     """

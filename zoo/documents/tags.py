@@ -146,7 +146,7 @@ def has_only_variables(text: str) -> bool:
 def split_code(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[tuple[int, Fragment]]:
     """Split `text[start:end]` into text and template code. Yield the position and the fragment of each part.
 
-    Code on a line of its own, and code such as `{% if %}`, is a BREAK. Other code is a UNIT in the sentence around it.
+    Code on a line of its own, and code such as `{% if %}`, becomes a BREAK fragment. Other code becomes a UNIT.
     """
     for code in pattern.finditer(text, start, end):
         is_last = code.lastgroup == "between" and not text.startswith("<a", code.end())  # no link follows
