@@ -190,7 +190,7 @@ def _word_parts(segment: Segment, text: str, position: int, span: slice, view: V
 
 
 def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder, view: View) -> list[Unit]:
-    """Put each markup element that has lost its words around the nearest word with the same outer elements.
+    """Put each markup element that contains no translated word around the nearest word with the same outer elements.
 
     If there is no such word, return an empty element. In Word documents, only words from runs with the least formatting
     may move to a different run, so that formatted runs do not lose their words.

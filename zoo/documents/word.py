@@ -90,7 +90,7 @@ class _Field:
 
     @property
     def hides(self) -> bool:
-        """Whether a field that begins at the current position is in this field's code or in a result that is copied."""
+        """Whether a nested field that begins now is in this field's code, or in a result that is copied."""
         return self.is_inside or self.separate < 0 or _is_computed(self.code)
 
 

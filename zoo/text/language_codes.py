@@ -30,7 +30,7 @@ _SCRIPTS = {code: script for code, script, *_ in _TABLE}
 CODES_OF_NAMES = {name.lower(): code for code, _, name, *_ in _TABLE}
 """Codes of languages, keyed by their English names in lower case."""
 _LONG_TEXT = 80
-"""Number of characters from which a text in a document has its own language, which may differ from the document's."""
+"""Minimum length, in characters, of a text in a document whose language may differ from the main language."""
 _VARIANTS = "zh-cn:zh-hans zh-sg:zh-hans zh-tw:zh-hant zh-hk:zh-hant zh-mo:zh-hant zt:zh-hant pb:pt-br iw:he no:nb"
 _ALIASES = dict(pair.split(":") for pair in _VARIANTS.split())
 """Usual codes, keyed by other common codes."""

@@ -9,9 +9,9 @@ from functools import cache
 from zoo.text.notation import Notation, notation_of, read_table
 
 PLAIN = re.compile(r"(?:[A-Za-zÀ-ÂÄÆ-ÏÑ-ÔÖÙ-Üß-âäæ-ïñ-ôöù-üÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zß-âäæ-ïñ-ôöù-üÿ])-)*")
-"""A text without digits, symbols and file names.
+"""Pattern of a text without digits, symbols and file names.
 
-It may still contain names of weekdays, times in words and bank codes.
+Such a text may still contain names of weekdays, times in words and bank codes.
 """
 CURRENCIES = ("€", "$", "£", "¥")
 LARGEST_WORD = 12
