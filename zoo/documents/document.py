@@ -179,8 +179,8 @@ class TextFile:
         """Return the text with each segment replaced by the next translation.
 
         Args:
-            translations: The translations of the segments, and then of later files.
-            language: Code of the target language. None: keep the language codes of the document.
+            translations: The translations of the segments, which may be followed by those for other files.
+            language: Code of the target language. If None, the language codes in the document do not change.
         """
         text = self._text
         for view, parts in zip(self._format, self._views, strict=True):
@@ -192,7 +192,7 @@ class TextFile:
 def _render(
     text: str, parts: Sequence[Fragment | Segment], view: View, translations: Translations, language: str | None
 ) -> str:
-    """Return a text with the segments of a view (see `View`) translated, or the same text if nothing changes."""
+    """Replace the segments of one view (see `View`) with their translations, and return the whole text."""
     texts = [part.text for part in parts if isinstance(part, Segment)]
     chosen = list(islice(translations, len(texts)))
     if len(chosen) < len(texts):
@@ -256,15 +256,15 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> Document:
-        """Read a document from a file. The errors are those of `Document` and `read_bytes`."""
+        """Read a document from a file. Raise the same errors as `Document` and `read_bytes`."""
         return cls(read_bytes(path, MAX_DOCUMENT_BYTES), str(path))
 
     def render(self, translations: Translations, language: str | None = None) -> bytes:
         """Return the translated document. If no text changes, return the original bytes.
 
         Args:
-            translations: The translations of the segments, and then of later documents.
-            language: Code of the target language. None: keep the language codes of the document.
+            translations: The translations of the segments, which may be followed by those for other documents.
+            language: Code of the target language. If None, the language codes in the document do not change.
         """
         texts = {name: file.render(translations, language) for name, file in self._files.items()}
         return self._archive.replace(texts) if self._archive else texts[self.name].encode()

@@ -101,7 +101,7 @@ class ElementRoles:
 
 
 class _Part(NamedTuple):
-    """Fragment that the parser has found: its start, and values for the attributes of a `Fragment`."""
+    """Start position and attributes of a `Fragment` that the parser has found."""
 
     start: int
     kind: Kind
@@ -163,7 +163,7 @@ class Parser:
             yield Fragment(part.kind, raw, text, part.name, output, part.again, is_raised, part.name == "a")
 
     def read(self) -> Self:
-        """Read the text, and return the parser."""
+        """Parse the text, and return this parser."""
         text, position = self._text, 0
         while position < len(text):
             found = (re.compile("[^<]*+") if self.is_xml else _TEXT).match(text, position)
@@ -310,7 +310,7 @@ class Parser:
         return self._copied
 
     def _end_copied(self, element: _CopiedElement) -> None:
-        """End the element that is not translated, and set its placeholder text for the translation model."""
+        """End a copied element, and set the text that the translation model reads in its place."""
         text = " ".join("".join(element.texts).split())
         is_unread = element.name in _UNREADABLE or element.is_hidden
         text = "" if is_unread else text or self._text_of_empty(element.name)
@@ -400,7 +400,7 @@ class _XmlParser(Parser):
         """Number of open elements with each name."""
 
     def read(self) -> Self:
-        """Read the text, and return the parser."""
+        """Parse the text, and return this parser."""
         super().read()
         # The tags of elements that are separate segments become boundaries. A parent precedes the elements in it.
         for element in self._elements:

@@ -1,4 +1,4 @@
-"""Parser for Markdown and its common extensions. It records the source positions of all inline texts and marks."""
+"""Parser for Markdown and its common extensions. It records the source positions of all inline text and markup."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Place:
 
     Attributes:
         content: The text of the block.
-        offsets: Start positions, in `content`, of substrings that are contiguous in the source. The first one is 0.
+        offsets: Start positions, in `content`, of substrings that are contiguous in the source. The first offset is 0.
         positions: Start positions of the same substrings in the source.
     """
 

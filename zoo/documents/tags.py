@@ -1,7 +1,7 @@
 """Start tags of HTML and XML, their attributes, and template code.
 
-Each character of a tag is read once, even in malformed tags. Template code is copied. It divides the text, or is a
-placeholder in a sentence.
+Each character of a tag is read once, even in malformed tags. Template code is copied. It separates segments, or becomes
+a placeholder in a sentence.
 """
 
 from __future__ import annotations
@@ -139,14 +139,14 @@ def attribute_view(
 
 
 def has_only_variables(text: str) -> bool:
-    """Return whether all template code in the text is variables, which stay in the text."""
+    """Return whether the template code in a text consists only of variables, which stay in the text."""
     return all(_VARIABLE.fullmatch(code[0]) for code in HTML_CODE.finditer(text))
 
 
 def split_code(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[tuple[int, Fragment]]:
     """Split `text[start:end]` into text and template code. Yield the position and the fragment of each part.
 
-    Code on a line of its own, and code such as `{% if %}`, is a BREAK. Other code is a UNIT in the sentence around it.
+    Code on a line of its own, and code such as `{% if %}`, becomes a BREAK fragment. Other code becomes a UNIT.
     """
     for code in pattern.finditer(text, start, end):
         is_last = code.lastgroup == "between" and not text.startswith("<a", code.end())  # no link follows

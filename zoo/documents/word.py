@@ -29,7 +29,7 @@ from zoo.text.sentences import MAX_TEXT_LENGTH
 
 
 class _FieldMark(Enum):
-    """Mark of a field. The value is its type in the document."""
+    """Mark of a field. The value is the `fldCharType` attribute in the document."""
 
     BEGIN = "begin"
     SEPARATE = "separate"
@@ -45,7 +45,7 @@ class _FieldCode:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Run (text with one style). Runs with the same style are equal.
+    """Run: text with one style. Runs with the same style are equal.
 
     Attributes:
         style: The properties of the run, as they are written in the document.
@@ -90,7 +90,7 @@ class _Field:
 
     @property
     def hides(self) -> bool:
-        """Whether a field that begins at the current position is in this field's code or in a result that is copied."""
+        """Whether a nested field that begins now is in this field's code, or in a result that is copied."""
         return self.is_inside or self.separate < 0 or _is_computed(self.code)
 
 
@@ -225,7 +225,7 @@ class _Reader(ParagraphReader):
         return _join_fields(_wrap_runs(self.read(self._tokens(text), level)))
 
     def write_text(self, text: str) -> str:
-        """Return the element with a text."""
+        """Return a `t` element that contains a text."""
         return f'<{self._prefix}t xml:space="preserve">{escape(text)}</{self._prefix}t>'
 
     def _tokens(self, text: str) -> list[Token]:

@@ -95,7 +95,7 @@ def _speak(split: str, count: int, folder: Path, report: Report) -> None:
 
 
 def seeded_random(split: str, number: int) -> np.random.Generator:
-    """Return the random numbers for a string of digits, which depend only on its split and its number."""
+    """Return the random number generator for a digit string, seeded with its split and its number."""
     return np.random.default_rng([list(VOICES).index(split), number])
 
 

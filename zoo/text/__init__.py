@@ -1,1 +1,1 @@
-"""Lines, sentences and vocabularies."""
+"""Text processing: reading of lines, sentence splitting, tokenisation and vocabularies."""

@@ -106,7 +106,7 @@ class BPECodes:
         return [symbol for symbol in symbols if symbol]
 
     def _split_unknown(self, subword: str, is_final: bool) -> Iterator[str]:
-        """Yield the parts of a subword. Undo its merges until each part is in the vocabulary, or cannot be split."""
+        """Undo the merges of a subword until each part is in the vocabulary or cannot be split. Yield the parts."""
         pending = [(subword, is_final)]
         while pending:
             part, is_final = pending.pop()

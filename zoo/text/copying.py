@@ -1,9 +1,9 @@
 """Copy symbols: tokens that replace spans, such as numbers and links, which a translation copies from its source.
 
-A model whose vocabulary has copy symbols reads and writes them in place of the spans, in training and in inference.
-After the search, the spans replace the symbols, in the notation of the target language (Luong et al. 2015 do the same
-for unknown words). A symbol is one character of a private use area, so that SentencePiece never joins it with other
-characters.
+A model whose vocabulary has copy symbols reads and writes symbols instead of the spans, in training and in inference.
+After beam search, each symbol is replaced with its span in the notation of the target language. Luong et al. (2015) do
+the same for unknown words. A symbol is one character of a private use area, so that SentencePiece never joins it with
+other characters.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Replaced(NamedTuple):
     """Whether the original text is in capitals, but `text` is not."""
 
     def original_positions(self) -> list[int]:
-        """For each character of `text`, and for its end, return the position in the text before the replacement."""
+        """For each character in `text`, and for its end, return the position in the original text."""
         lengths = (len(self.spans[each].text) if each in self.spans else 1 for each in self.text)
         return [0, *accumulate(lengths)]
 
@@ -59,8 +59,8 @@ class Replaced(NamedTuple):
 
         Args:
             translation: The translation of `text`.
-            language: Language code of the translation. Its contractions and its order of words are corrected, such as
-                "de Annika" and "our child 5th".
+            language: Language code of the translation. It determines which contractions and word orders are corrected,
+                such as "de Annika" (to "d'Annika") and "our child 5th" (to "our 5th child").
         """
         notation = notation_of(base_language(language))
 
@@ -190,7 +190,7 @@ def replace_in_pair(
 
 
 def _corrected(text: str, corrections: Mapping[str, str]) -> str:
-    """Replace each pattern in a text."""
+    """Replace all matches of each pattern in a text. `corrections` maps patterns to replacements."""
     for pattern, replacement in corrections.items():
         text = re.sub(pattern, replacement, text)
     return text

@@ -48,7 +48,7 @@ class LanguagePair:
             spec: Spec of the model.
             vocabulary: Vocabulary of the model.
             direction: Codes of the source and target language.
-            tag: Tag of a part of the corpus. If given, the source begins with its token, before any language token.
+            tag: Tag of a part of the corpus. If given, the token for the tag precedes the source's language tokens.
 
         Raises:
             ZooError: The vocabulary has no token for one of the languages, or for the tag.

@@ -36,12 +36,12 @@ class Notation:
         weekdays: Names of each weekday, separated by `|`. A translation may contain any of the names.
         contractions: Replacements for the word before a copy symbol, such as "d'" for "de". The keys are patterns of
             the word and the beginning of the copied text.
-        corrections: Replacements in a translation whose spans had copy symbols, keyed by patterns. They correct the
-            order of words, for example from "our child 5th" to "our 5th child".
+        corrections: Replacements in a translation, keyed by patterns, after its copy symbols have been replaced. They
+            correct the order of words, for example from "our child 5th" to "our 5th child".
         date_mark: Separator in dates such as 31.12.2024. Empty if dates may begin with the month, as in English, or if
             there is no file for the language. Dates are never rewritten into such a language.
-        sentence: Pattern of whole sentences, unlike signs such as "Open until 5 p.m.". If a sentence ends with "p.m.",
-            the last dot is also the full stop.
+        sentence: Pattern that matches whole sentences, but not signs such as "Open until 5 p.m.". If a sentence ends
+            with "p.m.", the last dot is also the full stop.
         short_date: Pattern of dates without a year, such as "24.12." after "am".
         after_day: Pattern of the text after an ordinal that is a day, such as " at" in "on the 14th at 9 a.m.".
         day_endings: Endings of a day number before the name of a month, such as "th of" in "4th of July".
@@ -61,8 +61,8 @@ class Notation:
         per: Words after the slash in amounts such as "€5/hour", in the same order in all languages.
         scales: Words for "million", "billion" and "trillion", from the singular to the plural.
         of: Pattern of the preposition between a scale and a unit, such as "de" in "un million de dollars".
-        scaled_units: Names of currencies after a scale, each with its preposition, such as " d'euros". Empty if the
-            language needs no preposition.
+        scaled_units: Names of currencies after a word in `scales`, each with its preposition, such as " d'euros". Empty
+            if the language needs no preposition.
         clock: Patterns of the words after times, keyed by `am`, `pm`, `either` (a.m. or p.m.) and `day` (24 hours).
         before_hours: Strings that must precede a full hour, if the words for `either` and `day` may also mean a
             duration.
@@ -157,18 +157,18 @@ class Notation:
 
     @cached_property
     def unit_forms(self) -> dict[str, str]:
-        """The unit of each symbol and word, keyed by the symbol or word in lower case."""
+        """Mapping from each symbol or word for a unit, in lower case, to the unit."""
         rows = [*read_table("all_languages")["units"].items(), *self.units.items()]
         return {word.casefold(): unit for unit, words in rows for word in words}
 
     @cached_property
     def unclear_forms(self) -> dict[str, str]:
-        """The unit of each word in `unclear_units`, keyed by the word in lower case."""
+        """Mapping from each word in `unclear_units`, in lower case, to its unit."""
         return {word.casefold(): unit for unit, words in self.unclear_units.items() for word in words}
 
     @cached_property
     def scale_forms(self) -> dict[str, str]:
-        """The English name of each scale, such as "million", keyed by the scale's words in lower case."""
+        """Mapping from each word in `scales`, in lower case, to the English name of the scale, such as "million"."""
         return {word.casefold(): scale for scale, words in self.scales.items() for word in words}
 
     @cached_property
@@ -188,7 +188,7 @@ class Notation:
 
     @cached_property
     def spoken_forms(self) -> dict[str, int]:
-        """The minutes since midnight or noon, keyed by the time in words, in lower case."""
+        """Copy of `spoken_minutes` with the keys in lower case."""
         return {words.casefold(): minutes for words, minutes in self.spoken_minutes.items()}
 
     @property
@@ -232,9 +232,13 @@ class Notation:
         return whole + self.decimal_marks[0] + places if places else whole
 
     def write_times(self, minutes: Sequence[int]) -> list[str]:
-        """Write the possible meanings of a time, in minutes after midnight. Empty if there is no file in `notations/`.
+        """Write each possible meaning of a time in this notation.
 
-        If there are several meanings, the results do not specify which one is meant, if the language permits this.
+        Return an empty list for languages without a file in `notations/`.
+
+        Args:
+            minutes: The possible meanings, in minutes after midnight. If there are several, they are written in the
+                formats of `unclear_times`, if any.
         """
         formats = self.unclear_times if len(minutes) > 1 and self.unclear_times else self.times
         return [_formatted_time(each, *formats) for each in minutes if formats]
@@ -281,7 +285,7 @@ def roman(number: int) -> str:
 def notation_of(code: str) -> Notation:
     """Return a language's notation for numbers and dates.
 
-    If there is no file in `notations/` for the language, the words are English and German.
+    For a language without a file in `notations/`, return a common notation with English and German words.
     """
     if code in _CODES:
         return _table(code)

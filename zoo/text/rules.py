@@ -4,7 +4,8 @@ Text rules are the preprocessing that a model was trained with, such as Moses to
 text into the tokens of a word list, and join tokens into raw text. Added tokens (a term from transformers) are found in
 raw text first. Then SentencePiece tokenises the text between them.
 
-Both are stored at the beginning of the model file, in fields with numbers that SentencePiece reserves for extensions.
+Text rules or added tokens are stored at the beginning of the model file, in a field whose number SentencePiece reserves
+for extensions.
 """
 
 from __future__ import annotations

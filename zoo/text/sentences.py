@@ -86,7 +86,7 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
     """Raise ZooError if two parallel lists have different lengths. `names` are the names of the lists in the error."""
     if len(first) != len(second):
-        hint = "text n of one belongs to text n of the other; in a file, each line is a text"
+        hint = "give the same number of both, in the same order; in a file, each line is one text"
         raise ZooError(f"the numbers of {' and '.join(names)} differ: {len(first):,} and {len(second):,}", hint=hint)
 
 

@@ -9,9 +9,9 @@ from functools import cache
 from zoo.text.notation import Notation, notation_of, read_table
 
 PLAIN = re.compile(r"(?:[A-Za-zÀ-ÂÄÆ-ÏÑ-ÔÖÙ-Üß-âäæ-ïñ-ôöù-üÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zß-âäæ-ïñ-ôöù-üÿ])-)*")
-"""A text without digits, symbols and file names.
+"""Pattern of a text without digits, symbols and file names.
 
-It may still contain names of weekdays, times in words and bank codes.
+Such a text may still contain names of weekdays, times in words and bank codes.
 """
 CURRENCIES = ("€", "$", "£", "¥")
 LARGEST_WORD = 12
@@ -81,7 +81,7 @@ class Patterns:
 
 
 def _or_in_capitals(names: str, before: str = "") -> str:
-    """Return a pattern that matches lower-case names and, after `before`, capitalised and upper-case names."""
+    """Return a pattern that matches the names as given and, after `before`, capitalised or in capitals."""
     capitals = [each for name in names.split("|") for each in (name.capitalize(), name.upper())]
     return "|".join([names, *(before + each for each in capitals)])
 

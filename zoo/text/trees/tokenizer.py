@@ -165,7 +165,7 @@ class TreeTokenizer(Modality):
                 yield (self._closing_ids if closes else self._opening_ids).get(visited.label, UNK)
 
     def word_ids(self, words: Iterable[str]) -> tuple[int, ...]:
-        """Return the token ID that each word of a sentence must have in its tree.
+        """Return the ID of the token that must represent each word of a sentence in its linearised tree.
 
         Returns:
             One ID per word. The ID is UNK if the word may have any token, because its initial is unknown or the
