@@ -351,7 +351,7 @@ class ModelPool:
         """
         for name in dict.fromkeys(names):
             if not self._fits(self.models[name]):
-                LOG.warning("model %s is loaded when it is needed: it does not fit into memory with the others", name)
+                LOG.warning("model %s is loaded when it is needed: it does not fit into memory with other models", name)
                 return
             async with self.lease(self.models[name]):
                 pass
