@@ -82,7 +82,7 @@ def _claims(checked: Checked, measurements: Measurements) -> Iterator[str]:
 MAX_SERIES = 7
 """Largest number of series in one plot. The page defines this many colours."""
 _SECTIONS: Mapping[str, str] = PARTS["table3"]["sections"]
-"""Names of the series for the sections of Table 3's rows."""
+"""Names of the series in plots of Table 3, keyed by the section of the table."""
 _MAX_LABEL = 20  # characters of a point's label
 _Points = dict[str, list[tuple[float, float, str]]]
 """Points (x, y) with their labels, keyed by series name."""
@@ -110,8 +110,8 @@ def complexity() -> Plot:
         for key, layer in table1.LAYERS.items()
     ]
     tells = (
-        "On logarithmic axes, self-attention has slope 2 and all others slope 1. Self-attention and recurrent layers "
-        "cost the same at n = d."
+        "On logarithmic axes, self-attention has slope 2, and all other layers have slope 1. Self-attention and "
+        "recurrent layers cost the same at n = d."
     )
     up = Axis("operations per layer", log=True)
     title = "Table 1's formulas at d = 512, k = 3, r = 16"
@@ -176,9 +176,9 @@ def _printed_point(metric: str, row: str) -> tuple[float, float]:
 
 
 def _measured_point(metric: str, row: str, checked: Checked, measurements: Measurements) -> tuple[float, float] | None:
-    """Return the parameter count (in millions) and mean score of our runs for a Table 3 row.
+    """Return the parameter count (in millions) and the mean score of our runs for a Table 3 row.
 
-    None if there are no runs.
+    If there are no runs, return None.
     """
     score = checked[f"table3.{row}.{metric}"]
     spec = next((run.spec for run in measurements.runs if run.folder in score.runs[:1]), None)
