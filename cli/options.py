@@ -124,7 +124,7 @@ def _check_name(kind: str) -> Callable[[str | None], str | None]:
     """Return a callback for an option, which rejects unknown names before a model is loaded.
 
     Args:
-        kind: What the value of the option names: "precision" or "backend".
+        kind: Kind of name that the option accepts: "precision" or "backend".
     """
 
     def check(name: str | None) -> str | None:
@@ -209,7 +209,7 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
 
 
 def argument(*, complete: Any = None) -> Any:
-    """Declare a positional argument. See `option` for the parameter."""
+    """Declare a positional argument. `complete` is the same as for `option`."""
     return typer.Argument(autocompletion=complete)
 
 
