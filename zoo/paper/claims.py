@@ -1,6 +1,6 @@
-"""Claims of the paper, which are read from `claims.yaml`, and their checks.
+"""Read the claims of the paper from `claims.yaml`, and check them.
 
-A claim is a number that the paper prints, or a sentence that can be checked. The status of a claim is never written by
+A claim is a number that the paper reports, or a sentence that can be checked. The status of a claim is never written by
 hand: `check` computes it.
 """
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Printed:
-    """Number that the paper prints, as text, such as "65" or "3.3e18".
+    """Number that the paper reports, as text, such as "65" or "3.3e18".
 
-    If the paper prints different numbers for the same quantity, `where` is the place in the paper with this number.
+    If the paper reports different numbers for the same quantity, `where` is the place in the paper with this number.
     """
 
     text: str
@@ -107,7 +107,7 @@ class CheckedClaim:
 Row = Mapping[str, str]
 """Cells in a row of one of the paper's tables."""
 
-# The base loader reads all values as text, so that numbers keep the digits that the paper prints.
+# The base loader reads all values as text, so that numbers keep the digits that the paper reports.
 PARTS: Mapping[str, Any] = yaml.load(Path(__file__).with_name("claims.yaml").read_text("utf-8"), yaml.BaseLoader)
 """Parts of the paper by their names in `claims.yaml`, with their titles, rows and claims."""
 ROWS: Mapping[str, dict[str, Row]] = {part: values.get("rows", {}) for part, values in PARTS.items()}
@@ -158,7 +158,7 @@ CLAIMS: dict[str, Claim] = {claim.key: claim for claim in _claims()}
 
 
 def printed_number(key: str) -> float:
-    """Return the first number that the paper prints for the claim with this key."""
+    """Return the first number that the paper reports for the claim with this key."""
     return CLAIMS[key].printed[0].value
 
 
@@ -207,7 +207,7 @@ def _function(name: str) -> Any:
 
 
 def compare(claim: Claim, value: float | bool | None, reason: str, status: Status = Status.DERIVED) -> CheckedClaim:
-    """Compare a derived value with each number that the paper prints for a claim.
+    """Compare a derived value with each number that the paper reports for a claim.
 
     Args:
         claim: The claim.

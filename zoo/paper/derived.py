@@ -1,4 +1,4 @@
-"""Derivations of claims from zoo's own code, and from other numbers that the paper prints."""
+"""Derivations of claims from zoo's own code, and from other numbers that the paper reports."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def parameter_count(row: str) -> tuple[float, str]:
     """Return the parameter count of the model in a Table 3 row, in millions, and a string with the exact count."""
     spec, fit = f"table3/{row}", vocabulary_sizes(row)
     count, tokens = parameters(spec), specs.load(spec).vocabulary.size
-    return count / 1e6, f"{count:,} with {tokens:,} tokens; {fit[0]:,} to {fit[-1]:,} tokens give the printed number"
+    return count / 1e6, f"{count:,} with {tokens:,} tokens; {fit[0]:,} to {fit[-1]:,} tokens give the paper's number"
 
 
 def one_vocabulary() -> tuple[bool, str]:
@@ -256,7 +256,7 @@ def one_vocabulary() -> tuple[bool, str]:
     if not fit:
         return False, "no vocabulary size gives all ten numbers"
     big = vocabulary_sizes("big")
-    words = f"all ten numbers are as printed with a vocabulary of {fit[0]:,} to {fit[-1]:,} tokens"
+    words = f"all ten numbers are as reported with a vocabulary of {fit[0]:,} to {fit[-1]:,} tokens"
     differs = big[-1] < fit[0] or big[0] > fit[-1]
     return True, f"{words}; big {'needs' if differs else 'agrees with'} {big[0]:,} to {big[-1]:,}"
 
@@ -289,7 +289,7 @@ def _listed(values: Set[float]) -> str:
 
 _LOWER_IS_BETTER = ("perplexity", "flops")
 _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
-_TOLERANCE = 1e-9  # printed numbers are decimal fractions
+_TOLERANCE = 1e-9  # the paper's numbers are decimal fractions
 
 
 def better(table: str, column: str, row: str, others: str, without: str = "") -> tuple[bool, str]:
@@ -305,13 +305,13 @@ def better(table: str, column: str, row: str, others: str, without: str = "") ->
     other, cell = _best(table, column, others, without), ROWS[table][row][column]
     sign = _sign(column)
     is_better = all(sign * number.value > sign * float(other[column]) for number in parse_printed(cell))
-    return is_better, f"printed: {cell}, and {other[column]} of {_title(other)}"
+    return is_better, f"in the paper: {cell}, and {other[column]} for {_title(other)}"
 
 
 def difference(table: str, column: str, row: str, others: str) -> tuple[float, str]:
     """Return the number in a row minus the number in another row. The arguments are the same as for `better`."""
     other, cell = _best(table, column, others), ROWS[table][row][column]
-    return float(cell) - float(other[column]), f"printed: {cell}, and {other[column]} of {_title(other)}"
+    return float(cell) - float(other[column]), f"in the paper: {cell}, and {other[column]} for {_title(other)}"
 
 
 def similar(table: str, column: str, row: str, other: str, limit: str) -> tuple[bool, str]:
@@ -324,20 +324,20 @@ def share_below(table: str, column: str, row: str, other: str, limit: str) -> tu
     """Check whether the number in a row is less than `limit` times the number in another row."""
     cell, whole = ROWS[table][row][column], ROWS[table][other]
     share = float(cell) / float(whole[column])
-    return share < float(limit), f"printed: {cell}, and {whole[column]} of {_title(whole)}; the ratio is {share:.2f}"
+    return share < float(limit), f"in the paper: {cell}, and {whole[column]} for {_title(whole)}; ratio {share:.2f}"
 
 
 def improves(table: str, column: str, *rows: str) -> tuple[bool, str]:
     """Check whether the numbers in a column improve from each given row to the next."""
     values = [float(ROWS[table][row][column]) for row in rows]
     ordered = sorted(set(values), reverse=_sign(column) < 0)
-    return values == ordered, f"printed: {', '.join(f'{value:g}' for value in values)}"
+    return values == ordered, f"in the paper: {', '.join(f'{value:g}' for value in values)}"
 
 
 def one_number(claim: str) -> tuple[bool, str]:
     """Check whether the paper gives the same number everywhere for the quantity in a claim."""
     numbers = CLAIMS[claim].printed
-    return len({number.value for number in numbers}) == 1, f"printed: {' and '.join(map(str, numbers))}"
+    return len({number.value for number in numbers}) == 1, f"in the paper: {' and '.join(map(str, numbers))}"
 
 
 def _best(table: str, column: str, others: str, without: str = "") -> Row:

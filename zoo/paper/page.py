@@ -141,7 +141,7 @@ def cost(languages: str) -> Plot:
             printed = CLAIMS[f"table2.{key}.{languages}.bleu"].printed
             points[kind] += [(float(flops), bleu.value, name) for bleu in printed]
     words = [f"{name} {y:g} at {x:.2g} FLOPs" for group in points.values() for x, y, name in group]
-    across = Axis("training FLOPs, as printed", log=True)
+    across = Axis("training FLOPs, as reported", log=True)
     return Plot(f"Table 2, {languages.upper()}: BLEU by cost", "; ".join(words), across, Axis("BLEU"), _series(points))
 
 
@@ -166,7 +166,7 @@ def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot
     if not points:
         return None
     words = [f"{label} {y:g} at {x:.3g} M" for group in points.values() for x, y, label in group]
-    title = f"Table 3, {'our runs' if ours else 'as printed'}: {measure.title} by parameters"
+    title = f"Table 3, {'our runs' if ours else 'as reported'}: {measure.title} by parameters"
     up = Axis(f"{measure.title}, {'dev set' if ours else 'newstest2013'}")
     return Plot(title, "; ".join(words), Axis("million parameters", log=True), up, _series(points))
 

@@ -118,7 +118,7 @@ def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
         counts = Counter(verdicts)
         words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
         yield (
-            f"of {len(verdicts)} orderings that Table 3 prints: {words}; if two rows are equally good, they still "
+            f"of {len(verdicts)} orderings that Table 3 implies: {words}; if two rows are equally good, they still "
             "appear to differ in one of twenty cases"
         )
     if not degrees:

@@ -188,7 +188,7 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
     vocabulary = specs.load("table3/base").vocabulary.size
     notes = (
         f"Our number of parameters is for a vocabulary of {vocabulary:,} tokens. The next column gives the vocabulary "
-        "sizes for which it equals the printed number.",
+        "sizes for which it equals the paper's number.",
         f"All ten small models together: {checked['table3.counts'].because}.",
     )
     yield Table(columns, rows, "Table 3: variations of the base model, newstest2013", notes)

@@ -63,7 +63,7 @@ def differ_in_region(one: str, other: str) -> bool:
 def public_codes(codes: Iterable[str]) -> dict[str, str]:
     """Map each code of a model to the code that clients see.
 
-    This is the base code or, if several codes have the same base, the standard code.
+    Clients see the base code or, if several codes have the same base, the standard code.
     """
     listed = list(codes)
     bases = [base_code(code) for code in listed]
@@ -97,7 +97,9 @@ def _describe_public_model(source: str, target: str) -> str:
 
 
 def detect_source(text: str, languages: Collection[str], target: str) -> tuple[str, float]:
-    """Choose the most probable language of a text from `languages`. Return it with its probability among all languages.
+    """Choose the most probable language of a text from `languages`. Return its code and its probability.
+
+    The probability is among all languages that the detector knows, not only `languages`.
 
     The target language is chosen only if its probability is at least 10 %. Otherwise, a word such as "Hi" could be
     mistaken for a word in the target language, and stay untranslated.

@@ -87,7 +87,7 @@ class PooledModel:
             self.last_used = time.monotonic()
 
     async def load(self, open_translator: Callable[[Path], Translator]) -> None:
-        """Load the model, or wait for the load that is already running. A load continues if the caller is cancelled.
+        """Load the model, or wait for the load that is already running. Loading continues if the caller is cancelled.
 
         Raises:
             ServingError: The model cannot be loaded.
