@@ -42,7 +42,7 @@ class LoadedModel:
     """Model in memory.
 
     Attributes:
-        translator: The translator. When nothing refers to it any more, its threads end and its memory is freed.
+        translator: The translator. After the last reference to it is gone, its threads end and its memory is freed.
         revision: The revision that was loaded.
     """
 
@@ -221,8 +221,8 @@ class ModelPool:
             names: Names of published models or folders of runs.
             memory_bytes: Memory that all loaded models together may use.
             idle_seconds: Time after which an unused model is unloaded.
-            open_translator: Function that opens the model in a folder. The translator's warnings can contain users'
-                texts.
+            open_translator: Function that opens the model in a folder. It should discard the translator's warnings,
+                because they can contain users' texts.
             report: Receives the progress of model downloads.
 
         Raises:
