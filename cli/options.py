@@ -217,8 +217,8 @@ def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
     """Add help texts from the `Options` section of a docstring to a command's parameters, and return the command.
 
     An item such as `layer N: Layer to show. [default: the last]` contains the parameter, the placeholder for its value,
-    the help text, and the description of the default. Declaring a parameter with `option` or `argument` is optional.
-    Without a declaration, a Boolean becomes a switch, a parameter without default an argument, any other an option.
+    the help text, and the description of the default. A parameter need not be declared with `option` or `argument`. By
+    default, a Boolean becomes a switch, a parameter without a default an argument, and any other parameter an option.
 
     A `**how` parameter stands for all options in the `TypedDict` that annotates it, such as `Execution`.
     """
