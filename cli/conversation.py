@@ -20,7 +20,7 @@ HELP = """\
 /swap       swap the two languages
 /best N     print the N best results of each text
 /help       print this list
-/exit       end (also Ctrl-D)"""
+/exit       end the session (also Ctrl-D)"""
 
 
 def run(

@@ -17,7 +17,7 @@ from specs import ZooError, suggest
 from specs.notation import quote
 
 SIGNALLED = 128
-"""Exit status after a signal, minus the number of the signal."""
+"""Offset of exit statuses after a signal: the status is this offset plus the number of the signal."""
 BROKEN_PIPE = 141
 """Exit status if another program has closed the pipe that stdout writes to, as in `zoo list | head -1`."""
 

@@ -124,7 +124,7 @@ def _check_name(kind: str) -> Callable[[str | None], str | None]:
     """Return a callback for an option, which rejects unknown names before a model is loaded.
 
     Args:
-        kind: What the value of the option names: "precision" or "backend".
+        kind: Kind of name that the option accepts: "precision" or "backend".
     """
 
     def check(name: str | None) -> str | None:
@@ -209,7 +209,7 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
 
 
 def argument(*, complete: Any = None) -> Any:
-    """Declare a positional argument. See `option` for the parameter."""
+    """Declare a positional argument. `complete` is the same as for `option`."""
     return typer.Argument(autocompletion=complete)
 
 
@@ -217,8 +217,8 @@ def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
     """Add help texts from the `Options` section of a docstring to a command's parameters, and return the command.
 
     An item such as `layer N: Layer to show. [default: the last]` contains the parameter, the placeholder for its value,
-    the help text, and the description of the default. A parameter that is not declared with `option` or
-    `argument` becomes a switch if it is Boolean, an argument if it has no default, and otherwise an option.
+    the help text, and the description of the default. A parameter need not be declared with `option` or `argument`. By
+    default, a Boolean becomes a switch, a parameter without a default an argument, and any other parameter an option.
 
     A `**how` parameter stands for all options in the `TypedDict` that annotates it, such as `Execution`.
     """

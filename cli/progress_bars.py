@@ -92,7 +92,7 @@ class _Bar(Progress):
 class _FiguresColumn(ProgressColumn):
     """Column of a progress bar that shows the completed work, the time left, the metrics and the speed.
 
-    The most important words come first, because the console cuts a line that is longer than its width.
+    The most important values come first, because the console truncates long lines.
     """
 
     def render(self, task: Task) -> Text:

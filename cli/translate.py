@@ -38,8 +38,8 @@ def translate(
     word alignment (see `zoo align`). Code is not translated.
 
     Without --spec and --model, the included model `everyday` translates between English, German, French and Spanish.
-    It is intended for everyday and office language, not for legal or medical texts. Warnings tell you how many
-    translations to check, because they lack numbers, links or similar parts, or have a low probability.
+    It is intended for everyday and office language, not for legal or medical texts. Warnings report how many
+    translations lack numbers, links or similar parts, or have a low probability. Check these translations.
 
     If a document cannot be translated, the other documents are still translated.
 
@@ -177,7 +177,7 @@ def _find_files(
 
     Args:
         given: The input files and folders.
-        output: File or folder to write to. None: beside the input files.
+        output: File or folder to write to. If None, outputs are written beside the input files.
         read: Suffixes of the files to read in folders.
         written: Suffixes that an output file may have.
         what: Name for the files in error messages, such as "documents".
@@ -223,7 +223,7 @@ def _plan(found: Mapping[Path, Path], output: Path | None, code: str, what: str,
 
     Args:
         found: The input files, each with its path relative to the output folder.
-        output: The output file or folder. None: write each output beside its input.
+        output: The output file or folder. If None, each output is written beside its input.
         code: Code of the target language. It is inserted before the suffix of outputs that are beside their inputs.
         what: Name for an output in error messages, such as "translation".
         suffix: Suffix of the outputs. By default, each output has the suffix of its input.

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-_SIGNALLED = 128  # exit status after a signal, minus the number of the signal
+_SIGNALLED = 128  # the exit status after a signal is this offset plus the number of the signal
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 
 

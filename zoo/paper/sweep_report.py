@@ -1,4 +1,4 @@
-"""Report of a sweep: tables of its rows and pairs of rows. Rows of Table 3 also have the paper's numbers."""
+"""Report of a sweep: a table of rows and a table of row pairs, with the paper's numbers for rows of Table 3."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from zoo.training.sweeps.comparison import (
 from zoo.training.sweeps.trials import SweepRow
 
 ORDERED = ("perplexity", "paper_bleu")
-"""Metrics that Table 3 prints, and that order its rows. The paper computes BLEU differently from sacreBLEU."""
+"""Metrics in Table 3, by which its rows are ordered. The paper computes BLEU differently from sacreBLEU."""
 
 
 def printed_row(row: SweepRow) -> Row | None:
-    """Return the paper's numbers for a row of a sweep. None if the row is not in Table 3.
+    """Return the paper's numbers for a row of a sweep, or None if the row is not in Table 3.
 
     Overrides are ignored, so a scaled-down model is compared with the full-size model in Table 3.
     """
@@ -38,7 +38,7 @@ def printed_row(row: SweepRow) -> Row | None:
 
 
 def printed_difference(metric: str, pair: RowPair) -> float | None:
-    """Return the second row's score in the paper minus the first row's score. None if the paper lacks a score.
+    """Return the second row's score in the paper minus the first row's, or None if the paper lacks a score.
 
     For perplexity, return the difference between the natural logarithms of the two perplexities.
     """
@@ -118,8 +118,8 @@ def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
         counts = Counter(verdicts)
         words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
         yield (
-            f"of {len(verdicts)} orderings that Table 3 prints: {words}; of pairs of equally good rows, one in twenty "
-            "would appear to differ"
+            f"of {len(verdicts)} orderings that Table 3 implies: {words}; if two rows are equally good, they still "
+            "appear to differ in one of twenty cases"
         )
     if not degrees:
         yield "no difference is tested, because each row has one seed: pass `--seeds 3` to train each spec three times"
@@ -201,7 +201,7 @@ def _verdict(pair: RowPair, name: str) -> Verdict | None:
     """Return whether the sweep confirms the paper's ordering of two rows by a metric.
 
     Returns:
-        The verdict. None if the paper gives no numbers or equal numbers for the two rows.
+        The verdict, or None if the paper gives no numbers or equal numbers for the two rows.
     """
     difference, printed = pair.differences.get(name), printed_difference(name, pair)
     return difference.verdict(printed) if difference and printed else None

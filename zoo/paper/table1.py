@@ -22,18 +22,18 @@ from zoo.paper.runs import TOLERANCE, LayerTiming
 from zoo.system.processors import repeat
 
 Sizes = Mapping[str, int]
-"""Values of Table 1's variables: n positions, d features, kernel width k and neighbourhood r."""
+"""Values of Table 1's variables: n positions, d features, kernel width k and neighbourhood size r."""
 Formula = Callable[..., float]
 """Function of n, d, k and r."""
 SIZES: Sizes = {"n": 64, "d": 64, "k": 4, "r": 8}
-"""Sizes at which sequential operations and path lengths are counted."""
+"""Values of the variables for counting sequential operations and path lengths."""
 _LARGE: Sizes = {"n": 1024, "d": 512, "k": 16, "r": 64}
 
 
 def _dilated(n: int, d: int, k: int, r: int) -> int:
     """Return the maximum path length of a dilated convolution: log_k(n), rounded up.
 
-    It is computed with integers, to avoid rounding errors in logarithms.
+    The computation uses integers, to avoid rounding errors in logarithms.
     """
     layers = 0
     while k**layers < n:
@@ -43,7 +43,7 @@ def _dilated(n: int, d: int, k: int, r: int) -> int:
 
 @dataclass(frozen=True)
 class LayerType:
-    """Row of Table 1: its formulas as functions, and the kind of sub-layer that they describe."""
+    """Row of Table 1: its formulas as functions, and the kind of sub-layer that the formulas describe."""
 
     operations: Formula
     """Expression inside the O of the complexity."""
@@ -112,7 +112,7 @@ def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
 
     Returns:
         Two exponents for each of n, d, k and r: for the FLOPs in the layer's graph, and for Table 1's formula.
-        Each is measured by doubling the variable.
+        Each exponent is measured by doubling the variable.
     """
     result = {}
     for name in _LARGE:
@@ -126,7 +126,7 @@ def operations(layer: str) -> tuple[bool, str]:
     """Check whether the FLOPs in a layer's graph grow as Table 1's formula predicts."""
     pairs = exponents(LAYERS[layer])
     words = ", ".join(f"{name}^{graph:.2f}" for name, (graph, formula) in pairs.items() if graph or formula)
-    return all(abs(graph - formula) <= TOLERANCE for graph, formula in pairs.values()), f"by the graph: {words}"
+    return all(abs(graph - formula) <= TOLERANCE for graph, formula in pairs.values()), f"in the graph: {words}"
 
 
 def steps(layer: str) -> tuple[bool, str]:
@@ -141,7 +141,7 @@ def path(layer: str) -> tuple[bool, str]:
 
 def _same(graph: int, formula: float) -> tuple[bool, str]:
     sizes = ", ".join(f"{name} = {SIZES[name]}" for name in ("n", "k", "r"))
-    return graph == formula, f"{graph} by the graph, exactly {formula} expected, with {sizes}"
+    return graph == formula, f"{graph} in the graph, exactly {formula} expected, with {sizes}"
 
 
 def faster_than_recurrence() -> tuple[bool, str]:
@@ -213,7 +213,7 @@ def time_sublayer(
             timed.
 
     Returns:
-        The shortest time, in seconds, for each length that was not skipped. It is the least affected by other programs.
+        The shortest time, in seconds, for each length that was not skipped. Other programs affect it the least.
     """
     program, times = _program(sublayer, d, heads, causal), dict.fromkeys(lengths, math.inf)
     for _ in range(rounds):

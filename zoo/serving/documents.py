@@ -57,9 +57,10 @@ _RETRY_FILES_SECONDS = 60
 
 @dataclass(frozen=True)
 class _Job:
-    """Texts with markup, or a document, that a client wants to translate (`call`).
+    """Client request (`call`) to translate a document, or texts with markup.
 
-    `segments` and `plans` have one element for each text or document. `processes` read and write the texts.
+    `sources`, `segments` and `plans` have one element for each document or text. `processes` are the worker processes
+    that read the sources and write the translations.
     """
 
     call: Call
@@ -194,28 +195,28 @@ class Documents:
         return found
 
     async def _call(self, processes: Processes, function: Callable[..., _T], *arguments: object) -> _T:
-        """Call a function in a worker process. Raise ServingError if it fails or exceeds a limit."""
+        """Call a function in a worker process. Raise ServingError if the call fails or exceeds a limit."""
         seconds = min(_CALL_SECONDS, self._service.settings.limits.request_seconds)
         try:
             with readable_errors():
                 return await processes.run(seconds, function, *arguments)
         except TimeoutError:
-            raise ServingError(413, f"reading the file takes more than {seconds:g} seconds; split it", "time") from None
+            raise ServingError(413, f"processing the file takes over {seconds:g} seconds; split it", "time") from None
         except MemoryError:
-            raise ServingError(413, "reading the file needs too much memory; split it", "memory") from None
+            raise ServingError(413, "processing the file needs too much memory; split it", "memory") from None
         except OSError as error:
-            LOG.error("no worker process can be used: %s", error)
+            LOG.error("cannot use a worker process: %s", error)
             raise ServingError(503, "the server is busy; try again later", "process", RETRY_SECONDS) from None
 
     async def _translate(self, job: _Job) -> list[list[bytes]]:
-        """Translate texts with markup or a document. For each of the `n_best` ranks, return all translations."""
+        """Translate all sources of a job. For each of the `n_best` ranks, return one translation of each source."""
         segments = list(chain(*job.segments))
         texts = [text for text, _ in segments]
         plans = [plan for plan, found in zip(job.plans, job.segments, strict=True) for _ in found]
         answers = await self._service.translate_groups(job.call, texts, plans)
         for name, problem in _PROBLEMS.items():
             if count := sum(bool(getattr(each.translations[0], name)) for each in answers):
-                LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # without texts of clients
+                LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # without clients' texts
         language, ranks = standard_code(job.call.target), list[list[bytes]]()
         for rank in range(job.call.n_best or 1):
             targets = [each.translations[min(rank, len(each.translations) - 1)].text.strip() for each in answers]
@@ -273,7 +274,7 @@ class Downloads:
             ServingError: All documents together would be larger than MAX_STORED_BYTES.
         """
         if sum(len(each.content) for each in self._in_memory) + len(content) > MAX_STORED_BYTES:
-            problem = "too many translated documents wait to be downloaded; try again later"
+            problem = "too many translated documents are waiting to be downloaded; try again later"
             raise ServingError(503, problem, "files", _RETRY_FILES_SECONDS)
         secret = secrets.token_urlsafe(_NAME_BYTES)
         self._documents[secret] = document = Download(content, name)

@@ -262,7 +262,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         """Return the log-probabilities of given translations."""
         key, texts, translations = authorize(service, request), _list(body.text), _list(body.translation)
         if len(texts) != len(translations):
-            raise ServingError(400, f"{len(texts):,} texts need as many translations, not {len(translations):,}")
+            raise ServingError(400, f"there are {len(texts):,} texts, but {len(translations):,} translations")
         call = Call(key, body.source, body.target, model=body.model)
         scores, name, revision = await service.score(call, texts, translations)
         return ScoreResult(log_probabilities=scores, model=name, revision=revision)

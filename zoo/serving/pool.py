@@ -42,7 +42,7 @@ class LoadedModel:
     """Model in memory.
 
     Attributes:
-        translator: The translator. When nothing refers to it any more, its threads end and its memory is freed.
+        translator: The translator. After the last reference to it is gone, its threads end and its memory is freed.
         revision: The revision that was loaded.
     """
 
@@ -87,7 +87,7 @@ class PooledModel:
             self.last_used = time.monotonic()
 
     async def load(self, open_translator: Callable[[Path], Translator]) -> None:
-        """Load the model, or wait for the load that is already running. A load continues if the caller is cancelled.
+        """Load the model, or wait for the load that is already running. Loading continues if the caller is cancelled.
 
         Raises:
             ServingError: The model cannot be loaded.
@@ -221,8 +221,8 @@ class ModelPool:
             names: Names of published models or folders of runs.
             memory_bytes: Memory that all loaded models together may use.
             idle_seconds: Time after which an unused model is unloaded.
-            open_translator: Function that opens the model in a folder. The translator's warnings can contain users'
-                texts.
+            open_translator: Function that opens the model in a folder. It should discard the translator's warnings,
+                because they can contain users' texts.
             report: Receives the progress of model downloads.
 
         Raises:
@@ -351,7 +351,7 @@ class ModelPool:
         """
         for name in dict.fromkeys(names):
             if not self._fits(self.models[name]):
-                LOG.warning("model %s is loaded when it is needed: it does not fit into memory with the others", name)
+                LOG.warning("model %s is loaded when it is needed: it does not fit into memory with other models", name)
                 return
             async with self.lease(self.models[name]):
                 pass

@@ -1,4 +1,4 @@
-"""Requests of all APIs: where the API key is, and typed parameters from JSON, forms and query strings."""
+"""Read the API key and the typed parameters of a request, from its headers, JSON, form or query string."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "lat
 
 
 class Endpoint(APIRoute):
-    """Endpoint with the rules of its API, such as where the API key is sent. Each API has its own subclass.
+    """Endpoint with the rules of its API, such as where clients send the API key. Each API has its own subclass.
 
-    The rules are applied before the body of a request is read. By default, the key is not read from the headers;
-    functions that need a key read it from the body.
+    The rules are applied before the body of a request is read. By default, the key is not read from the headers.
+    Functions that need a key then read it from the body.
     """
 
     scheme: ClassVar[str] = ""
@@ -40,9 +40,9 @@ class Endpoint(APIRoute):
     accepts_file: ClassVar[bool] = False
     """Whether a request's body may contain a file, and be as large as a document."""
     is_downloaded: ClassVar[bool] = False
-    """Whether the client downloads the result later. This is not possible after the server stops."""
+    """Whether the client downloads the result later. If so, the work is cancelled when the server shuts down."""
     is_monitoring: ClassVar[bool] = False
-    """Whether the endpoint answers even if the server is busy. Its requests are not logged."""
+    """Whether the endpoint answers even if the server is busy. Requests to it are not logged."""
 
     @classmethod
     def header_key(cls, headers: Headers) -> str | None:

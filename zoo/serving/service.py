@@ -312,7 +312,7 @@ async def _in_thread(threads: ThreadPoolExecutor, function: Callable[..., _T], *
 async def _in_chunks(
     threads: ThreadPoolExecutor, function: Callable[..., list[_T]], chunks: Iterable[Sequence[object]]
 ) -> list[_T]:
-    """Call a function with the arguments in each chunk, and join its results. The work can be cancelled in between."""
+    """Call a function with the arguments in each chunk, and join the results. Cancellation works between chunks."""
     return [result for chunk in chunks for result in await _in_thread(threads, function, *chunk)]
 
 
@@ -323,7 +323,7 @@ def _score(translator: Translator, route: Route, sources: Sequence[str], targets
 
 
 def _choose_head(translator: Translator, layer: int | None, head: int | None) -> tuple[int, int | None, bool]:
-    """Return the layer and the head for `Service.attention`, and whether it is a head with `AlignmentHead.reads`.
+    """Choose the layer and the head for `Service.attention`. The third value is `reads` for `Attention.by_words`.
 
     If the head that aligns best is not known, the default is the first head of the second-to-last layer.
     """
