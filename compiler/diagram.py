@@ -57,7 +57,7 @@ class Column:
 
     blocks: list[Block] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)
-    """Shape of each output by name. Outputs are drawn at the top of the column."""
+    """Shape of each output, keyed by name. Outputs are drawn at the top of the column."""
 
 
 def columns(graphs: Sequence[Graph]) -> tuple[Column, Column]:

@@ -19,7 +19,7 @@ from compiler.weights import check_weights
 from specs import PAD, Spec, ZooError
 
 Function = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
-"""A backend's implementation of a graph. It takes the parameters and the inputs, and returns the outputs by name."""
+"""A backend's implementation of a graph. It takes parameters and inputs, and returns the outputs, keyed by name."""
 
 
 class Loss(NamedTuple):
@@ -79,7 +79,7 @@ class EmittedProgram(DecoderStates, nn.Module):
             spec: The spec of the model.
             graphs: The graphs after all passes.
             functions: The implementation of each graph.
-            parameters: The parameters of the graphs by name.
+            parameters: The parameters of the graphs, keyed by name.
             backend: The name of the backend.
             precision: The type of the weights: float32, bfloat16 or int8.
             max_new_tokens: The largest number of tokens that one run of a decoder step can read. None: any number.
@@ -197,7 +197,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
 
     def run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
-        """Run the graph for a purpose, such as training, and return its outputs by name."""
+        """Run the graph for a purpose, such as training, and return its outputs, keyed by name."""
         if purpose not in self._functions:
             raise ValueError(
                 f"this program was not built for the purpose `{purpose}`: also pass the purpose to `build`"

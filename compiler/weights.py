@@ -254,8 +254,8 @@ def check_weights(file: Mapping[str, Tensor], expected: Mapping[str, StoredTenso
     """Check that a weights file has exactly the tensors that a spec needs.
 
     Args:
-        file: The tensors of the file by name.
-        expected: The tensors that the spec needs by name.
+        file: The tensors of the file, keyed by name.
+        expected: The tensors that the spec needs, keyed by name.
         spec: Name of the spec, for the error message.
 
     Raises:

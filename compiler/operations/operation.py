@@ -224,7 +224,7 @@ class Operation(ABC):
         codegen.alias_input(node)
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
-        """Return the fields of the native attention instruction that define this score bias, by name.
+        """Return the fields of the native attention instruction that define this score bias, keyed by name.
 
         Raises:
             Unsupported: The native backend cannot compute the bias.
