@@ -1,4 +1,4 @@
-"""Content of a model drawing: boxes for operations, in one column for the encoder and one for the decoder.
+"""Content of a model diagram: boxes for operations, in one column for the encoder and one for the decoder.
 
 Identical consecutive layers are drawn once, with the number of repetitions.
 """

@@ -233,7 +233,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         known = origins(self.graphs.values())
         if added := tensors.keys() - known.keys():
             hint = "first merge adapters into the original parameters (`torch.nn.utils.parametrize` can remove them)"
-            raise ZooError(f"the parameter `{min(added)}` was added to the module of `zoo.model`", hint=hint)
+            raise ZooError(f"the model has the parameter `{min(added)}`, which its spec does not define", hint=hint)
         return {file: part for name, tensor in tensors.items() for file, part in known[name].undo(tensor)}
 
     def in_program_layout(self, file: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -246,9 +246,9 @@ class EmittedProgram(DecoderStates, nn.Module):
         return {name: origin.make(file) for name, origin in origins(self.graphs.values()).items()}
 
     def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
-        """Return a copy of this model that does not search on a GPU.
+        """Return a copy of this model in which the given parameters replace the parameters of the same names.
 
-        `parameters` replace the parameters of the same names. All others are shared.
+        The copy shares all other parameters with this model. It has no beam search on a GPU.
         """
         given = {**dict(self.named_parameters()), **parameters}
         how: Any = {name: getattr(self, name) for name in ("backend", "precision", "max_new_tokens")}

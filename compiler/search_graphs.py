@@ -1,7 +1,7 @@
 """Graphs of a beam search that runs on a GPU: an encoder on packed rows, and a decoder step on slots.
 
-The graphs are derived from a compiled model's own encoder and decoder step graphs, and have the same parameters in the
-same form. A compiled model therefore needs its weights only once.
+The graphs are derived from a compiled model's own graphs for the encoder and the decoder step. They have the same
+parameters in the same layout, so all these graphs share one copy of the weights.
 """
 
 from __future__ import annotations

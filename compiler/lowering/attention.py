@@ -107,7 +107,7 @@ class MultiHeadAttention:
             query: The queries.
             key: The keys.
             value: The values.
-            *added: A mask, and the bias of the scores if there is one.
+            *added: A mask and, if there is one, a bias of the scores.
         """
         biased = added[-1].type.kind is ValueKind.BIAS
         if self.b.purpose is not Purpose.ATTEND:
@@ -135,7 +135,8 @@ class MultiHeadAttention:
             count: Number of earlier positions that the caches hold. PAST: all positions.
 
         Returns:
-            The keys of the earlier positions, and the keys and values of the earlier and new positions.
+            The keys of the earlier positions, the keys of the earlier and new positions, and the values of the earlier
+            and new positions.
         """
         earlier, keys = self.context.recent("keys", key, count)
         _, values = self.context.recent("values", value, count)

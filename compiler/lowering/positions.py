@@ -1,7 +1,7 @@
-"""Lowering of positions (3.5): the positional encoding of a stack, and the operations that it adds.
+"""Lowering of positional encodings (3.5): the positional encoding of a stack, and the operations that it adds.
 
-To add a kind, add its spec class to `specs.parts`. Then add an operation and a case in `StackPositions` here. A bias of
-attention scores needs an operation of the `PositionBias` class.
+To add a kind of positional encoding, add its spec class to `specs.parts`. Then add an operation and a case in
+`StackPositions` here. A bias of attention scores needs an operation of the `PositionBias` class.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there

@@ -251,7 +251,7 @@ class Transformer:
 
 
 def cross_entropy(model: Transformer) -> None:
-    """Add to the graph the cross entropy of the target tokens, each predicted from the tokens before it (5.4).
+    """Add the cross entropy of the target tokens to the graph (5.4). Each token is predicted from the tokens before it.
 
     For purposes other than training, add the log-probabilities of the target tokens instead.
     """

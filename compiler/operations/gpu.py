@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 class KernelOperation:
     """Base class of operations that have a GPU kernel, but no reference implementation for the interpreter.
 
-    Each of them computes exactly one operation, or one sequence of operations, so the passes that insert them compare
-    the classes of operations. They occur only in graphs for packed rows (see `compiler.passes.pack_rows`) or slots (see
-    `compiler.slots`). Tests compare the results of such a graph with the results of the equivalent graph for padded
-    batches, which the interpreter can run.
+    A kernel computes exactly one operation, or one sequence of operations. The passes that insert kernel operations
+    therefore check the classes of the operations to replace. Kernel operations occur only in graphs for packed rows
+    (see `compiler.passes.pack_rows`) or slots (see `compiler.slots`). Tests compare the results of such a graph with
+    the results of the equivalent graph for padded batches, which the interpreter can run.
     """
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:

@@ -104,7 +104,9 @@ class CrossEntropy(Operation):
 
 
 class AlignmentLoss(Operation):
-    """Add to the smoothed loss the cross entropy between the first head's attention weights and a word alignment.
+    """Add a guided alignment loss to the smoothed loss.
+
+    The added loss is the cross entropy between the first head's attention weights and a word alignment.
 
     Inputs: the two losses from `CrossEntropy` [2], attention weights [batch, h, n, m], and the alignment [batch, n, m].
     Each row of the alignment is a probability distribution, or all zeros if the position has no link. The result [2]

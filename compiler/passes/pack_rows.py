@@ -101,9 +101,9 @@ def _packed_attention(graph: Graph, merged: Node) -> Node:
 
 
 def plain_attention(node: Node) -> Attention:
-    """Return a node's operation. Raise Unsupported unless it is dot-product attention with one mask.
+    """Return a node's attention operation. Raise Unsupported unless it is dot-product attention with one mask.
 
-    Other attention has no GPU kernels.
+    The GPU kernels support no other kind of attention.
     """
     operation = node.operation
     if not isinstance(operation, Attention):

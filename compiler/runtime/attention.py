@@ -1,4 +1,4 @@
-"""Attention: masks, biases and rotations that depend on positions, caches, and attention itself."""
+"""Attention, and the masks, score biases, rotations and caches that it uses."""
 
 from __future__ import annotations
 
