@@ -125,7 +125,7 @@ class Grammar(Directed):
 
 
 class Files(Directed):
-    """Two local text files with one sentence per line. Line n of one file is the translation of line n of the other file.
+    """Two local text files with one sentence per line. Line n of one file translates line n of the other file.
 
     For a language model, only `target` is given.
     """
