@@ -64,7 +64,7 @@ def columns(graphs: Sequence[Graph]) -> tuple[Column, Column]:
     """Return the columns of a model diagram: one for the encoder, and one for the decoder.
 
     Args:
-        graphs: One graph that contains both the encoder and the decoder (for training or scoring), or one graph each.
+        graphs: One graph with both the encoder and the decoder (for training or scoring), or one graph for each.
     """
     result = (Column(), Column())
     boxes: dict[str, Box | str] = {}

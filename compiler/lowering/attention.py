@@ -1,4 +1,4 @@
-"""Lowering of multi-head attention (3.2, Figure 2): self-attention, restricted or not, and cross-attention."""
+"""Lowering of multi-head attention (section 3.2, Figure 2): self-attention (restricted or not) and cross-attention."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def cross_attention(y: Value, sublayer: CrossAttention, context: LayerContext) -
 
 
 def attention_scale(architecture: Architecture, d_k: int) -> float:
-    """Return the scale of the dot products: 1 / sqrt(d_k) in scaled dot-product attention (3.2.1), otherwise 1."""
+    """Return the factor of dot products: 1 / sqrt(d_k) in scaled dot-product attention (section 3.2.1), otherwise 1."""
     return float(d_k**-0.5) if architecture.attention_score == "scaled_dot_product" else 1.0
 
 
 class MultiHeadAttention:
-    """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O with head_i = Attention(Q W_Q, K W_K, V W_V) (3.2.2).
+    """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O, head_i = Attention(Q W_Q, K W_K, V W_V) (section 3.2.2).
 
     If there are fewer key-value heads than query heads, h / kv_heads consecutive query heads share a key-value head.
     """
@@ -147,7 +147,7 @@ class MultiHeadAttention:
         return [self.b.parameter("score", self.h, self.d_k)] if self.additive else []
 
     def _linear(self, name: str, x: Value, width: int) -> Value:
-        """Return a projection of x to `width` features, with a bias if the spec has `projection_bias` (3.2.2)."""
+        """Project x to `width` features, with a bias if the spec has `projection_bias` (section 3.2.2)."""
         initial = Initializer.MATRIX if name == "output" else Initializer.PROJECTION
         matrix = self.b.parameter(name, x.width, width, initial=initial)
         bias = [self.b.parameter(f"{name}_bias", width, initial=Initializer.ZERO)] if self.projection_bias else []

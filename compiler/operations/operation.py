@@ -165,7 +165,7 @@ class Operation(ABC):
     is_projection: ClassVar[bool] = False
     """Whether the operation computes x W (+ b) with a matrix [i, o]. Several projections of one input can be fused."""
     is_vocabulary_projection: ClassVar[bool] = False
-    """Whether the operation computes x Eᵀ (+ b) with a table [V, d]: the pre-softmax projection (3.4)."""
+    """Whether the operation computes x Eᵀ (+ b) with a table [V, d]: the pre-softmax projection (section 3.4)."""
     is_attention: ClassVar[bool] = False
     """Whether the operation is scaled dot-product attention with the inputs query, keys, values and masks."""
     is_norm: ClassVar[bool] = False

@@ -29,7 +29,7 @@ def pick(
 def smoothed_loss(
     logits: Float[Tensor, "batch length V"], labels: Int[Tensor, "batch length"], smoothing: float, wrong_classes: bool
 ) -> Float[Tensor, 2]:
-    """Return the cross entropy, summed over all labels: first with, then without label smoothing (5.4).
+    """Return the cross entropy, summed over all labels: first with, then without label smoothing (section 5.4).
 
     Labels that are PAD are ignored.
 
