@@ -206,7 +206,7 @@ class SearchingDecoder(Protocol[State]):
 
 @runtime_checkable
 class SearchingProgram(Protocol):
-    """Interface of a compiled model that may have a beam search of its own."""
+    """Interface of a compiled model that may have its own beam search."""
 
     @property
     def searcher(self) -> SearchingDecoder[Any] | None:

@@ -1,8 +1,8 @@
 """Lowering of the whole model from a spec to a graph. The methods follow Figure 1 of the paper.
 
 The table shows the inputs and outputs for each purpose. `source` ends with EOS. `target` starts with BOS and ends with
-EOS. Both are padded. Masks are computed from `source_length`, the number of positions in each source. Source features
-are [batch, frames, width]. Convolutions shorten `frames` to `source` positions.
+EOS. Both inputs are padded. Masks are computed from `source_length`, the number of positions in each source.
+Source features are [batch, frames, width]. Convolutions shorten `frames` to `source` positions.
 
 | purpose       | inputs                                       | outputs                                          |
 |---------------|----------------------------------------------|--------------------------------------------------|

@@ -173,7 +173,7 @@ class Attention(AttentionWeights):
         return f"attention.grouped_product({weights}, {value})" if self.groups > 1 else f"{weights} @ {value}"
 
     def with_one_kernel(self, parameters: Sequence[str]) -> Attention:
-        """Return the variant with one kernel, which supports neither dropout nor additive scores."""
+        """Return the variant with one fused kernel, or this operation if it has dropout or additive scores."""
         return self if self.dropout or parameters else replace(self, one_kernel=True)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:

@@ -76,8 +76,8 @@ class PackedAttention(KernelOperation, Operation):
 class PackedSsru(KernelOperation, Operation):
     """Simpler simple recurrent unit (Kim et al. 2019) whose state is 0 before the first token of each sentence.
 
-    Inputs: gate and z [batch, n, d] (see `Ssru`), where the batch has one row, and the span of each token's sentence
-    [2, n], which is a first index and an exclusive end index. Result: the states c at all positions, [batch, n, d].
+    Inputs: gate and z [batch, n, d] (see `Ssru`), and the span of each token's sentence [2, n]. The batch has one row.
+    A span is a first index and an exclusive end index. Result: the states c at all positions, [batch, n, d].
     """
 
     code = "cuda.recurrence.packed_ssru({all})"
