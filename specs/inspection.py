@@ -22,7 +22,7 @@ def difference(spec: Spec, other: Spec) -> dict[str, tuple[Any, Any]]:
 
 
 def _differences(values: Mapping[str, Any], others: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Return the differences between two mappings with equal keys: dotted key -> (value in `others`, value in `values`).
+    """Return the fields in which two mappings with equal keys differ: dotted key -> (value in `others`, in `values`).
 
     Inner mappings are compared key by key if their keys are equal, and as a whole otherwise.
     """
