@@ -46,7 +46,7 @@ class Artefact:
         self.folder = (root or _temporary_root()) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
     def use(self) -> bool:
-        """Update the time of the artefact's last use.
+        """Check that the artefact is complete, and update the time of its last use.
 
         Returns:
             Whether every file that the manifest lists is present and has the SHA-256 digest listed for it.

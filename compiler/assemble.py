@@ -109,7 +109,7 @@ def prepare_build(
         **options: See `BuildOptions`.
 
     Raises:
-        TypeError: `BuildOptions` has no option of this name.
+        TypeError: A keyword argument is not an option in `BuildOptions`.
         ZooError: See `build`.
     """
     if unknown := options.keys() - BuildOptions.__annotations__.keys():
@@ -126,7 +126,7 @@ def prepare_build(
 
 
 def initial_weights(spec: Spec, graphs: Graphs) -> dict[str, Tensor]:
-    """Return random weights for graphs before training, in the layout of a weights file."""
+    """Return randomly initialised weights for the given graphs, in the layout of a weights file."""
     return {name: tensor.initial_value(spec) for name, tensor in stored_tensors(graphs.values()).items()}
 
 

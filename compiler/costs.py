@@ -201,12 +201,14 @@ def connections(graph: Graph, start: str, end: str, n: int) -> Connections:
 
 
 def _distances(graph: Graph, start: str, limit: int, *, ahead: bool) -> dict[str, list[float]]:
-    """Return, for each value, the distances that paths from `start` connect. A distance's index is the path length.
+    """Return, for each value, the largest distance that a path from `start` to the value can span.
+
+    Distances are counted in positions. Each value has a list of distances, indexed by the length of the path.
 
     Args:
         graph: The graph.
         start: The value at which paths start.
-        limit: Larger distances are reduced to this distance.
+        limit: The largest possible distance. Larger distances are clipped to it.
         ahead: Whether to measure distances to later positions instead of earlier positions.
     """
     paths: dict[str, list[float]] = {start: [0]}

@@ -1,4 +1,4 @@
-"""Content of a model drawing: boxes for operations, in one column for the encoder and one for the decoder.
+"""Content of a model diagram: boxes for operations, in one column for the encoder and one for the decoder.
 
 Identical consecutive layers are drawn once, with the number of repetitions.
 """
@@ -57,14 +57,14 @@ class Column:
 
     blocks: list[Block] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)
-    """Shape of each output by name. Outputs are drawn at the top of the column."""
+    """Shape of each output, keyed by name. Outputs are drawn at the top of the column."""
 
 
 def columns(graphs: Sequence[Graph]) -> tuple[Column, Column]:
     """Return the columns of a model diagram: one for the encoder, and one for the decoder.
 
     Args:
-        graphs: One graph that contains both the encoder and the decoder (for training or scoring), or one graph each.
+        graphs: One graph with both the encoder and the decoder (for training or scoring), or one graph for each.
     """
     result = (Column(), Column())
     boxes: dict[str, Box | str] = {}

@@ -40,7 +40,7 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
     """Return the native code for encoding and for a decoder step.
 
     Args:
-        graphs: The graphs by purpose. Only the ENCODE and DECODE_STEP graphs are used.
+        graphs: The graphs, keyed by purpose. Only the ENCODE and DECODE_STEP graphs are used.
 
     Raises:
         Unsupported: The native backend has no instruction for a part of the graphs.

@@ -109,11 +109,11 @@ def _locate(views: Any, side: str, own: Indices, spans: Mapping[str, Indices]) -
     """Write each token's position in its sentence, and where this sentence starts and ends in the source or target row.
 
     Args:
-        views: The arrays to write, by name.
+        views: The arrays to write, keyed by name.
         side: Row that contains the tokens: `source` or `target`.
         own: Length of each sentence in this row.
-        spans: Maps the name of each array of starts and ends to the sentence lengths in the row that the array
-            refers to.
+        spans: Names of the arrays for starts and ends. Each name is mapped to the sentence lengths in the row to which
+            the starts and ends refer.
     """
     count = own.sum()
     views[f"{side}_position"][0, :count] = np.arange(count) - np.repeat(own.cumsum() - own, own)

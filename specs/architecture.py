@@ -100,7 +100,7 @@ class Architecture(Section):
     @field_validator("d_k", "d_v", mode="before", json_schema_input_type=Dimension | None)
     @classmethod
     def _divide_d_model_among_heads(cls, size: Any, info: ValidationInfo) -> Any:
-        """Replace null by d_model / h, so that a validated architecture contains all sizes."""
+        """Replace null with d_model / h, so that a validated architecture contains all sizes."""
         if size is not None:
             return size
         if not {"d_model", "h", "d_k"} - {info.field_name} <= info.data.keys():
@@ -113,7 +113,7 @@ class Architecture(Section):
 
     @property
     def depths(self) -> Depths:
-        """Numbers of encoder layers and decoder layers. If `N` is a single number, both are equal to it."""
+        """Numbers of encoder layers and decoder layers. If `N` is a single number, both are equal to `N`."""
         return self.N if isinstance(self.N, Depths) else Depths(encoder=self.N, decoder=self.N)
 
     @property

@@ -56,7 +56,7 @@ class CorpusPart(Sparse):
 
     @property
     def credited_names(self) -> Sequence[str | None]:
-        """Names for the model card: by default, names of local files without folders, equal for both directions."""
+        """Names to credit in the model card: by default, the sorted names of local files, without their folders."""
         return sorted(PurePath(path).name for path in self.local_paths)
 
     @property
@@ -69,7 +69,7 @@ class CorpusPart(Sparse):
         return (self,)
 
     def check_languages(self, name: str, corpus: "Corpus", languages: Languages | None, *, reads_text: bool) -> None:
-        """Reject languages of this part that the model does not have. By default, a part has no own languages.
+        """Reject languages of this part that the model does not have. By default, a part does not set languages.
 
         Args:
             name: Name of this part, such as `corpus.train[0]`.
@@ -96,7 +96,7 @@ class Directed(Weighted):
     """Target language of these sentence pairs, one of `languages.codes`. Default: `corpus.target`."""
     tag: SourceTag | None = None
     """Token that precedes each source sentence of this part of `corpus.train`, such as `<BT>` for back-translations
-    (not in the paper; Caswell et al. 2019). It is a token of the vocabulary. Default: null."""
+    (not in the paper; Caswell et al. 2019). It becomes one token of the vocabulary. Default: null."""
 
     def check_languages(self, name: str, corpus: "Corpus", languages: Languages | None, *, reads_text: bool) -> None:
         """Reject the source or the target language if the model does not have it."""
@@ -125,7 +125,7 @@ class Grammar(Directed):
 
 
 class Files(Directed):
-    """Two local text files with one sentence per line. Line n of one is the translation of line n of the other.
+    """Two local text files with one sentence per line. Line n of one file translates line n of the other file.
 
     For a language model, only `target` is given.
     """
@@ -264,11 +264,11 @@ class Synthetic(Directed):
     """Models that translate: names of published models, or folders of runs. The probabilities of several models are
     averaged."""
     source: Path | None = None
-    """Path of the text that the models translate into the target, relative to `corpus.folder`. It may be a .gz or .sgm
-    file."""
-    target: Path | None = None
-    """Path of the text that the models translate back into the source, relative to `corpus.folder`. It may be a .gz or
+    """Path of the text file that the models translate into the target, relative to `corpus.folder`. It may be a .gz or
     .sgm file."""
+    target: Path | None = None
+    """Path of the text file that the models translate back into the source, relative to `corpus.folder`. It may be a
+    .gz or .sgm file."""
     reference: Path | None = None
     """Path of human translations of `source`, relative to `corpus.folder`. If it is given, only one of the
     `n_best` translations of each sentence is kept: the one with the highest chrF. Default: null."""
@@ -348,10 +348,12 @@ class HeldOut(CorpusPart):
 
 
 def kind_of_part(part: Any) -> type[CorpusPart] | None:
-    """Return the class of a corpus part, given the part or its keys. None if they match no class or several classes.
+    """Return the class of a corpus part, given the part or its keys.
 
-    The first required field of a class identifies it, even if it is misspelt. The error about the misspelt key can then
-    suggest the field. Only `Files` is identified by `source` and `target`, which are also fields of other classes.
+    Return None if the keys match no class or several classes.
+
+    A class is identified by its first required field. A misspelt key also identifies a class, so that the error message
+    can suggest the right key. Only `Files` is identified by `source` and `target`, which other classes also have.
     """
     if isinstance(part, CorpusPart):
         return type(part)

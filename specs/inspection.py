@@ -17,12 +17,12 @@ _EDITOR_DIRECTIVE = "yaml-language-server:"
 
 
 def difference(spec: Spec, other: Spec) -> dict[str, tuple[Any, Any]]:
-    """Return the fields in which two specs differ, as dotted key -> (value in `other`, value in `spec`)."""
+    """Return the fields in which two specs differ: dotted key -> (value in `other`, value in `spec`)."""
     return _differences(spec.model_dump(), other.model_dump())
 
 
 def _differences(values: Mapping[str, Any], others: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Return the differences between two mappings with the same keys, as dotted key -> (other value, value).
+    """Return the fields in which two mappings with equal keys differ: dotted key -> (value in `others`, in `values`).
 
     Inner mappings are compared key by key if their keys are equal, and as a whole otherwise.
     """

@@ -201,7 +201,7 @@ def _flat(overrides: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
 
 
 def _plain(value: Any) -> Any:
-    """Convert numbers and arrays of numpy and torch, and sections in lists, to plain Python values."""
+    """Convert numpy and torch values, and sections in lists, to plain Python values."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

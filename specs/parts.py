@@ -139,7 +139,7 @@ class PatchSize(Section):
     """Size of image patches."""
 
     height: PictureSize
-    """Height of a patch. If it is the height of the image, patches are columns. Unit: pixels."""
+    """Height of a patch. If it equals the height of the image, each patch is a column. Unit: pixels."""
     width: PictureSize
     """Width of a patch. Unit: pixels."""
 

@@ -129,7 +129,7 @@ class BaseTask(Section):
     """Sentence in the model card that describes the model. `{0}` is the corpus, `{1}` is the modality of the source,
     and `{2}` and `{3}` are the languages."""
     variable: ClassVar[str]
-    """Variable in the Python example of the model card."""
+    """Name of the variable in the Python example of the model card."""
     method: ClassVar[str] = "translate"
     """Method that the Python example of the model card calls."""
     redirections: ClassVar[str]
@@ -161,7 +161,7 @@ class BaseTask(Section):
 
     @property
     def encoding(self) -> Mapping[str, Any]:
-        """Values of `encoding_fields`. A prepared corpus can only be reused if they are the same."""
+        """Values of `encoding_fields`. A prepared corpus can only be reused if these values are unchanged."""
         return self.model_dump(include={*self.encoding_fields})
 
     @property
@@ -240,9 +240,9 @@ class Recognition(BaseTask):
     examples = "files"
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")
     kind: Literal["recognition"]
-    """Write the text of a recording or image, in the same language or in another one (section 7)."""
+    """Transcribe speech recordings or images of text, or translate them into another language (section 7)."""
     source: SourceFiles
-    """Kind of the files that the model reads, and how they become features."""
+    """Type of the files that the model reads, and how they are converted to features."""
 
     @property
     def features(self) -> FeatureSource:
@@ -279,8 +279,8 @@ class Training(Section):
     """warmup_steps, the number of steps in which the learning rate rises before it decays (section 5.3: 4000). Unit:
     steps."""
     cooldown_steps: Steps | None
-    """Number of steps at the end of training in which the learning rate also falls linearly to 0 (not in the paper). A
-    resumed run then cannot change `steps`. null: no cooldown. Unit: steps."""
+    """Number of steps at the end of training in which the learning rate is also multiplied by a factor that falls
+    linearly to 0 (not in the paper). A resumed run then cannot change `steps`. null: no cooldown. Unit: steps."""
     beta1: Probability
     """beta_1 of Adam, the decay rate of the moving average of gradients (section 5.3: 0.9)."""
     beta2: Probability
@@ -335,7 +335,7 @@ class Training(Section):
     """Number of steps between lines with training metrics in the run's log.jsonl (not in the paper). Unit: steps."""
 
     def describe_short_training(self, steps: int) -> str | None:
-        """Return a warning if training for `steps` steps ends before the learning rate warm-up does, or else None."""
+        """Return a warning if training for `steps` steps ends before the learning rate warm-up, or None otherwise."""
         if steps >= self.warmup_steps:
             return None
         return (
@@ -364,7 +364,7 @@ class Decoding(Section):
     """alpha, the exponent of the length penalty (section 6.1: 0.6). 0 means no penalty."""
     length_penalty: Literal["gnmt", "power"]
     """Divisor of a hypothesis's log-probability. gnmt: ((5 + length) / 6)^alpha (Wu et al. 2016, cited in section 6.1).
-    power: length^alpha, as in Marian, fairseq and transformers. EOS counts in the length."""
+    power: length^alpha, as in Marian, fairseq and transformers. The length includes EOS."""
     stopping_rule: Literal["admissible", "shrinking", "full"]
     """When beam search ends (not in the paper). admissible: when no unfinished hypothesis can still become one of the
     `beam` best. shrinking: each finished hypothesis reduces the beam size by one, and search ends at 0, as in Marian.
@@ -401,5 +401,5 @@ class Decoding(Section):
         Annotated[Literal["auto"], Tag("word")] | Annotated[Annotated[int, Field(ge=1, le=1_024)], Tag("number")],
         Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
     ]
-    """Threads that decode batches in parallel (not in the paper). auto: one per core if the backend computes a batch on
-    one core, otherwise 1. Unit: threads."""
+    """Number of threads that decode batches in parallel (not in the paper). auto: one per core if the backend computes
+    a batch on one core, otherwise 1. Unit: threads."""

@@ -69,7 +69,7 @@ class BuildRequest:
 
 @dataclass(frozen=True)
 class Backend:
-    """Runtime for graphs, such as PyTorch, TensorRT or our own C++ kernels."""
+    """Backend, which builds programs for a runtime such as PyTorch, TensorRT or our own C++ kernels."""
 
     name: str
     summary: str

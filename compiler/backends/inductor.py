@@ -39,7 +39,7 @@ def _compile(code: EmittedCode, *, loops: bool) -> dict[str, Any]:
 
     Args:
         code: The emitted code.
-        loops: Whether a layer contains Python loops, which are called without compiling them.
+        loops: Whether a layer calls functions that loop over positions in Python. These functions are not compiled.
     """
     namespace = execute(code)
     if loops:

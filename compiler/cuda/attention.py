@@ -1,8 +1,8 @@
 """Attention over packed rows: all sentences of a batch are concatenated in one row of constant length.
 
-Each query sees a span of consecutive keys: the keys of its sentence. Each key is seen by a span of queries. A program
-computes a block of consecutive queries, which may belong to several sentences. It reads only the keys from the first
-to the last that these queries see. The grid depends only on the length of the row, as a CUDA graph requires. The
+Each query sees a span of consecutive keys: the keys of its sentence. Each key is seen by a span of queries. A Triton
+program computes a block of consecutive queries, which may belong to several sentences. It reads only the keys from the
+first to the last that these queries see. The grid depends only on the length of the row, as a CUDA graph requires. The
 backward pass needs no atomic additions, so its sums are deterministic.
 """
 

@@ -1,4 +1,4 @@
-"""Cross entropy with label smoothing in one kernel, which overwrites the logits with their gradients (5.4)."""
+"""Cross entropy with label smoothing in one kernel, which overwrites the logits with their gradients (section 5.4)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Matrix products with few rows, and optionally a norm before them, for decoder steps with few sentences.
 
-Such a product takes as long as reading its matrix. Therefore the matrix is divided between many programs, and each
-program computes the norm of all rows again. A kernel is launched before the previous kernel has finished. After each
-program has read its part of the matrix, it waits for the previous kernel (programmatic dependent launch).
+Such a product takes as long as reading its matrix. Therefore the matrix is divided among many Triton programs, and
+each program computes the norm of all rows again. A kernel is launched before the previous kernel has finished. After
+each program has read its part of the matrix, it waits for the previous kernel (programmatic dependent launch).
 """
 
 from __future__ import annotations

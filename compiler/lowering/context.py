@@ -48,7 +48,7 @@ class LayerContext:
 
     @property
     def causal(self) -> bool:
-        """Whether a position must not depend on later positions, as in the decoder (3.2.3).
+        """Whether a position must not depend on later positions, as in the decoder (section 3.2.3).
 
         The decoder has no padding mask, because padding comes after all tokens.
         """

@@ -1,7 +1,7 @@
-"""Lowering of positions (3.5): the positional encoding of a stack, and the operations that it adds.
+"""Lowering of positional encodings (section 3.5): the positional encoding of a stack, and the operations that it adds.
 
-To add a kind, add its spec class to `specs.parts`. Then add an operation and a case in `StackPositions` here. A bias of
-attention scores needs an operation of the `PositionBias` class.
+To add a kind of positional encoding, add its spec class to `specs.parts`. Then add an operation and a case in
+`StackPositions` here. A bias of attention scores needs an operation of the `PositionBias` class.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
@@ -116,7 +116,7 @@ class StackPositions:
 
 
 def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list[float]:
-    """Return the encoding of one position: PE(pos, 2i) = sin(pos / 10000^(2i / d)), PE(pos, 2i + 1) = cos(...) (3.5).
+    """Return one position's encoding: PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(...) (section 3.5).
 
     Args:
         position: The position, counted from 0.
@@ -130,7 +130,7 @@ def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list
 
 
 class PositionalEncoding(Operation):
-    """Add the encoding of each position (3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
+    """Add the encoding of each position (section 3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
 
     Without the input `position`, positions are counted from 0. Encodings are sinusoids, or rows of a parameter
     [positions, d].

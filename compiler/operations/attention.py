@@ -1,4 +1,4 @@
-"""Attention on split heads: multi-head attention (3.2) and self-attention restricted to a neighbourhood (4)."""
+"""Attention on split heads: multi-head attention (section 3.2) and restricted self-attention (section 4)."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -127,7 +127,7 @@ class AttentionWeights(Operation):
 
 
 class Attention(AttentionWeights):
-    """Scaled dot-product attention, softmax(scale · Q Kᵀ + bias, masked) V (3.2.1), or additive attention.
+    """Scaled dot-product attention, softmax(scale · Q Kᵀ + bias, masked) V (section 3.2.1), or additive attention.
 
     Inputs: Q [batch, h, n, d_k], K [batch, kv_heads, m, d_k], V [batch, kv_heads, m, d_v], masks that hide keys,
     and a bias of the scores if `biased`. Result: [batch, h, n, d_v]. Dropout applies to the weights after the softmax.
@@ -173,7 +173,7 @@ class Attention(AttentionWeights):
         return f"attention.grouped_product({weights}, {value})" if self.groups > 1 else f"{weights} @ {value}"
 
     def with_one_kernel(self, parameters: Sequence[str]) -> Attention:
-        """Return the variant with one kernel, which supports neither dropout nor additive scores."""
+        """Return the variant with one fused kernel, or this operation if it has dropout or additive scores."""
         return self if self.dropout or parameters else replace(self, one_kernel=True)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:

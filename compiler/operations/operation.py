@@ -97,13 +97,13 @@ class ReceptiveField:
     """Whether the operation is a recurrence. A recurrence computes each position from the result at its neighbour."""
 
     def extend(self, distances: Sequence[float], limit: int, *, ahead: bool) -> list[float]:
-        """Extend paths by this operation, and return the distances that the longer paths connect.
+        """Extend paths by this operation, and return the largest distance that they then span, indexed by path length.
 
-        A recurrence counts once for each position that the path crosses. A dilated operation skips positions. It
-        extends only paths that already connect the skipped positions.
+        A recurrence adds 1 to the path length for each position that the path crosses. A dilated operation skips
+        positions. It extends only paths that already reach the skipped positions.
 
         Args:
-            distances: For each path length, the largest distance in positions that such a path connects. -inf: none.
+            distances: The largest distance, in positions, that a path of each length spans. -inf: no such path.
             limit: The distance between the first and the last position.
             ahead: Whether distances are measured to later positions instead of earlier positions.
         """
@@ -165,7 +165,7 @@ class Operation(ABC):
     is_projection: ClassVar[bool] = False
     """Whether the operation computes x W (+ b) with a matrix [i, o]. Several projections of one input can be fused."""
     is_vocabulary_projection: ClassVar[bool] = False
-    """Whether the operation computes x Eᵀ (+ b) with a table [V, d]: the pre-softmax projection (3.4)."""
+    """Whether the operation computes x Eᵀ (+ b) with a table [V, d]: the pre-softmax projection (section 3.4)."""
     is_attention: ClassVar[bool] = False
     """Whether the operation is scaled dot-product attention with the inputs query, keys, values and masks."""
     is_norm: ClassVar[bool] = False
@@ -181,19 +181,19 @@ class Operation(ABC):
     mask_role: ClassVar[MaskRole | None] = None
     """The role of an attention mask, if compiler passes or backends must recognise it. None for other operations."""
 
-    # Code and drawing
+    # Code and diagram
 
     code: ClassVar[str] = ""
     """Format string for the Python expression of the result. {0}, {1} ... are the inputs and parameters, {all} lists
     all inputs and parameters, and {self.x} is an attribute. The expression can use the modules in
     `compiler.emission.IMPORTS`."""
     caption: ClassVar[tuple[str, str] | None] = None
-    """Kind and title of the operation's box in a drawing. The kind selects the colour. None: no box."""
+    """Kind and title of the operation's box in a model diagram. The kind selects the colour. None: no box."""
     joins_boxes: ClassVar[tuple[str, ...] | None] = ()
-    """Kinds of boxes in a drawing that the operation can join. It joins its input's box if no other operation reads
+    """Kinds of boxes in a diagram that the operation can join. It joins its input's box if no other operation reads
     the input. None: boxes of any kind."""
     details: ClassVar[str] = ""
-    """Format string of the details that a drawing shows below the name. {self.x} is an attribute."""
+    """Format string of the details that a diagram shows below the name. {self.x} is an attribute."""
 
     # Meaning
 
@@ -224,7 +224,7 @@ class Operation(ABC):
         codegen.alias_input(node)
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
-        """Return the fields of the native attention instruction that define this score bias, by name.
+        """Return the fields of the native attention instruction that define this score bias, keyed by name.
 
         Raises:
             Unsupported: The native backend cannot compute the bias.
@@ -252,10 +252,10 @@ class Operation(ABC):
         return self
 
     def with_planned_cache(self) -> Operation | None:
-        """Return the variant for preallocated caches of an operation that computes a mask or bias for cache entries.
+        """Return the variant of this operation for preallocated caches.
 
-        The inputs of such an operation are the positions of the queries and the cache. Return None for any other
-        operation.
+        Only operations that compute a mask or bias for cache entries have such a variant. Their inputs are the
+        positions of the queries and the cache. For all other operations, return None.
         """
         return None
 

@@ -36,7 +36,7 @@ def _pad(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
 
     Args:
         graph: The graph.
-        padded: The padded parameters by name. They are the same for all graphs, so that graphs still share parameters.
+        padded: The padded parameters, keyed by name. All graphs share them.
     """
     nodes: list[Node] = []
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""Attention: masks, biases and rotations that depend on positions, caches, and attention itself."""
+"""Attention, and the masks, score biases, rotations and caches that it uses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def padding_mask(length: Int[Tensor, " batch"], stream: Shaped[Tensor, "batch ke
 
 
 def causal_mask(stream: Shaped[Tensor, "batch length ..."]) -> Bool[Tensor, "1 1 length length"]:
-    """Return a mask that is True at keys after the query (3.2.3). Only the shape of `stream` is used."""
+    """Return a mask that is True at keys after the query (section 3.2.3). Only the shape of `stream` is used."""
     length = stream.shape[1]
     return torch.ones(1, 1, length, length, dtype=torch.bool, device=stream.device).triu(1)
 

@@ -25,7 +25,7 @@ def sinusoids(
     halves: bool = False,
     first: int = 0,
 ) -> Float[Tensor, "... d_model"]:
-    """Return the positional encodings PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(...) (3.5).
+    """Return positional encodings PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(...) (section 3.5).
 
     Args:
         x: The embeddings. The encodings have the same length, d_model, type and device.
@@ -75,7 +75,7 @@ def _encode_positions(position: Int[Tensor, ...], d_model: int, halves: bool) ->
 
 
 def dropout(x: Float[Tensor, ...], probability: float, training: bool) -> Float[Tensor, ...]:
-    """Apply dropout in training (5.4): set random elements to zero, and scale the others by 1 / (1 - probability).
+    """Apply dropout in training (section 5.4): set random elements to 0, and scale the others by 1 / (1 - probability).
 
     On a CPU, torch draws one random number per element, one after the other. For a small model, this takes a fifth of a
     training step. This function is faster: it uses one 64-bit random number for four elements, and rounds the

@@ -127,7 +127,7 @@ def test_modules_can_be_pickled_and_saved_inside_their_wrappers() -> None:
     refused("contains 0 modules", zoo.save, torch.nn.Linear(1, 1), "runs/other", steps=1)
     refused("contains 2 modules", zoo.save, torch.nn.ModuleList([model, deepcopy(model)]), "runs/other", steps=1)
     register_parametrization(model.encoder[0].feed_forward, "w1", torch.nn.Identity())
-    refused(r"`encoder.0.feed_forward.parametrizations.w1.original` was added", zoo.save, model, "runs/other", steps=1)
+    refused("parametrizations.w1.original`, which its spec does not define", zoo.save, model, "runs/other", steps=1)
     assert not Path("runs/other").exists()
 
 
