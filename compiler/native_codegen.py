@@ -209,8 +209,8 @@ class NativeCodeGenerator:
 
         Args:
             node: The node of the attention.
-            scale: Factor of the dot products.
-            biased: Whether the last input is a bias of the scores.
+            scale: Factor by which the dot products are multiplied.
+            biased: Whether the last input is a bias that is added to the scores.
         """
         query, keys, values, *masks = node.inputs
         bias: Mapping[str, Any] = {}

@@ -195,7 +195,7 @@ class Quantised(_Derived):
 
 @dataclass(frozen=True)
 class Scales(Quantised):
-    """Origin of the scales of an int8 matrix. A scale is the largest magnitude in a row or column, divided by 127."""
+    """Scales of an int8 matrix. Each scale is the largest magnitude in a row or column, divided by 127."""
 
     type = "float32"
 

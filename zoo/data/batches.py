@@ -90,7 +90,7 @@ class Batch:
         Args:
             streams: Names of the streams.
             width: Number of features per frame of the inputs. None if the inputs are tokens.
-            size: Size of the whole batch.
+            size: Size of the batch over all processes.
         """
         nothing = PaddedBatch(torch.tensor([[BOS, PAD]]), torch.tensor([1]))
         source = PaddedBatch.pad([[EOS] if width is None else torch.zeros(1, width)])

@@ -177,7 +177,7 @@ class PartReader(ABC, Generic[_Part]):
         """Return JSON data that identifies the content of the part."""
 
     def missing(self) -> str | None:
-        """Return a message if the part is not on this machine. Download and read no files."""
+        """Return a message if the part is not on this machine. Nothing is downloaded or read."""
         paths = (corpus_path(self.corpus, name) for name in self.part.local_paths)
         return next((f"its corpus is missing: `{path}` does not exist" for path in paths if not path.exists()), None)
 

@@ -114,7 +114,7 @@ _InlineRule = Callable[[StateInline, bool], bool]
 
 
 def _placed(rule: _BlockRule, place: Callable[[StateBlock, Sequence[Token]], None]) -> _BlockRule:
-    """Wrap a block rule so that it also records the source positions of its tokens with text."""
+    """Wrap a block rule so that it also records the source positions of those of its tokens that contain text."""
 
     def placed(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         first = len(state.tokens)

@@ -79,7 +79,8 @@ def record_or_compare(address: str, sha256: str, bytes: int, unspecified: str, r
         address: The address of the content.
         sha256: The SHA-256 of the content.
         bytes: The size of the content.
-        unspecified: Name of the value that would verify the first download, such as "SHA-256", for the warning.
+        unspecified: Name of what the user could specify to verify the first download, such as "SHA-256". The warning
+            contains this name.
         report: Receives a warning if this is the first download from the address.
 
     Raises:

@@ -180,7 +180,7 @@ class Protection:
         return self._whole(damage, dict(zip(numbers, replaced, strict=False)))
 
     def _whole(self, damage: _Damage, proxies: Mapping[str, Span] = {}) -> _Plan | None:
-        """Plan to translate the whole sentence. The numbers in `proxies` replace some of its spans."""
+        """Plan to translate the whole sentence. Spans in `proxies` are replaced by the numbers that are their keys."""
         return self._plan(damage, damage.apart, proxies) if len(damage.spans) <= _MAX_SPANS else None
 
     def _in_fragments(self, damage: _Damage) -> _Plan | None:
@@ -188,7 +188,7 @@ class Protection:
         return None if damage.lacks_only_names else self._plan(damage, damage.spans, {})
 
     def _plan(self, damage: _Damage, cuts: Sequence[Span], proxies: Mapping[str, Span]) -> _Plan | None:
-        """Plan to copy the spans in `cuts` instead of translating them. The numbers in `proxies` replace other spans.
+        """Plan to copy the spans in `cuts`. Spans in `proxies` are translated as the numbers that are their keys.
 
         Return None if the model has no tokens for a span.
         """

@@ -85,7 +85,7 @@ class TextSearch:
 
         Args:
             program: A compiled model, or an ensemble of compiled models.
-            vocabulary: The vocabularies of source and target.
+            vocabulary: The source and target vocabularies.
             spec: The model's spec.
             longest_source: Number of tokens in the longest source in training, if known.
             positions: Number of learned position embeddings, which limits the length of texts. The default is the limit
@@ -99,7 +99,7 @@ class TextSearch:
             reopen: Function that opens the same translator again, for pickling.
             report: Receives warnings.
             device: Device of the compiled model.
-            max_batch_tokens: Maximum number of source tokens in a batch, with EOS and padding. None for the default.
+            max_batch_tokens: Maximum number of source tokens in a batch, including EOS and padding. None: the default.
         """
         self.program, self.vocabulary, self.spec = program, vocabulary, spec
         self.longest_source = longest_source

@@ -158,7 +158,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
 
 
 def same_vocabulary(metadata: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Return whether two weights files belong to the same vocabulary, according to their metadata.
+    """Return whether two weights files use the same vocabulary, according to their metadata.
 
     A parser's bracket vocabulary is compared only if both files contain its SHA-256.
     """

@@ -149,8 +149,8 @@ def softmax_gradient() -> tuple[bool, str]:
     The softmax is over two keys with random scores.
 
     Returns:
-        Whether the gradient for a large d_k without scaling is less than a tenth of each other gradient; and a string
-        with all three gradients.
+        Whether the gradient for a large d_k without scaling is less than a tenth of the other two gradients; and a
+        string with all three gradients.
     """
 
     def slope(deviation: float) -> float:

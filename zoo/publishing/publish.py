@@ -213,7 +213,7 @@ def is_published_model(reference: str | os.PathLike[str]) -> bool:
 
 
 def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -> Revision:
-    """Verify a published model, then upload it to a registry.
+    """Verify a model in the local model store or in a bundle's folder, then upload the model to a registry.
 
     Args:
         model: Name of a model in the local model store, or the folder of a bundle.
@@ -250,7 +250,7 @@ def _record_origin(model: StoredModel, revision: Revision, registry: str, report
         try:
             Origin.of(revision, registry).write(model.folder)
         except ZooError as error:  # the model is published, so the index must still be written
-            report.warn(f"{error.summary}; the local model store has no record that the model is `{revision.pin}`")
+            report.warn(f"{error.summary}; the local model store does not record the upload of `{revision.pin}`")
 
 
 @contextmanager

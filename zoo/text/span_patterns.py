@@ -81,7 +81,7 @@ class Patterns:
 
 
 def _or_in_capitals(names: str, before: str = "") -> str:
-    """Return a pattern that matches the names as given and, after `before`, capitalised or in capitals."""
+    """Return a pattern for names, which are joined by `|`. Capitalised or in capitals, a name must follow `before`."""
     capitals = [each for name in names.split("|") for each in (name.capitalize(), name.upper())]
     return "|".join([names, *(before + each for each in capitals)])
 

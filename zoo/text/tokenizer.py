@@ -357,7 +357,7 @@ def _train_model(lines: Iterable[str], section: Vocabulary, field: str, language
 
 
 def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines. Split lines that exceed _MAX_LINE_BYTES at spaces and, if a word exceeds it, within the word."""
+    """Yield the lines. Split a line that exceeds _MAX_LINE_BYTES at spaces, and longer words within the word."""
     max_characters = _MAX_LINE_BYTES // _MAX_BYTES_PER_CHARACTER
     for line in lines:
         if len(line) <= max_characters or len(line.encode()) <= _MAX_LINE_BYTES:

@@ -105,7 +105,7 @@ class Multilingual(Family):
         return ("tied_embeddings",)
 
     def ids(self, model: Model) -> WrittenIds:
-        """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
+        """Return the token IDs of the exported model. Raise ZooError if transformers cannot represent the tokens."""
         return written_ids(model, fitting_class(model.spec))
 
     def max_length(self, spec: Spec) -> int:
