@@ -94,8 +94,8 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportChec
         The result of running the exported model in its toolkit. None if the toolkit is not installed.
 
     Raises:
-        ZooError: The model or the format does not exist, the folder is not empty, the format cannot express the model,
-            or the exported model computes different results. In all these cases, nothing is written.
+        ZooError: The model or the format does not exist, the folder is not empty, the format cannot represent the
+            model, or the exported model computes different results. In all these cases, nothing is written.
     """
     format: ExportFormat = format_named(to, "export")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):

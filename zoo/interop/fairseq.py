@@ -103,7 +103,7 @@ def _find_checkpoint(path: Path) -> Path | None:
 
 
 def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
-    """Return the source and target language as in the dictionaries' file names, such as `de` in `dict.de.txt`."""
+    """Return the languages as they appear in the file names of the dictionaries, such as `de` in `dict.de.txt`."""
     source, target = options.any("source_lang"), options.any("target_lang")
     if isinstance(source, str) and isinstance(target, str) and source and target:
         return source, target
@@ -238,7 +238,7 @@ def _flat_options(options: Mapping[str, Any], sections: Sequence[str], where: st
 
 
 def _architecture_fields(options: Settings) -> dict[str, Any]:
-    """Convert options to fields of `architecture`. Raise ZooError if zoo does not support an option."""
+    """Convert fairseq's options to fields of `architecture`. Raise ZooError if an option is not supported."""
     fields = read_settings(options, "fairseq")
     d_model = fields["d_model"]
     for key in ("decoder_input_dim", "decoder_output_dim"):
@@ -256,7 +256,7 @@ def _name_or_value(value: Any) -> Any:
 
 
 def _fields_of_tensors(source: ForeignTensors, positions: Mapping[str, Any]) -> dict[str, Any]:
-    """Infer fields of `architecture` from the tensors. Truncate encoder and decoder positions to the same length.
+    """Infer fields of `architecture` from the tensors. Truncate learned position embeddings to a common length.
 
     Raises:
         ZooError: The position embeddings are missing.

@@ -109,7 +109,7 @@ def _obtain_from_hub(card: ModelCard, model: HubModel, again: str, report: Repor
 
 
 def _record_or_compare(card: ModelCard, folder: Path, report: Report) -> None:
-    """Record the SHA-256 of a repository's files on the first download. Later, check that it has not changed."""
+    """Record the SHA-256 of a repository's files on the first download. Later, check that the SHA-256 is unchanged."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".lock"))
     digest = hashlib.sha256("".join(f"{sha256(file)} {file.name}\n" for file in files).encode()).hexdigest()
     download.record_or_compare(card.source, digest, sum(file.stat().st_size for file in files), "revision", report)
@@ -159,7 +159,7 @@ def _import_options(card: ModelCard, name: str) -> ImportOptions:
 
 
 def _model_path(card: ModelCard, number: int, source: Path) -> Path:
-    """Return the file or folder to import: a checkpoint that the card names, or the folder that contains the files."""
+    """Return the path to import: the checkpoint `card.files[number]`, or the folder that contains all files."""
     inside = [path for path in source.iterdir() if not path.name.startswith(".")]  # macOS adds `._NAME` for each file
     folder = inside[0] if len(inside) == 1 and inside[0].is_dir() else source
     if not card.files or card.is_folder:

@@ -22,14 +22,14 @@ from zoo.models.loading import Model
 from zoo.publishing.reference_results import ReferenceLogProbabilities
 
 PositionConvention = Literal["marian", "transformers"]
-"""Toolkit that trained a MarianMTModel. Each toolkit has its own formula for sinusoidal positions."""
+"""Toolkit that trained a MarianMTModel. Each toolkit has its own formula for sinusoidal position encodings."""
 UNKNOWN_LANGUAGES = ("und", "und")
 """Language codes for a model whose files do not contain its languages. `und` is ISO 639 for "undetermined"."""
 _LANGUAGE_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}([-_][A-Za-z0-9]+)*")
 _MAX_LENGTH = 256  # tokens, as `corpus.max_length` in the spec `base`
 _MAX_DESCRIPTION = 200  # characters
 USE_ONNX = "use `--to onnx`: it supports all networks except encoders with restricted attention, SSRUs or LSTMs"
-"""Hint for a model that another format cannot express."""
+"""Hint for a model that another format cannot represent."""
 LAYERS = {
     "encoder": ("self_attention", "feed_forward"),
     "decoder": ("self_attention", "cross_attention", "feed_forward"),
@@ -46,9 +46,9 @@ class ImportRequest:
     name: str = ""
     """Name of the model in the model store and in its spec. If empty, `import_model` derives it from the files."""
     languages: tuple[str, str] | None = None
-    """Codes of the source and target language. If None, use the codes in the files, or else `UNKNOWN_LANGUAGES`."""
+    """Codes of the source and target languages. If None, use the codes in the files, or else `UNKNOWN_LANGUAGES`."""
     positions: PositionConvention | None = None
-    """Formula of the sinusoidal positions. If None, use the default of the format."""
+    """Formula for the sinusoidal position encodings. If None, use the default of the format."""
     origin_name: str | None = None
     """Original name of the model, for example on the Hugging Face Hub. If None, use the name of its file or folder."""
     text: TextOptions = field(default_factory=TextOptions)
@@ -74,7 +74,7 @@ class ImportFormat(Protocol):
     name: ClassVar[str]
     """The value of `--format` that selects this format."""
     takes_positions: ClassVar[bool] = False
-    """Whether the user may choose the formula of the sinusoidal positions."""
+    """Whether the user may choose the formula for the sinusoidal position encodings."""
 
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
@@ -127,7 +127,7 @@ class ExportFormat(Protocol):
             Notes to show to the user.
 
         Raises:
-            ZooError: The format cannot express a property of the model.
+            ZooError: The format cannot represent a property of the model.
         """
 
     def check(self, model: Model, references: ReferenceLogProbabilities, folder: Path) -> ExportCheck | None:
@@ -273,7 +273,7 @@ def require_same_architecture(
 
 
 def _fields(a: Architecture) -> Iterator[tuple[str, str, Any]]:
-    """Yield the key, the name for messages, and the value of each field of an architecture.
+    """Yield the key, the name for error messages, and the value of each field of an architecture.
 
     If a sub-layer's option is null, the name and the value come from the `architecture` field that applies instead.
     """

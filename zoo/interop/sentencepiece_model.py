@@ -114,7 +114,7 @@ class SentencePieceModel:
             kind: The algorithm of the tokenizer, `bpe` or `unigram`.
 
         Raises:
-            ZooError: The model has another algorithm, or handles spaces differently.
+            ZooError: The model uses a different algorithm, or handles spaces differently.
         """
         if self.kind != kind:
             raise ZooError(f"`{self.file}` is a `{self.kind}` model, but {tokenizer} requires a `{kind}` model")

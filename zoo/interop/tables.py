@@ -30,7 +30,7 @@ _BIAS, _GAIN, _NORM_BIAS = 1, 2, 3
 """Indices of the words in `Layout.words`. The word for a matrix has index 0."""
 PROJECTIONS = ("query", "key", "value", "output")
 FIRST_POSITION = 2
-"""Number of the first position in fairseq. Tables of learned positions begin with this many unused rows."""
+"""Number of the first position in fairseq. Learned position embeddings begin with this many unused rows."""
 
 
 class Settings:
@@ -160,7 +160,7 @@ class Setting(NamedTuple):
     default: Any = None
     """Default value. Its type is the type of the setting. None if the setting is a required integer."""
     names: Mapping[Any, str] | None = None
-    """The other toolkit's values, mapped to zoo's values. If several have the same meaning, export the first."""
+    """The other toolkit's values, mapped to zoo's values. Of values with equal meaning, an export writes the first."""
 
     @classmethod
     def listed(cls, sections: Sequence[str]) -> Iterator[Setting]:
@@ -175,7 +175,7 @@ class Setting(NamedTuple):
                     yield cls(key.replace(_SIDE, side), field, row.get("default"), row.get("names"))
 
     def read(self, settings: Settings) -> Any:
-        """Read the setting, and return the value for `field`. Raise ZooError if it is invalid or not supported."""
+        """Return the value of the `architecture` field. Raise ZooError if the setting is invalid or not supported."""
         readers: Mapping[type, Any] = {bool: settings.boolean, float: settings.number, str: settings.text}
         read = readers.get(type(self.default), partial(settings.integer, minimum=1))
         value = read(self.key, self.default)
@@ -186,7 +186,7 @@ class Setting(NamedTuple):
         return self.names[value]
 
     def written(self, a: Any) -> Any:
-        """Return the other toolkit's value of this setting for an architecture, or None if it has no such field."""
+        """Return the other toolkit's value for an architecture, or None if the architecture does not have `field`."""
         value: Any = a
         for name in self.field.split("."):
             value = getattr(value, "depths" if name == "N" else name, None)  # `N` may be one number for both sides
@@ -345,7 +345,7 @@ class Layout:
     """Number of unused rows at the beginning of position embeddings."""
 
     def rows(self, spec: Spec) -> Iterator[TensorRow]:
-        """Yield a row for each tensor in a model with this spec. Tensors that `names` does not list are omitted."""
+        """Yield a `TensorRow` for each tensor of a model with this spec, except tensors that `self.names` omits."""
         projections = dict(zip(PROJECTIONS, self.projections, strict=True))
         for parameter in lower(spec, Purpose.SCORE).parameters.values():
             for tensor in parameter.origin.stored():

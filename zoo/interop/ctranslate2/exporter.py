@@ -202,7 +202,7 @@ def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, T
 
 
 def _set_scalars_and_positions(a: Architecture, side: str, stack: Any, tensors: Mapping[str, Tensor]) -> None:
-    """Set the scalars, position encodings and position biases of CTranslate2's encoder or decoder (`stack`)."""
+    """Set the position encodings, position biases and scalar settings of CTranslate2's encoder or decoder (`stack`)."""
     stack.scale_embeddings = a.scale_embeddings
     if (encodings := _encodings(a, side, tensors)) is not None:
         stack.position_encodings.encodings = encodings

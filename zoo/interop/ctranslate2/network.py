@@ -98,7 +98,7 @@ def _rows(spec: Spec) -> Iterator[TensorRow]:
 
 
 def _stored(foreign: str) -> str:
-    """Convert a tensor's name in `toolkits.yaml` to the name of the variable in `model.bin` with this tensor."""
+    """Convert a tensor's name in `toolkits.yaml` to the name of the variable in `model.bin` that contains it."""
     part, name, kind = foreign.rsplit("/", 2)
     number = _CONCATENATED.get(part.rpartition("/")[2], {}).get(name)
     return foreign if number is None else f"{part}/linear_{number}/{kind}"
@@ -270,7 +270,7 @@ class Network(ForeignTensors):
         return float(tensor)
 
     def _rows(self, name: str, dimension: int = 0) -> int:
-        """Return the size of a matrix along one dimension. The matrix remains in `left`."""
+        """Return the size of a matrix along one dimension, without removing the matrix from the unused variables."""
         self.left[name] = tensor = self.take(name)
         if tensor.dim() != 2 or not len(tensor):
             raise damaged(self.file, f"`{name}` is not a matrix")

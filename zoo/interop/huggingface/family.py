@@ -146,7 +146,7 @@ class Family(ImportFormat, ExportFormat):
 
     @abstractmethod
     def ids(self, model: Model) -> WrittenIds:
-        """Return the token IDs of the exported model. Raise ZooError if the format cannot express the tokens."""
+        """Return the token IDs of the exported model. Raise ZooError if the format cannot represent the tokens."""
 
     @abstractmethod
     def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
@@ -157,7 +157,7 @@ class Family(ImportFormat, ExportFormat):
         """Write the tokenizer files."""
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return the names of `architecture` fields that the weights determine instead of the settings."""
+        """Return the names of `architecture` fields whose values come from the weights instead of `config.json`."""
         return ()
 
     def tensors_of(self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
@@ -188,7 +188,7 @@ class Family(ImportFormat, ExportFormat):
         return self
 
     def written_architecture(self, spec: Spec) -> Architecture:
-        """Return the architecture of the exported model. Raise ZooError if the format cannot express it."""
+        """Return the architecture of the exported model. Raise ZooError if the format cannot represent it."""
         require_standard_layers(spec.architecture, self.name)
         of_weights = spec.architecture.model_dump(include={*self.of_weights(spec.architecture)})
         try:
@@ -203,7 +203,7 @@ class Family(ImportFormat, ExportFormat):
         """Write weights, settings and the vocabulary. Return notes for the user.
 
         Raises:
-            ZooError: transformers cannot express the model.
+            ZooError: transformers cannot represent the model.
         """
         spec = model.spec
         a = self.written_architecture(spec)
@@ -226,7 +226,7 @@ class Family(ImportFormat, ExportFormat):
         return int(decoding.length_factor * decoding.max_source_length) + decoding.extra_length + 1
 
     def require_sentencepiece(self, vocabulary: Vocabulary) -> None:
-        """Raise ZooError unless source and target have SentencePiece vocabularies."""
+        """Raise ZooError unless the source and target vocabularies are SentencePiece models."""
         if not isinstance(vocabulary.target, Tokenizer):
             raise cannot_export(self.name, "its target consists of parse trees with brackets, not of text")
         if vocabulary.source.is_word_level or vocabulary.target.is_word_level:

@@ -198,9 +198,9 @@ class HuggingFaceMarian(Family):
 
 
 def _position_rows(spec: Spec) -> int:
-    """Return the number of rows in the position table.
+    """Return the number of rows in the exported table of position encodings.
 
-    For sinusoidal positions, this is the maximum source length plus 1 for EOS, but at most `_MAX_POSITIONS`.
+    For sinusoidal position encodings, this is the maximum source length plus 1 for EOS, but at most `_MAX_POSITIONS`.
     """
     if (rows := spec.architecture.max_positions) is not None:
         return rows
@@ -216,7 +216,7 @@ def _positions(spec: Spec, tensors: Mapping[str, Tensor], side: str) -> Tensor:
 
 
 def _direction(folder: Path) -> tuple[str, str] | None:
-    """Return the source and target language in `tokenizer_config.json`, or None if a language is missing or invalid."""
+    """Return the source and target languages in `tokenizer_config.json`. Return None if one is missing or invalid."""
     config = read_optional_json(folder / TOKENIZER_CONFIG)
     source, target = (str(config.get(f"{side}_lang", "")).lower() for side in ("source", "target"))
     return language_codes(source, target)

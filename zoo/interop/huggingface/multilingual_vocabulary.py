@@ -88,7 +88,7 @@ class TokenizerClass:
         return model, [*SPECIAL_NAMES, *model.names()[3:]]
 
     def is_text(self, name: str, *, is_control: bool) -> bool:
-        """Return whether a token is a text token. In transformers, the IDs of text tokens precede language tokens.
+        """Return whether a token is a text token. In transformers, text tokens come before language tokens.
 
         Args:
             name: The name of the token, which is neither a special token nor a language token.
@@ -123,7 +123,7 @@ class TokenizerClass:
 
 
 class _M2M100(TokenizerClass):
-    """M2M100Tokenizer. `vocab.json` lists the IDs of text tokens. Language tokens in a text are normal text."""
+    """M2M100Tokenizer. `vocab.json` lists the IDs of text tokens. Language tokens in raw text are ordinary text."""
 
     finds_tokens = False
 
@@ -139,11 +139,11 @@ class _M2M100(TokenizerClass):
         return SentencePieceModel(folder / SENTENCEPIECE), _read_ids(folder / VOCABULARY)
 
     def is_text(self, name: str, *, is_control: bool) -> bool:
-        """Return whether a token is a text token. Embedding rows without a token have names such as `<128104>`."""
+        """Return whether a name belongs to a text token, and not to an embedding row without a token (`<128104>`)."""
         return not (is_control and _UNNAMED.fullmatch(name))
 
     def model_tokens(self, sentencepiece: SentencePieceModel, text: Sequence[int]) -> Sequence[int]:
-        """Return zoo's IDs of all tokens except special and control tokens. `vocab.json` defines transformers' IDs."""
+        """Return zoo's IDs of all tokens except special and control tokens, in the order of these IDs."""
         types = [entry.type for entry in sentencepiece.entries]
         return [id for id in range(EOS + 1, len(types)) if types[id] is not TokenType.CONTROL]
 
@@ -286,7 +286,7 @@ def fitting_class(spec: Spec) -> TokenizerClass:
 
 
 def written_ids(model: Model, class_: TokenizerClass) -> WrittenIds:
-    """Return the token IDs of an exported model: special tokens, then text tokens, language tokens and others.
+    """Return the token IDs of an exported model: special, text, language and other tokens, in this order.
 
     Args:
         model: The published model.

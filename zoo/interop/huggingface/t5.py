@@ -98,7 +98,7 @@ class T5(Family):
         }
 
     def ids(self, model: Model) -> WrittenIds:
-        """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
+        """Return the token IDs of the exported model. Raise ZooError if transformers cannot represent the tokens."""
         return written_ids(model, self.name)
 
     def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:

@@ -73,7 +73,7 @@ class WrittenIds:
 
 
 def never_generated(model: Model) -> Tensor:
-    """Return, for each target token, whether the model cannot generate it."""
+    """Return a Boolean tensor with an element for each target token: True if the model cannot generate the token."""
     bias = model.weights.tensors.get("output_bias", torch.zeros(model.vocabulary.target.size))
     return bias.float() == NEVER
 
@@ -90,7 +90,7 @@ def replacement_of_start(model: Model, rows: Mapping[int, int], format: str) -> 
         format: The name of the format.
 
     Raises:
-        ZooError: All these tokens have a different embedding from BOS.
+        ZooError: None of these tokens has the same embedding as BOS.
     """
     if not never_generated(model)[BOS]:
         return None

@@ -1,4 +1,4 @@
-"""Weights of transformers' models: safetensors or pickle files, embeddings, and the positions of Marian models."""
+"""Weights of transformers' models: safetensors or pickle files, token embeddings, and Marian's position embeddings."""
 
 from __future__ import annotations
 

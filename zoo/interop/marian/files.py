@@ -161,7 +161,7 @@ def read_decoder(path: Path, languages: tuple[str, str] | None) -> Decoder:
 
     Args:
         path: An .npz or .bin file, a `decoder.yml`, or a folder that contains such a file.
-        languages: Codes of the source and target language, which may be part of the vocabularies' file names.
+        languages: Codes of the source and target languages, which may be part of the vocabularies' file names.
 
     Raises:
         ZooError: Files are missing or ambiguous, or a setting is not supported.
