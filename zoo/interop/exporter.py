@@ -138,7 +138,7 @@ def _require_same_when_read(model: Model, format: ExportFormat, reader: ImportFo
     require_same_architecture(model.spec.architecture, imported.spec.architecture, format.name, format.may_differ)
     ours, theirs = model.vocabulary, imported.vocabulary
     if ours.source_suffix != theirs.source_suffix:
-        raise cannot_export(format.name, "the model and this format differ in whether sources end with EOS")
+        raise cannot_export(format.name, "the model and this format differ in whether source sentences end with EOS")
     before, after = model.weights.tensors, imported.weights.tensors
     changed = [name for name, ours in before.items() if name not in after or not torch.equal(after[name], ours.float())]
     for name in after.keys() - before.keys():

@@ -103,7 +103,7 @@ def _notes_for_user(spec: Spec) -> Iterator[str]:
         yield "the languages of the model are unknown: set them with `--languages`, such as `--languages en de`"
     if spec.name in specs.names():
         yield (
-            f"`{spec.name}` is also the name of a spec that zoo contains: `--model {spec.name}` now selects the "
+            f"`{spec.name}` is also the name of a spec included in zoo: `--model {spec.name}` now selects the "
             "imported model. To avoid that, choose another name with `--name`"
         )
 

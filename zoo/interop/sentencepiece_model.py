@@ -190,7 +190,7 @@ class SentencePieceModel:
         Args:
             order: The tokens to write, as IDs in this model, in the order of their new IDs.
             names: The new names of tokens to rename, keyed by their IDs in this model.
-            special: The new IDs of UNK, BOS, EOS and PAD, keyed by their IDs in zoo. Tokens may be omitted.
+            special: The new IDs of UNK, BOS, EOS and PAD, keyed by their IDs in zoo. Each of them may be omitted.
         """
         entries = [self.entries[id]._replace(name=names.get(id, self.entries[id].name)) for id in order]
         named = {id: (row, entries[row].name) for id, row in special.items()}
@@ -254,7 +254,7 @@ def word_list_tokenizer(numbering: Numbering, name: str, rules: TextRules | None
 
 
 def without_source_end(tokenizer: Tokenizer, name: str) -> Tokenizer:
-    """Return a copy of a tokenizer in which EOS is an unused token, for a model whose sources do not end with EOS."""
+    """Return a copy of a tokenizer in which EOS is an unused token, for a model that reads sources without EOS."""
     eos = _special_entries()[EOS]
     unused = eos._replace(type=TokenType.UNUSED).encode()
     fields = (field.encoded for field in parse_fields(tokenizer.content))

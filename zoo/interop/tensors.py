@@ -100,7 +100,7 @@ class Numbering:
 
     @cached_property
     def ids(self) -> dict[int, int]:
-        """zoo's token IDs, keyed by row in the original model's matrices. A shared row maps to its first token."""
+        """Token IDs in zoo, keyed by row in the original model's matrices. A shared row maps to its first token."""
         ids: dict[int, int] = {}
         for id, token in enumerate(self.tokens):
             if token.row is not None and not token.input_only:

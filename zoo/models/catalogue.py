@@ -52,12 +52,12 @@ _UNKNOWN_BYTES = 1 << 60  # models of unknown size come last
 
 
 class CardLanguages(Section):
-    """Languages of a model: either language pairs, or languages that the model translates in all directions."""
+    """Languages of a model: either language pairs, or languages among which it translates in all directions."""
 
     pairs: Annotated[str, Field(pattern=rf"^\s*{_PAIR}(\s+{_PAIR})*\s*$", max_length=_MANY)] | None = None
     """Language pairs, separated by spaces, such as `en-de de-en`. Codes contain `_` instead of `-`."""
     codes: Annotated[str, Field(pattern=rf"^\s*{CODE}(\s+{CODE})*\s*$", max_length=_MANY)] | None = None
-    """Codes of languages that the model translates in every direction, separated by spaces, such as `en de fr`."""
+    """Language codes, separated by spaces (`en de fr`). The model translates from each language to all others."""
 
     def _check(self) -> None:
         if (self.pairs is None) == (self.codes is None):
@@ -69,14 +69,14 @@ class CardLanguages(Section):
 
     @property
     def directions(self) -> list[Direction]:
-        """The language pairs as (source, target), in the model's own codes."""
+        """The language pairs as (source, target), in the model's own language codes."""
         if self.pairs is not None:
             return [(source, target) for source, _, target in (pair.partition("-") for pair in self.pairs.split())]
         codes = (self.codes or "").split()
         return [(source, target) for source in codes for target in codes if source != target]
 
     def direction(self, source: str, target: str) -> Direction | None:
-        """Return a language pair in the model's own codes, such as `deu_Latn` for `de`.
+        """Return a language pair in the model's own language codes, such as `deu_Latn` for `de`.
 
         Return None if the model does not support the pair.
         """
@@ -194,7 +194,7 @@ class ModelCard(Section):
         if self.is_folder and not self.files:
             reject("source", "the source is a folder, but the card lists no files", "add `files: [...]`")
         if self.is_repository and self.files:
-            reject("files", "the import finds the files of a repository by itself", "omit `files`")
+            reject("files", "the files of a repository are found automatically", "omit `files`")
 
     @property
     def is_pattern(self) -> bool:
@@ -242,7 +242,7 @@ class ModelCard(Section):
         return f"the public model `{self.name}` ({bytes}licence: {self.short_licence or 'not documented'})"
 
     def for_pair(self, source: str, target: str) -> ModelCard:
-        """Return a copy of a pattern for one language pair, in which `{source}` and `{target}` are replaced."""
+        """Return a copy of this pattern for one language pair, in which `{source}` and `{target}` are replaced."""
 
         def fill(text: str) -> str:
             return text.replace("{source}", source).replace("{target}", target)
@@ -281,7 +281,7 @@ def packaged() -> list[ModelCard]:
 
 
 def models() -> list[ModelCard]:
-    """Return the cards of all models. Each pattern is replaced by one card per language pair."""
+    """Return the cards of all models. A card that is a pattern is replaced by one card per language pair."""
     found = []
     for card in cards():
         found += [card.for_pair(*pair) for pair in card.languages.directions] if card.is_pattern else [card]

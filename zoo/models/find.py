@@ -118,7 +118,7 @@ def _has_spec(model: ModelFolder, spec: Spec) -> bool:
 
 
 def _require_spec(model: ModelFolder, spec: Spec, reference: str) -> None:
-    """Raise ZooError if a model was trained with a different spec than the given one, which `reference` selects."""
+    """Raise ZooError if a model was not trained with this spec. `reference` names the spec in the error message."""
     if differences := differing_fields(model.spec, spec):
         described = format_differences(differences, f"in `{reference}`", "in the folder")
         raise ZooError(
@@ -229,7 +229,7 @@ def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
 def stored_members(card: ModelCard, name: str) -> list[StoredModel]:
     """Return a catalogue model from the local model store: one model, or all members of an ensemble.
 
-    If a model is not in the store, return an empty list.
+    If any of these models is not in the store, return an empty list.
 
     Args:
         card: The card of the model.
@@ -391,8 +391,8 @@ def _not_found_error(
         kind: A key of `_CREATE_HINTS`.
         name: The name that the user gave.
         searched: The searched paths.
-        known: The names that exist.
-        in_registries: The reference that was searched in the registries. None if they were not searched.
+        known: The existing names, for the suggestion.
+        in_registries: The reference that was looked up in the registries. None if the registries were not searched.
     """
     further = ""
     if in_registries is not None:

@@ -94,7 +94,7 @@ def read_weights(folder: Path) -> Weights:
 def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None], Content]) -> Content:
     """Read a model folder by calling `read`.
 
-    If another process replaces the folder in the meantime, call `read` again, so that all files have the same version.
+    If another process replaces the folder in the meantime, call `read` again, so that all files are from one version.
     """
     storage.require_valid_path(folder)
     model = ModelFolder(folder)
@@ -114,7 +114,7 @@ def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None
 
 
 def _read_light_files(model: ModelFolder, listed: Manifest | None) -> tuple[Spec, Vocabulary, Shortlist | None]:
-    """Read all files except the weights."""
+    """Read the spec, the vocabulary and the shortlist of a model, and check that they match."""
 
     def read(path: Path, max_bytes: int) -> bytes:
         return read_bytes(path, max_bytes) if listed is None else listed.read_file(path.name, max_bytes)

@@ -71,7 +71,7 @@ class StoredModel(ModelFolder):
 
     @classmethod
     def at(cls, folder: Path) -> Self | None:
-        """Return the version in a folder. Return None if the folder is not in the store, or has no valid name."""
+        """Return the model version in a folder, or None if the folder is not in the store or has an invalid name."""
         name, at, pin = folder.name.partition("@")
         is_valid = folder.parent == storage.models() and is_name(name) and len(pin) == _PIN_LENGTH * len(at)
         return cls(folder, name, pin or None) if is_valid else None
@@ -83,7 +83,7 @@ class StoredModel(ModelFolder):
 
     @property
     def origin(self) -> Origin | None:
-        """The registry and revision of the model. None if the folder does not record them."""
+        """The registry and revision of the model. None if the folder has no valid record of this version's origin."""
         file = self.folder / ORIGIN_FILE
         try:
             origin = parse_record(Origin, read_bytes(file), str(file))

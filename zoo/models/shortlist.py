@@ -76,7 +76,7 @@ class Shortlist:
             sizes: Numbers of source and target tokens in the vocabulary.
 
         Raises:
-            ZooError: The file is damaged, or belongs to a different vocabulary.
+            ZooError: The file is damaged, or was made for a different vocabulary.
         """
         try:
             tensors = safetensors.numpy.load(content)

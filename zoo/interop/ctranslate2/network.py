@@ -191,7 +191,7 @@ class Network(ForeignTensors):
             raise ZooError(problem, hint="convert the model again with a current CTranslate2 converter")
 
     def architecture(self, epsilon: float | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return the fields of `architecture` except the embedding fields, and the position tensors.
+        """Return two mappings: the fields of `architecture` without the embedding fields, and the position tensors.
 
         Args:
             epsilon: The epsilon of the normalisation layers, if the settings contain it.
@@ -335,12 +335,13 @@ class Network(ForeignTensors):
         dimension = self._of_layers("self_attention", "rotary_dim", -1, STACKS)
         biases = [name for name in self.left if name.endswith("/relative_attention_bias")]
         if len(stored) == 1 or (stored and biases):
-            raise ZooError("encoder and decoder have different position encodings, but zoo requires the same kind")
+            raise ZooError("the encoder and the decoder have different position encodings, which zoo does not support")
         if dimension >= 0:
             is_interleaved = self._of_layers("self_attention", "rotary_interleave", 1, STACKS)
             if dimension not in (0, d_k) or is_interleaved:
                 problem = (
-                    "rotary positions rotate a part of each head, or pair neighbouring features (`rotary_interleave`)"
+                    "rotary position embeddings rotate only a part of each head, or pair neighbouring "
+                    "features (`rotary_interleave`)"
                 )
                 raise ZooError(f"{problem}, but zoo rotates all features, in pairs that are d_k / 2 apart")
             theta = self._of_layers("self_attention", "rotary_base", _DEFAULT_ROTARY_BASE, STACKS)

@@ -179,7 +179,7 @@ class Family(ImportFormat, ExportFormat):
         if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:
             yield "the spec's length penalty is ((5 + length) / 6)^alpha, but transformers' is length^alpha"
         if decoding.stopping_rule != "full" and decoding.beam > 1:
-            yield f"beam search stops by the rule of transformers, not by `stopping_rule: {decoding.stopping_rule}`"
+            yield f"beam search follows transformers' stopping rule, not `stopping_rule: {decoding.stopping_rule}`"
         if decoding.length_factor:
             yield "transformers has the same maximum length for all sources: `max_length` in generation_config.json"
 

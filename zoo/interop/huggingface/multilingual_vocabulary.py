@@ -181,7 +181,7 @@ def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
     if (name := str(named).removesuffix("Fast")) in CLASSES:
         return CLASSES[name]
     problem = f"the tokenizer of `{folder}` is `{named}`, but zoo reads only {', '.join(CLASSES)}"
-    hint = "choose an mBART-50 model, because MBartTokenizer puts language tokens at other positions"
+    hint = "choose an mBART-50 model, because MBartTokenizer puts language tokens at different positions"
     raise ZooError(problem[:_MAX_MESSAGE], hint=hint if name == "MBartTokenizer" else None)
 
 

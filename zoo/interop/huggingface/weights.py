@@ -138,11 +138,11 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
     names = {side: f"model.{side}.embed_positions.weight" for side in STACKS}
     tables = {side: source.take(name) for side, name in names.items() if name in source.left}
     if any(table.shape != (len(table), d_model) or not len(table) for table in tables.values()):
-        raise damaged(source.file, f"it has positions whose dimension is not {d_model}")
+        raise damaged(source.file, f"it has position embeddings whose dimension is not {d_model}")
     if all(map(_is_of_marian_or_transformers, tables.values())):
         return {}, {}
     if len(tables) < len(STACKS):
-        raise damaged(source.file, "only one side has positions, which are not Marian's or transformers' sinusoids")
+        raise damaged(source.file, "either the encoder or the decoder has no position embeddings")
     fields, tensors = convert_positions(tables)
     return {"positions": fields}, tensors
 

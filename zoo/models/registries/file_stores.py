@@ -56,7 +56,7 @@ class WritableFileStore(FileStore, Protocol):
         """Return whether the file exists and has `size` bytes."""
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
-        """Upload a local file."""
+        """Upload a local file to `path`."""
 
     def write(self, path: str, content: bytes, *, replace: bool) -> bool:
         """Write a small file, and return True. If the file exists and `replace` is False, keep it and return False.
@@ -104,7 +104,7 @@ class FolderStore:
         return file_exists(file) and file.stat().st_size == size
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
-        """Copy a local file into the folder atomically."""
+        """Copy a local file to `path` atomically."""
         final = self.folder / path
         require_space(final.parent, file.stat().st_size, f"`{path}`")
         # A failed write is an error of `final`, not of `file`, so `atomic_file` is inside `open_file`.
@@ -129,7 +129,7 @@ def append_chunks(partial: Path, size: int, read: Callable[[int], bytes], progre
         partial: The local copy, which may already contain the beginning of the file.
         size: The number of bytes in the complete file.
         read: Function that returns the next bytes of the source, given an offset. It returns no bytes at the end.
-        progress: Progress bar to advance by the number of bytes.
+        progress: Progress bar to advance by the number of copied bytes.
     """
     with convert_disk_errors(partial), partial.open("ab") as target:
         progress.advance(target.tell())

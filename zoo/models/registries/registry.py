@@ -7,7 +7,7 @@ A registry has these files:
     registry.json           marks a registry, and gives its format
     index.json              list of the newest revisions, written after each publication; only a cache
 
-Some registries, such as web servers, cannot list their files. The newest revision is therefore found by trying numbers.
+A registry on a web server cannot list its files. The newest revision is therefore found by trying numbers.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Registry:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the registry is on a server, and not in a folder."""
+        """Whether the registry is on a server instead of in a folder."""
         return not isinstance(self.store, FolderStore)
 
     def absence(self) -> str | None:
@@ -190,7 +190,7 @@ class Registry:
         raise ZooError(problem, hint="run the command again later", exit_code=1)
 
     def write_index(self, report: Report) -> None:
-        """Write `index.json`. Write it again if another process published in the meantime.
+        """Write `index.json`. Write it again if another process publishes a model in the meantime.
 
         Warn about each revision that cannot be read. The index then keeps the previous entry for the model.
         """
@@ -213,7 +213,7 @@ class Registry:
         """
         store, problem = self.store, f"cannot publish to `{self.address}`"
         if not isinstance(store, WritableFileStore):
-            hint = "publish to a folder, to s3:// or to hf://, which a web server can then serve"
+            hint = "publish to a folder, which a web server can then serve, or to an s3:// or hf:// address"
             raise ZooError(f"{problem}: it is read-only", hint=hint)
         if self.is_remote and is_offline():
             raise ZooError(f"{problem}: ZOO_OFFLINE is set", hint="unset ZOO_OFFLINE, or publish to a folder")
@@ -316,7 +316,7 @@ class Registries:
         """Find a model in the first registry that has it. Return None if no registry has it.
 
         Raises:
-            ZooError: A registry cannot be used, and no other registry has the model.
+            ZooError: A registry is unreachable or damaged, and no other registry has the model.
         """
         errors: list[ZooError] = []
         for registry in self.searched:

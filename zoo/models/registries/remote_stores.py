@@ -100,10 +100,10 @@ def _with_registry_hint() -> Iterator[None]:
 
 
 class FsspecStore:
-    """Read access to files on an fsspec file system."""
+    """Read access to a registry's files on an fsspec file system."""
 
     extra: ClassVar[str]
-    """Optional dependencies of zoo that contain the file system."""
+    """Name of zoo's optional dependency group that provides the file system."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -188,12 +188,12 @@ class S3Store(FsspecStore):
     extra = "s3"
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
-        """Upload a local file."""
+        """Upload a local file to `path`."""
         with self._convert_errors(writing=True):
             self.files.put_file(str(file), self._address_of(path), callback=_ProgressCallback(progress))
 
     def write(self, path: str, content: bytes, *, replace: bool) -> bool:
-        """Write a small object. Return False if it exists and `replace` is False."""
+        """Write a small file atomically. Return False if it exists and `replace` is False."""
         mode = "overwrite" if replace else "create"  # `create` sends If-None-Match
         with self._convert_errors(writing=True):
             try:
@@ -235,7 +235,7 @@ class HubStore(FsspecStore):
             raise ZooError(f"`{address}` is not the address of a repository on the Hugging Face Hub", hint=hint)
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
-        """Commit a local file."""
+        """Commit a local file as `path`."""
         self.write(path, file, replace=True)
         progress.advance(file.stat().st_size)
 
