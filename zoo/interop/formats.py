@@ -194,7 +194,7 @@ def imported_spec(
         description: The description of the model. It may contain untrusted text from the model's files, so it is
             reduced to one line without markup.
         architecture: The fields of `architecture` that differ from the spec `base`.
-        vocabulary: The vocabulary. None for the vocabulary of the spec `base`.
+        vocabulary: The converted vocabulary, or None to use the vocabulary section of the spec `base`.
         decoding: The fields of `decoding` that differ from the spec `base`.
 
     Raises:

@@ -290,7 +290,7 @@ def read_tensors(
 
 
 def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -> NamedTensors:
-    """Yield the tensors that a table lists, with the other toolkit's names and layout, the inverse of `read_tensors`.
+    """Yield the listed tensors with the other toolkit's names and layout. This is the inverse of `read_tensors`.
 
     Missing biases are replaced with zeros.
 

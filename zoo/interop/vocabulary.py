@@ -193,7 +193,7 @@ def _require_short(content: str, file: Path) -> str:
 
 
 def _read_vocabulary(file: Path, threshold: int) -> str:
-    """Read subwords and their counts, one per line. Return the subwords that occur at least `threshold` times."""
+    """Read subwords and counts, one pair per line. Return the subwords with a count of at least `threshold`."""
     known = []
     for number, line in enumerate(read_text(file, MAX_VOCABULARY_BYTES).removesuffix("\n").split("\n"), start=1):
         name, _, count = line.strip("\r ").partition(" ")

@@ -133,7 +133,7 @@ def _feed_forward(config: Settings, default: str) -> dict[str, Any]:
 
 
 def _feed_forward_name(a: Architecture) -> str:
-    """Return the `feed_forward_proj` setting for the encoder's feed-forward network, the inverse of `_feed_forward`."""
+    """Return the `feed_forward_proj` setting of the encoder. This is the inverse of `_feed_forward`."""
     network = next(each for each in a.encoder if isinstance(each, FeedForward))
     properties = a.option(network, "activation"), network.gated
     # transformers has no name for a gated network with the exact GELU. The import reads `gated-gelu` as a different

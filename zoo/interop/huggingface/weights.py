@@ -47,7 +47,7 @@ def open_weights(folder: Path) -> ForeignTensors:
 
 
 def _read_shards(index: Path) -> dict[str, Tensor]:
-    """Read the weight files that are listed in an index. Raise ValueError if their tensors differ from the index."""
+    """Read the weight files that are listed in an index. Raise ValueError if their tensors do not match the index."""
     listed = read_json(index, MAX_VOCABULARY_BYTES)["weight_map"]
     tensors: dict[str, Tensor] = {}
     for name in sorted(set(listed.values())):

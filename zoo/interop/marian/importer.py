@@ -130,7 +130,7 @@ def _first_sublayer(options: Settings) -> str:
 
 
 def _norm_placement(options: Settings) -> str:
-    """Return whether the model is post-norm (`post`) or pre-norm (`pre`).
+    """Return `post` for a post-norm model, or `pre` for a pre-norm model. Raise ZooError for other models.
 
     The value of each Marian option is a string of operations, one per letter: `d` applies dropout, `a` adds the
     residual connection, and `n` normalises.
