@@ -175,7 +175,7 @@ class Setting(NamedTuple):
                     yield cls(key.replace(_SIDE, side), field, row.get("default"), row.get("names"))
 
     def read(self, settings: Settings) -> Any:
-        """Return the value of the `architecture` field. Raise ZooError if the setting is invalid or not supported."""
+        """Read the setting and convert it to the value of `field`. Raise ZooError if it is invalid or not supported."""
         readers: Mapping[type, Any] = {bool: settings.boolean, float: settings.number, str: settings.text}
         read = readers.get(type(self.default), partial(settings.integer, minimum=1))
         value = read(self.key, self.default)
@@ -186,7 +186,7 @@ class Setting(NamedTuple):
         return self.names[value]
 
     def written(self, a: Any) -> Any:
-        """Return the other toolkit's value for an architecture, or None if the architecture does not have `field`."""
+        """Return the other toolkit's value of this setting. Return None if the architecture does not have `field`."""
         value: Any = a
         for name in self.field.split("."):
             value = getattr(value, "depths" if name == "N" else name, None)  # `N` may be one number for both sides

@@ -52,7 +52,7 @@ _UNKNOWN_BYTES = 1 << 60  # models of unknown size come last
 
 
 class CardLanguages(Section):
-    """Languages of a model: either language pairs, or languages among which it translates in all directions."""
+    """Languages of a model: either language pairs, or languages for which the model supports all pairs."""
 
     pairs: Annotated[str, Field(pattern=rf"^\s*{_PAIR}(\s+{_PAIR})*\s*$", max_length=_MANY)] | None = None
     """Language pairs, separated by spaces, such as `en-de de-en`. Codes contain `_` instead of `-`."""

@@ -110,7 +110,7 @@ def quantise(tensors: Mapping[str, Tensor], dimensions: Mapping[str, int]) -> di
 
 
 def dequantise(stored: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, int]]:
-    """Convert int8 matrices that `quantise` wrote to float32.
+    """Convert int8 matrices to float32, by multiplying them by their scales.
 
     Returns:
         All tensors except the scales, and the `dimensions` of the converted matrices (see `quantise`).
