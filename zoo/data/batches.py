@@ -41,11 +41,11 @@ class BatchSize(NamedTuple):
 
     rows: int
     source_tokens: int
-    """Source tokens with EOS, without padding."""
+    """Source tokens, including EOS, excluding padding."""
     target_tokens: int
-    """Target tokens with EOS, without BOS and padding."""
+    """Target tokens, including EOS, excluding BOS and padding."""
     padded_tokens: int
-    """Source and target tokens, with EOS and padding."""
+    """Source and target tokens, including EOS and padding."""
 
     @classmethod
     def of(cls, lengths: Mapping[str, Sequence[int] | Lengths]) -> Self:
@@ -114,12 +114,12 @@ class Batch:
         return Batch({name: stream.to(device) for name, stream in self.streams.items()}, self.size)
 
     def split_packed(self, budgets: Mapping[str, int]) -> list[Batch]:
-        """Split a batch of token IDs into batches of at most `budgets[stream]` tokens per stream, not counting padding.
+        """Split a batch of token IDs into batches of at most `budgets[stream]` tokens per stream, excluding padding.
 
         Each example must fit into a batch of this size.
         """
         limits = [budgets[name] for name in self.streams]
-        # With EOS and without BOS
+        # Including EOS, excluding BOS
         lengths = [stream.lengths.numpy() - (name == OUTPUT) for name, stream in self.streams.items()]
         return self._parts(packed_bounds(lengths, limits).tolist())
 
@@ -145,7 +145,7 @@ class Examples(dict[str, Sequence[Values]]):
 
     @property
     def lengths(self) -> dict[str, Lengths]:
-        """Length of each example in each stream, with EOS. Features have no EOS."""
+        """Length of each example in each stream, including EOS. Features have no EOS."""
         return {
             name: np.array([len(row) + (not is_features(row)) for row in rows], np.int32) for name, rows in self.items()
         }
@@ -179,7 +179,7 @@ class Examples(dict[str, Sequence[Values]]):
 
 
 def padded_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
-    """Divide ordered examples into consecutive batches that are as large as possible, counting padding.
+    """Divide ordered examples into consecutive batches that are as large as the limits allow, including padding.
 
     See `packed_bounds` for the arguments and the result.
     """
@@ -198,7 +198,7 @@ def padded_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
 
 
 def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
-    """Divide ordered examples into consecutive batches that are as large as possible, not counting padding.
+    """Divide ordered examples into consecutive batches that are as large as the limits allow, excluding padding.
 
     Args:
         lengths: Lengths of each stream, `[examples]`.
@@ -227,7 +227,7 @@ def epoch_batches(
     """Divide the examples of an epoch into batches. The examples of a batch have similar lengths.
 
     With `padded_bounds`, the size of a stream in a batch is the number of rows times the length of the longest row,
-    with EOS. The result depends only on the arguments and the content of the store.
+    including EOS. The result depends only on the arguments and the content of the store.
 
     Args:
         store: Store of the training set.

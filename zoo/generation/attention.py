@@ -43,7 +43,7 @@ class Attention:
     forced: bool
     """Whether the caller gave the translation. Otherwise the model generated it."""
     log_probability: float
-    """Natural log-probability of the translation given the text, with EOS."""
+    """Natural log-probability of the translation given the text, including EOS."""
     source: tuple[str, ...]
     """Tokens of the text, then `</s>`."""
     target_input: tuple[str, ...]
@@ -111,8 +111,8 @@ def compute_attention(
 
     Args:
         program: A compiled model that was built with `Purpose.ATTEND`.
-        source: Tuple of the text, its token IDs (with EOS if the model reads EOS) or frames, and a string for each
-            encoder position.
+        source: Tuple of the text, its token IDs (including EOS if the model reads EOS) or frames, and a string for
+            each encoder position.
         target: Tuple of the translation, its token IDs, and its tokens as strings, without BOS and EOS.
         forced: Whether the caller gave the translation. Otherwise, the model generated it.
         language_tokens: Number of language tokens at the start of the source, and at the start of the target.

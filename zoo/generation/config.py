@@ -17,7 +17,7 @@ from zoo.generation.sampling import Sampling
 from zoo.models.shortlist import Shortlist
 
 DEFAULT_MAX_BATCH_TOKENS = 4096
-"""Default for the maximum number of source tokens in a batch, counting EOS and padding."""
+"""Default for the maximum number of source tokens in a batch, including EOS and padding."""
 _MAX_TOKENS = 100_000_000
 
 LARGE_BEAM = 100
@@ -80,7 +80,7 @@ class GenerationConfig(Decoding):
 
     Attributes:
         seed: Random seed of sampling.
-        max_batch_tokens: Maximum number of source tokens in a batch, counting EOS and padding.
+        max_batch_tokens: Maximum number of source tokens in a batch, including EOS and padding.
         n_best: Number of hypotheses per sentence.
         vocabulary_size: Size of the target vocabulary.
     """

@@ -68,7 +68,7 @@ class SuppressedTokens:
         tokens: The suppressed token IDs.
         vocabulary_size: Size of the target vocabulary.
         inner: Another constraint, which must be satisfied as well.
-        min_length: Minimum number of tokens, without EOS.
+        min_length: Minimum number of tokens, excluding EOS.
     """
 
     tokens: tuple[int, ...]

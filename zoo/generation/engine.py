@@ -62,7 +62,7 @@ class Engine(AbstractContextManager["Engine"]):
             program: Compiled model that computes the probabilities of tokens.
             device: Device of the compiled model.
             workers: Maximum number of worker threads.
-            max_batch_tokens: Maximum total number of source tokens in the batches of a worker, counting padding.
+            max_batch_tokens: Maximum total number of source tokens in the batches of a worker, including padding.
         """
         self.queue = RequestQueue(max_batch_tokens)
         self.program, self.device = program, device

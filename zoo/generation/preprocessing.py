@@ -30,7 +30,7 @@ class EncodedText:
         index: Index of the text, counted from 0.
         text: The text, without invisible characters.
         parts: The input for each part. A part contains one or more sentences.
-        length: Number of tokens in the whole text, without EOS.
+        length: Number of tokens in the whole text, excluding EOS.
         gaps: The white space between each part and the next.
         too_long: Whether the text is too long for the model to translate as a whole.
     """
@@ -97,7 +97,7 @@ class Preprocessor:
 
     @cached_property
     def max_source_length(self) -> int:
-        """Maximum number of tokens in a text that is translated as a whole, without EOS."""
+        """Maximum number of tokens in a text that is translated as a whole, excluding EOS."""
         longest = self.spec.decoding.max_source_length
         own = 1 + len(self.languages.source_tokens)  # EOS and the language token
         return longest if self.positions is None else min(longest, self.positions - own)
@@ -271,7 +271,7 @@ class Preprocessor:
         return rows
 
     def source_length(self, tokens: Sized) -> int:
-        """Return the number of tokens in a source, without EOS."""
+        """Return the number of tokens in a source, excluding EOS."""
         return len(tokens) - len(self.vocabulary.source_suffix)
 
     def source_tokens(self, source: Replaced) -> list[str]:
@@ -302,7 +302,7 @@ class Preprocessor:
             )
 
     def _max_target_length(self, source_length: int) -> int:
-        """Return the maximum number of tokens in a translation, without EOS.
+        """Return the maximum number of tokens in a translation, excluding EOS.
 
         By default, it is the number of source tokens plus 50 (paper, section 6.1).
         """

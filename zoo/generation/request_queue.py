@@ -59,8 +59,8 @@ class RequestQueue:
     """Queue of sentences that wait for a free row in a batch. All callers and all worker threads share it.
 
     Callers fill the queue (`add`), and the workers empty it (`take`). The batches of a worker together hold as many
-    sentences as fit into `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most an equal
-    share of the queued tokens.
+    sentences as fit into `max_batch_tokens`, including padding. To keep all workers busy, a worker gets at most an
+    equal share of the queued tokens.
 
     Waiting requests are served in turn, so that all of them get the same number of tokens (`served_tokens`). For a new
     request, `served_tokens` starts at the value that it would have if the request had waited from the beginning.
@@ -72,7 +72,7 @@ class RequestQueue:
         """Create an empty queue.
 
         Args:
-            max_batch_tokens: Maximum number of source tokens in the batches of a worker, counting padding.
+            max_batch_tokens: Maximum number of source tokens in the batches of a worker, including padding.
         """
         self.max_batch_tokens = self._initial_max_batch_tokens = max_batch_tokens
         self.changed = Condition()
@@ -296,5 +296,5 @@ def closed_error() -> ZooError:
 
 
 def _padded_tokens(members: Collection[SearchHistory]) -> int:
-    """Return the number of source tokens in a batch, counting padding."""
+    """Return the number of source tokens in a batch, including padding."""
     return len(members) * max((*(len(each.source) for each in members), MIN_ROW_TOKENS))
