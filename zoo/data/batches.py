@@ -77,7 +77,7 @@ class Batch:
 
     Attributes:
         streams: Values of each stream. Input streams end with EOS. The output stream begins with BOS and ends with EOS.
-        size: Size of the whole batch, even if `streams` contains only a part of the examples.
+        size: Size of the whole batch over all processes. `streams` may contain only some of its examples.
     """
 
     streams: Mapping[str, PaddedBatch]
@@ -103,14 +103,14 @@ class Batch:
 
     @property
     def target(self) -> PaddedBatch:
-        """The stream that the decoder writes."""
+        """The stream that the decoder predicts."""
         return self.streams[OUTPUT]
 
     def __len__(self) -> int:
         return len(self.target.lengths)
 
     def to(self, device: torch.device | str) -> Batch:
-        """Return a copy of the batch on a device. The copy is made asynchronously."""
+        """Copy the batch to a device asynchronously, and return the copy."""
         return Batch({name: stream.to(device) for name, stream in self.streams.items()}, self.size)
 
     def split_packed(self, budgets: Mapping[str, int]) -> list[Batch]:

@@ -157,11 +157,11 @@ def _count(statuses: Statuses, control: int = 0) -> CleaningCounts:
 
 
 def apply_filters(example: Example, filters: Iterable[Filter], languages: Mapping[str, str]) -> Status:
-    """Return the status from the first filter in `corpus.filters` that matches an example, or KEPT if none does.
+    """Return the status for the first filter that matches an example, or KEPT if no filter matches.
 
     Args:
         example: The example.
-        filters: Names of the filters.
+        filters: Names of the filters, as in `corpus.filters`.
         languages: Language of each stream.
     """
     cleaned = cleaned_example(example)

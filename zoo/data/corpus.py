@@ -82,7 +82,7 @@ class CorpusReader:
 
     @property
     def short_name(self) -> str:
-        """Short name for the training text, such as its folder or the name of its first file."""
+        """Short name for the training text, such as the name of its folder or of its first file."""
         return self.readers[0].corpus_name() if self.corpus.train else "no corpus"
 
     def scored_examples(self, split: Split) -> list[tuple[Example, Direction]]:
@@ -282,8 +282,8 @@ class _FilesReader(_ParallelReader[_Part]):
         for (side, own), other in zip(self.languages.items(), reversed(self.direction), strict=True):
             if own != other and language_suffix(file := self.sides().get(side, "")) == other:
                 self.report.warn(
-                    f"`{file}` is a {side} file in `corpus.{self.split}`, but the {side} language is `{own}`: correct "
-                    "the languages, or the order of the files"
+                    f"`{file}` is a {side} file in `corpus.{self.split}`, but its suffix is not the {side} language "
+                    f"`{own}`: correct the languages, or the order of the files"
                 )
 
     def examples(self) -> Iterator[Example]:
@@ -299,7 +299,7 @@ class _FilesReader(_ParallelReader[_Part]):
 
 class _ArchiveReader(_FilesReader[Archive]):
     def _known(self) -> str | None:
-        """Return the hash of the archive, if the spec or `corpus.lock` contains it."""
+        """Return the SHA-256 of the archive from the spec or `corpus.lock`, or None if neither contains it."""
         return self.part.sha256 or recorded_sha256(self.part.archive)
 
     def _extracted(self) -> Sequence[Path] | None:
@@ -341,7 +341,7 @@ class _TableReader(_ParallelReader[Table]):
             width = width or len(cells)
             if len(cells) > width:
                 problem = f"the line has {len(cells)} columns, but the first line has {width}"
-                hint = "remove the tabs inside the cells, or give all lines the same columns"
+                hint = "remove the tabs inside the cells, or give all lines the same number of columns"
                 raise ZooError(problem, where=f"{path}:{number}", hint=hint)
             # If the first line is too short, the file probably has a different separator.
             if len(cells) < last and (number == 1 or self.split != "train"):
@@ -424,5 +424,5 @@ def cleaned_example(example: Example) -> Example:
 
 
 def tree_example(tree: str) -> Example:
-    """Convert a tree to an example. The source is the words, and the target is the tree in bracketed notation."""
+    """Convert a tree to an example. The source consists of the tree's words. The target is the tree."""
     return {"source": " ".join(map(unescape_brackets, words(tree))), "target": tree}

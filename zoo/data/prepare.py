@@ -204,7 +204,10 @@ class _Preparation:
         self._write_description()
 
     def _read_train(self) -> Iterator[tuple[Example, Status]]:
-        """Yield the training examples with their filter results. Record their counts and overlap with dev and test."""
+        """Yield each training example with the status from the filters.
+
+        Count the examples of each corpus part, and record which dev and test examples also occur in it.
+        """
         filters = self.spec.corpus.filters
         for number, reader in enumerate(self.corpus.readers_of("train")):
             self.part_counts.append(0)
@@ -249,7 +252,7 @@ class _Preparation:
             for side, language in zip(SIDES, direction, strict=True):
                 if seen := other_language([each[side] for each in examples if side in each], language):
                     self.report.warn(
-                        f"the {side} text looks like `{seen}`, but `corpus.{side}` is `{language}`: set "
+                        f"the {side} text seems to be in `{seen}`, but `corpus.{side}` is `{language}`: set "
                         f"`corpus.{side}={seen}`, or correct the order of the files or columns"
                     )
 

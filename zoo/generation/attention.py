@@ -33,8 +33,8 @@ class Attention:
     """Attention weights of a model for a text and its translation (paper, section 3.2).
 
     Tensors are float32 on the CPU: [layers, h, queries, keys], first layer first. Each row sums to 1. If the model
-    lacks one of the three kinds of attention, the tensor for it has 0 layers. Tokens are SentencePiece tokens, with `▁`
-    at the start of a word. For a parser, the target tokens are brackets and words.
+    lacks one of the three kinds of attention (`encoder`, `decoder`, `cross`), its tensor has 0 layers. Tokens are
+    SentencePiece tokens, with `▁` at the start of a word. For a parser, the target tokens are brackets and words.
     """
 
     text: str

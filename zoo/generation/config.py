@@ -58,7 +58,7 @@ class LanguageOptions(TypedDict, total=False):
 
 
 class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
-    """Options for `Translator.translate`: languages, splitting, decoding, and whether to keep numbers and links."""
+    """Options for `Translator.translate`: languages, sentence splitting, decoding, protection of numbers and links."""
 
     split: bool
     """Whether to translate each sentence of a text separately. Default: true.
@@ -93,7 +93,7 @@ class GenerationConfig(Decoding):
     @field_validator("*", mode="before")
     @classmethod
     def _convert_integer(cls, value: object) -> object:
-        """Convert integers of other libraries, such as NumPy, to Python integers."""
+        """Convert integers from other libraries, such as NumPy, to Python integers."""
         return index(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
 
     @classmethod
@@ -148,7 +148,7 @@ class GenerationConfig(Decoding):
         """Return the search strategy that these options describe.
 
         Args:
-            constraint: Constraint that all outputs satisfy.
+            constraint: Constraint that all outputs must satisfy.
             shortlist: Vocabulary shortlist of the model. It is only used if the `shortlist` option is true.
         """
         if self.suppressed_tokens or self.min_length:

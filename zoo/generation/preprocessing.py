@@ -45,7 +45,7 @@ class EncodedText:
 
 @dataclass(frozen=True)
 class InputTerms:
-    """Words for messages and progress bars that depend on the task, such as the noun for an input."""
+    """Task-specific words for messages and progress bars, such as the noun for an input."""
 
     text: str = "text"
     """Noun for an input."""
@@ -70,11 +70,11 @@ class Preprocessor:
     If `splits_sentences` is false, a text is only split if it is too long for the model, into as few parts as possible.
 
     Attributes:
-        vocabulary: The vocabularies of source and target.
+        vocabulary: The source and target vocabularies.
         spec: The model's spec.
         positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
         longest_in_training: Number of tokens in the longest source in training. None if it is not known.
-        languages: Source and target language.
+        languages: Source and target language of the texts.
         splits_sentences: Whether each sentence of a text is translated separately. Texts with a prefix are not split.
         protects: Whether translations must keep numbers, links and the like. Texts without letters stay unchanged.
     """
@@ -92,7 +92,7 @@ class Preprocessor:
 
     @cached_property
     def terms(self) -> InputTerms:
-        """Words for texts in messages."""
+        """Words that messages and progress bars use for texts."""
         return InputTerms()
 
     @cached_property
@@ -166,7 +166,7 @@ class Preprocessor:
         )
 
     def source_language(self, text: str) -> str:
-        """Return the request's source language. If it is unknown, guess it from the text and the model's languages."""
+        """Return the language of a text. If the request does not specify it, guess one of the model's languages."""
         own = self.languages
         if own.source != UNKNOWN or self.spec.languages is None:
             return own.source

@@ -96,7 +96,7 @@ class TextSearch:
             alignment_head: Attention head that aligns words best, if it is known.
             attention_program: Function that returns a compiled model that outputs attention weights. The first call
                 compiles it. None for an ensemble, or if there are no weights to compile.
-            reopen: Function that opens the same translator again, for pickling.
+            reopen: Function that opens the same translator again, for unpickling.
             report: Receives warnings.
             device: Device of the compiled model.
             max_batch_tokens: Maximum number of source tokens in a batch, including EOS and padding. None: the default.

@@ -160,7 +160,7 @@ def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[
 
 
 def pad_sequences(rows: Sequence[Sequence[int]], device: torch.device | str) -> Int[Tensor, "rows longest"]:
-    """Return sequences of token IDs as one tensor, padded with PAD at the end of each row."""
+    """Combine sequences of token IDs into one tensor. Shorter rows are padded with PAD at the end."""
     return PaddedBatch.pad(rows, device).values
 
 
