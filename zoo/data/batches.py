@@ -27,7 +27,7 @@ _BYTES_PER_ORDERED_EXAMPLE = 64  # index, lengths and sort keys
 _LENGTH_NOISE = 0.05
 """Relative random noise that is added to lengths before examples are sorted by length.
 
-The noise adds one percent of padding, but halves the number of examples that are in one batch again in the next epoch.
+The noise adds one percent of padding, but halves the number of examples that share a batch in the next epoch again.
 """
 _BANDS_PER_SQRT_BATCHES = 1.5
 """Number of bands (groups of similar source lengths), divided by the square root of the number of batches.
@@ -135,7 +135,7 @@ class Batch:
 
 
 class Examples(dict[str, Sequence[Values]]):
-    """Token IDs or features of several examples, without BOS and EOS: `{stream: [values of an example, ...]}`."""
+    """Token IDs or features of several examples, without BOS and EOS: `{stream: [values of each example]}`."""
 
     @classmethod
     def from_store(cls, store: Store, indices: npt.ArrayLike) -> Self:

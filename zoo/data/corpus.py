@@ -63,7 +63,7 @@ class CorpusReader:
             reader.check()
 
     def readers_of(self, split: Split) -> list[PartReader[Any]]:
-        """Return the readers of the parts in a split."""
+        """Return the readers of the corpus parts in a split."""
         return [reader for reader in self.readers if reader.split == split]
 
     def held_out(self, split: Split) -> int:

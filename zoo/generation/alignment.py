@@ -140,10 +140,10 @@ def separate_words(token: AlignedToken, source: str, target: str) -> list[Aligne
 
 
 def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list[tuple[int, int]]:
-    """Return the alignment between words as pairs of word numbers, (source word, target word), counted from 0.
+    """Return the word alignment as pairs of word indices, (source word, target word), counted from 0.
 
-    Words are separated by spaces. Each target word is linked to the source word whose tokens have the highest total
-    weight.
+    Words are separated by spaces. Each target word is linked to the source word to which its tokens attend most
+    in total.
     """
     starts = [[match.start() for match in re.finditer(r"\S+", text)] for text in (source, target)]
     sums = defaultdict[int, defaultdict[int, float]](lambda: defaultdict(float))

@@ -41,7 +41,7 @@ class Attention:
     translation: str
     """The translation as text or, for a parser, as a bracketed tree."""
     forced: bool
-    """Whether the caller gave the translation. Otherwise the model generated it."""
+    """Whether the caller provided the translation. Otherwise, the model generated it."""
     log_probability: float
     """Natural log-probability of the translation given the text, including EOS."""
     source: tuple[str, ...]
@@ -114,7 +114,7 @@ def compute_attention(
         source: Tuple of the text, its token IDs (including EOS if the model reads EOS) or frames, and a string for
             each encoder position.
         target: Tuple of the translation, its token IDs, and its tokens as strings, without BOS and EOS.
-        forced: Whether the caller gave the translation. Otherwise, the model generated it.
+        forced: Whether the caller provided the translation. Otherwise, the model generated it.
         language_tokens: Number of language tokens at the start of the source, and at the start of the target.
     """
     text, source_values, source_tokens = source

@@ -96,7 +96,8 @@ Build = Callable[["PackedModel | None"], "Program"]
 class PackedProgram(KernelProgram):
     """Compiled model that translates with packed weights, without importing torch.
 
-    Everything else is done by the complete compiled model, which is built when it is first needed.
+    Other operations, such as sampling and scoring, use the complete compiled model, which is built when it is first
+    needed.
     """
 
     def __init__(self, library: Any, model: PackedModel, build: Build) -> None:

@@ -121,8 +121,9 @@ def _logistic_regression(
 ) -> Float64[np.ndarray, " features"]:
     """Return the maximum-likelihood coefficients of the logistic regression.
 
-    The targets are slightly above 0 and below 1 (Platt 1999), so that a maximum exists even if all translations are
-    good. A bound replaces the Hessian (Böhning and Lindsay 1988), so that each step improves the likelihood.
+    The targets are slightly above 0 or slightly below 1 (Platt 1999), so that a maximum exists even if all translations
+    are good. Newton's method uses a bound on the Hessian (Böhning and Lindsay 1988), so that each step improves the
+    likelihood.
     """
     count = good.sum()
     targets = np.where(good, (count + 1) / (count + 2), 1 / (len(good) - count + 2))

@@ -73,7 +73,7 @@ class FinishedHypothesis(NamedTuple):
     score: float
     """Log-probability divided by the length penalty."""
     total: float
-    """Log-probability."""
+    """Log-probability of the hypothesis."""
     step: int
     """Index of the step that finished the hypothesis."""
     candidate: int

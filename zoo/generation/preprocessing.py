@@ -118,7 +118,7 @@ class Preprocessor:
             ZooError: A sentence is too long for the model, the prefix is longer than a translation may be, or the
                 prefix has characters or tokens that the model cannot generate.
         """
-        text = INVISIBLE.sub("", text)  # next to a link, or at the end of a sentence, they would hide its end
+        text = INVISIBLE.sub("", text)  # they would hide the end of a link or sentence
         language = self.source_language(text)
         whole = self.encode_sentence(text, index, language, prefix)
         forced = self._encode_prefix(prefix)

@@ -62,7 +62,7 @@ class SpanConstraint:
         return sorted(numbers, key=lambda number: (len(self._vocabulary.encode(number, "target")), int(number) % 10))
 
     def spell(self, span: Span) -> Iterator[tuple[int, list[int]]]:
-        """Yield each spelling of a span, as the trie node at which the spelling begins and the tokens of the spelling.
+        """Yield a pair for each spelling of a span: the trie node where the spelling begins, and its tokens.
 
         Spellings for which the model has no tokens are omitted.
         """
