@@ -161,7 +161,7 @@ class Examples(dict[str, Sequence[Values]]):
         return Examples((name, [values[index] for index in chosen]) for name, values in self.items())
 
     def to_batch(self, rank: int = 0, count: int = 1) -> Batch:
-        """Return the padded batch for one of several processes: every `count`-th example, beginning with `rank`.
+        """Return the padded batch for one of several processes: every `count`-th example, starting at index `rank`.
 
         If the examples are sorted by length, the batches of all processes have similar lengths. If there is no example
         for this process, return an empty batch.
@@ -179,7 +179,7 @@ class Examples(dict[str, Sequence[Values]]):
 
 
 def padded_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
-    """Divide ordered examples into consecutive batches that are as large as the limits allow, including padding.
+    """Divide ordered examples into consecutive batches as large as possible. Padding counts towards the limits.
 
     See `packed_bounds` for the arguments and the result.
     """
@@ -198,7 +198,7 @@ def padded_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
 
 
 def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
-    """Divide ordered examples into consecutive batches that are as large as the limits allow, excluding padding.
+    """Divide ordered examples into consecutive batches as large as possible. Padding does not count.
 
     Args:
         lengths: Lengths of each stream, `[examples]`.

@@ -174,10 +174,10 @@ def apply_filters(example: Example, filters: Iterable[Filter], languages: Mappin
 
 
 def reasons_to_drop(values: Rows, section: Corpus, *, features: bool = False) -> list[str]:
-    """Check the stream lengths of examples. Return a key of REASONS for each example to drop, or "" to keep it.
+    """Check the lengths of examples. For each example, return a key of REASONS to drop it, or "" to keep it.
 
     Args:
-        values: Values of each stream of the examples.
+        values: Token IDs or features of the examples, by stream.
         section: Settings of the corpus, such as `corpus.max_length` and `corpus.max_ratio`.
         features: Whether the first stream consists of features. If so, an example without frames is dropped, because
             its file is unusable.

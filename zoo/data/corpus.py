@@ -35,7 +35,7 @@ _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
 
 
 class MissingFileError(ZooError):
-    """Error for a corpus file that does not exist. `name` is the path of the file, as in the spec."""
+    """Error for a corpus file that does not exist. `name` is the path of the file, as written in the spec."""
 
     def __init__(self, problem: str, *, hint: str, name: str) -> None:
         super().__init__(problem, hint=hint)
@@ -74,7 +74,7 @@ class CorpusReader:
         """Return a message about the first missing part of the corpus. Return None if the corpus is complete.
 
         A part counts as missing if its files are not on this machine, or if models generate its text before training.
-        Text that is already generated also counts as missing. No files are downloaded or read.
+        Even text that has already been generated counts as missing. No files are downloaded or read.
         """
         if not self.corpus.train:
             return "it has no training corpus"
@@ -152,7 +152,7 @@ class PartReader(ABC, Generic[_Part]):
         return iter(())
 
     def paths(self) -> Sequence[Path]:
-        """Return the local files: one for each stream, a table, or the files of a treebank."""
+        """Return the local files of the part: one for each stream, a table, or the files of a treebank."""
         return [existing_file(self.corpus, name) for name in self.part.local_paths]
 
     def listed_paths(self) -> Iterator[str]:
@@ -258,7 +258,7 @@ class _TreebankReader(PartReader[Treebank]):
 
 
 class _ParallelReader(PartReader[_Part]):
-    """Base class for readers of text that has a file or a column for each stream."""
+    """Base class for readers of parallel text, which has one file or one column per stream."""
 
     has_user_text = True
     unit, suffix = "file", ""
@@ -368,7 +368,7 @@ _READERS: Mapping[type[CorpusPart], type[PartReader[Any]]] = {
 
 
 def _and_others(path: str, corpus: Corpus) -> str:
-    """Return the name of a file and, if the training set has other parts, their number, such as `a.de and 2 more`."""
+    """Return a file's name and the number of other parts in the training set, if any, such as `a.de and 2 more`."""
     name, others = os.path.basename(path), len(corpus.train) - 1
     return f"{name} and {others} more" if others else name
 

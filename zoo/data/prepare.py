@@ -401,7 +401,7 @@ def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence
 
 
 def _chunks(examples: Iterable[Example], max_examples: int) -> Iterator[list[Example]]:
-    """Yield the examples in chunks with limited numbers of examples and characters."""
+    """Yield the examples in chunks of at most `max_examples` examples and about `_CHUNK_CHARACTERS` characters."""
     chunk: list[Example] = []
     characters = 0
     for example in examples:

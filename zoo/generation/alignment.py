@@ -173,7 +173,7 @@ def _split_pair(number: int, source: str, target: str, preprocessor: Preprocesso
 def attention_batches(
     program: EmittedProgram, preprocessor: Preprocessor, pairs: Sequence[SentencePair], max_batch_tokens: int
 ) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
-    """Yield batches of sentence pairs, with the cross-attention of each layer, keyed by layer index.
+    """Yield batches of sentence pairs, with the cross-attention weights of each layer, keyed by layer index.
 
     The last columns of each attention matrix are for EOS and padding.
     """

@@ -1,7 +1,7 @@
 """Batches of sentences that are decoded together. Finished sentences leave a batch, and new sentences join it.
 
-The steps of a `Batch` are tensor operations. The beam search of a `ProgramBatch` runs in the program, many steps per
-call.
+The steps of a `Batch` are tensor operations. The beam search of a `ProgramBatch` runs inside the compiled model,
+many steps per call.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class Batch(Generic[State]):
     def join(self, other: Batch[State]) -> Batch[State]:
         """Return a batch with the sentences of this batch, followed by the sentences of `other`.
 
-        Call `other.prepare_to_join` first, so that both batches have the same number of `rows`. Both batches must have
-        sentences. Do not use either batch afterwards.
+        Call `other.prepare_to_join` first, so that both batches have the same number of `rows`. Neither batch may
+        be empty. Do not use either batch afterwards.
         """
         self.histories = [*self.histories, *other.histories]
         self._min_rows = max(self._min_rows, other._min_rows)

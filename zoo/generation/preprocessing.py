@@ -151,7 +151,7 @@ class Preprocessor:
         return EncodedText(index, text, tuple(inputs), length, gaps, too_long and not by_sentence)
 
     def encode_sentence(self, text: str, index: int, language: str, prefix: str = "") -> SearchInput:
-        """Encode a sentence, or a fragment of it, for the search. `prefix` is the prefix of the text's translation."""
+        """Encode a sentence or sentence fragment for the search. `prefix` is the prefix of the text's translation."""
         replaced = self.replaced(text, language, prefix)
         tokens = tuple(self._encode(replaced.text, "source"))
         own = self.languages.source_tokens if self.source_length(tokens) else ()
@@ -235,11 +235,11 @@ class Preprocessor:
     def encode_pairs_side(
         self, texts: Sequence[str], side: Side, *, numbers: Sequence[int] | None = None
     ) -> list[list[int]]:
-        """Encode one side of sentence pairs for scoring.
+        """Encode the sources or the targets of sentence pairs, for scoring.
 
         Args:
-            texts: The texts of this side.
-            side: "source" or "target".
+            texts: The sources or the targets.
+            side: "source" or "target", as in `texts`.
             numbers: Number of each text's pair, for error messages. Default: 1, 2, ...
 
         Returns:

@@ -173,22 +173,22 @@ class Protection:
         return _Damage(source, text, spans, differences, all(map(str.isalpha, first.unkept)))
 
     def _with_numbers(self, damage: _Damage) -> _Plan | None:
-        """Plan to translate the whole sentence, with ordinary numbers in place of the lost spans."""
+        """Return a plan to translate the whole sentence, with ordinary numbers in place of the lost spans."""
         apart, lost = damage.apart, damage.differences.missing or damage.spans
         replaced = [span for span in lost if not (span in apart or isinstance(span, CalendarSpan))]
         numbers = (number for number in self._constraint.common_numbers if number not in damage.text)
         return self._whole(damage, dict(zip(numbers, replaced, strict=False)))
 
     def _whole(self, damage: _Damage, proxies: Mapping[str, Span] = {}) -> _Plan | None:
-        """Plan to translate the whole sentence. `proxies` maps ordinary numbers to the spans that they replace."""
+        """Return a plan to translate the whole sentence. `proxies` maps numbers to the spans that they replace."""
         return self._plan(damage, damage.apart, proxies) if len(damage.spans) <= _MAX_SPANS else None
 
     def _in_fragments(self, damage: _Damage) -> _Plan | None:
-        """Plan to copy the spans, and to translate the fragments between them."""
+        """Return a plan to copy the spans, and to translate the fragments between them."""
         return None if damage.lacks_only_names else self._plan(damage, damage.spans, {})
 
     def _plan(self, damage: _Damage, cuts: Sequence[Span], proxies: Mapping[str, Span]) -> _Plan | None:
-        """Plan to translate a sentence, except the spans in `cuts`, which are copied.
+        """Return a plan to translate a sentence, except the spans in `cuts`, which are copied.
 
         `proxies` maps ordinary numbers to the spans that they replace during translation. Return None if the model has
         no tokens for a span.
