@@ -206,7 +206,7 @@ class _Preparation:
     def _read_train(self) -> Iterator[tuple[Example, Status]]:
         """Yield each training example with the status from the filters.
 
-        Count the examples of each corpus part, and record which dev and test examples also occur in it.
+        Count the examples of each corpus part, and record which dev and test examples are also in the training set.
         """
         filters = self.spec.corpus.filters
         for number, reader in enumerate(self.corpus.readers_of("train")):

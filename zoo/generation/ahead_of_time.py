@@ -54,7 +54,7 @@ class Compiled:
 
 
 def compile_model(name: str, *, report: Report = SILENT, **options: Unpack[BackendOptions]) -> Compiled:
-    """Compile a published model, or the model of a training run. See `compile_spec` for the options and errors.
+    """Compile a published model, or the model of a training run. See `compile_spec` for the options and other errors.
 
     Raises:
         ZooError: There is no model with this name.

@@ -199,7 +199,7 @@ def _spans(tokenizer: Tokenizer, sentence: Replaced, sentence_start: int) -> lis
 def _weights_of(
     layers: dict[int, Float32[Tensor, "batch h target source"]], head: AlignmentHead | None
 ) -> Float32[np.ndarray, "batch target source"]:
-    """Return the alignment head's weights, or, without such a head, the mean over the second-to-last layer's heads."""
+    """Return the weights of the alignment head or, if it is missing, the mean over the second-to-last layer's heads."""
     if head is not None and head.layer in layers:
         weights = layers[head.layer][:, head.head]
         return (weights[:, 1:] if head.reads else weights[:, :-1]).numpy()
