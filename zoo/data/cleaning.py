@@ -157,11 +157,11 @@ def _count(statuses: Statuses, control: int = 0) -> CleaningCounts:
 
 
 def apply_filters(example: Example, filters: Iterable[Filter], languages: Mapping[str, str]) -> Status:
-    """Return the status from the first filter in `corpus.filters` that matches an example, or KEPT if none does.
+    """Return the status for the first filter that matches an example, or KEPT if no filter matches.
 
     Args:
         example: The example.
-        filters: Names of the filters.
+        filters: Names of the filters, as in `corpus.filters`.
         languages: Language of each stream.
     """
     cleaned = cleaned_example(example)
@@ -174,10 +174,10 @@ def apply_filters(example: Example, filters: Iterable[Filter], languages: Mappin
 
 
 def reasons_to_drop(values: Rows, section: Corpus, *, features: bool = False) -> list[str]:
-    """Check the stream lengths of examples. Return a key of REASONS for each example to drop, or "" to keep it.
+    """Check the lengths of examples. For each example, return a key of REASONS to drop it, or "" to keep it.
 
     Args:
-        values: Values of each stream of the examples.
+        values: Token IDs or features of the examples, by stream.
         section: Settings of the corpus, such as `corpus.max_length` and `corpus.max_ratio`.
         features: Whether the first stream consists of features. If so, an example without frames is dropped, because
             its file is unusable.

@@ -201,9 +201,9 @@ class TrainingSet:
 def part_weights(corpus: Corpus, counts: Sequence[int]) -> list[float]:
     """Return how often each part of the training set is repeated in an epoch.
 
-    For multilingual models, `corpus.temperature` T balances the translation directions. The fraction p of a direction
-    becomes proportional to p^(1/T) (Arivazhagan et al. 2019, section 4.3). The number of examples per epoch stays the
-    same.
+    For multilingual models, `corpus.temperature` T balances the translation directions. The fraction p of examples
+    in a direction becomes proportional to p^(1/T) (Arivazhagan et al. 2019, section 4.3). The number of examples per
+    epoch stays the same.
 
     Args:
         corpus: The corpus.

@@ -28,7 +28,7 @@ from zoo.system.processors import timed
 
 @dataclass(frozen=True)
 class Artefact:
-    """Folder with files of a compiled model, in the cache `storage.compiled()`."""
+    """Cache folder with the files of a compiled model (see `storage.compiled`)."""
 
     folder: str
     bytes: int
@@ -54,7 +54,7 @@ class Compiled:
 
 
 def compile_model(name: str, *, report: Report = SILENT, **options: Unpack[BackendOptions]) -> Compiled:
-    """Compile a published model, or the model of a training run. See `compile_spec` for the options and errors.
+    """Compile a published model, or the model of a training run. See `compile_spec` for the options and other errors.
 
     Raises:
         ZooError: There is no model with this name.
@@ -78,7 +78,7 @@ def compile_spec(
     Args:
         spec: The model's spec.
         weights: The model's tensors by name. None for random initial weights.
-        report: Receives messages.
+        report: Receives messages about the backend and the progress.
         **options: Device, precision and backend (see `BackendOptions`).
 
     Raises:

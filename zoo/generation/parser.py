@@ -20,7 +20,7 @@ from zoo.text.vocabulary import Side
 
 
 class ParserPreprocessor(Preprocessor):
-    """Preprocessor for parsers. Sentences are never split, and prefixes for the trees are not supported."""
+    """Preprocessor for parsers. It never splits sentences, and accepts no prefixes."""
 
     # No warning about unknown words, because the tree contains them unchanged.
     terms = InputTerms(verb="parse", unknown_effect=None)

@@ -138,7 +138,7 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:
-        """Add a text to the counts."""
+        """Add a text to the counts of all texts and of unusual texts."""
         self._texts += 1
         if not text.parts:
             return
