@@ -205,12 +205,12 @@ class Scales(Quantised):
         return (self.part.shape[self.dimension],)
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Return the int8 scales of the parameter, whose values are computed from the tensors in a weights file."""
+        """Compute the unquantised parameter from the tensors in a weights file, and return its int8 scales."""
         return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[1].flatten()
 
 
 def round_to_int8(x: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
-    """Quantise x to int8. Return it with its scales: the largest magnitudes along a dimension, divided by 127.
+    """Quantise x to int8. Return the result and the scales: the largest magnitudes along a dimension, divided by 127.
 
     Numbers that are not finite become 0.
     """

@@ -63,7 +63,7 @@ class BuildRequest:
 
     @cached_property
     def search_graphs(self) -> Graphs:
-        """The graphs for beam search on a GPU. Raises Unsupported if a part of the model has no kernel."""
+        """The graphs for beam search on a GPU. Raises Unsupported if a part of the model has no GPU kernel."""
         return search_graphs(self.spec, self.graphs.keys(), self.precision)
 
 

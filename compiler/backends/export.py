@@ -62,7 +62,7 @@ def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
 
 
 def dynamic_shapes(graph: Graph, spec: Spec) -> tuple[dict[int, Any], ...]:
-    """Return the `dynamic_shapes` argument for torch.export. Products such as batch × beams are `Dim.DYNAMIC`."""
+    """Return the `dynamic_shapes` argument for torch.export. A product such as batch × beams is `Dim.DYNAMIC`."""
     from torch.export import Dim
 
     limits = dict(MAX_SIZES)

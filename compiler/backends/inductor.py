@@ -68,7 +68,7 @@ def _vector_bits() -> int:
 
 
 def _allow_variants(function: Function) -> Function:
-    """Return a function that calls the given function with a higher torch recompilation limit."""
+    """Wrap a function so that it runs with a higher torch recompilation limit."""
 
     def run(parameters: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         # Set on each call, because in torch 2.13 each thread has its own limit.

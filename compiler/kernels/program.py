@@ -244,7 +244,7 @@ class KernelProgram:
         """Read k tokens per row, and find the `count` most probable next tokens after each token.
 
         Args:
-            state: The state before the tokens.
+            state: The state before the tokens are read.
             tokens: The tokens to read, row by row.
             k: Number of tokens in each row.
             count: Number of next tokens to return for each token.

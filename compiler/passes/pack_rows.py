@@ -2,7 +2,7 @@
 
 Therefore all steps have the same shapes, and a GPU can run each step as one CUDA graph. Only attention, recurrence and
 positions depend on where a sentence begins. All other operations compute each position separately. Dropout gets its
-masks from a seed, and the operations after a matrix product become one operation, which is one kernel on a GPU.
+masks from a seed, and the operations after a matrix product are fused into one operation, which one kernel computes.
 """
 
 from __future__ import annotations
