@@ -120,7 +120,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         Args:
             source: Sources that end with EOS. None if the model has no encoder.
             target: Targets that start with BOS and end with EOS, padded with PAD. Labels that are PAD are ignored.
-            alignment: The probability that each target token is aligned with each source token. Used if the spec has
+            alignment: The probability that each target token is aligned with each source token, for a spec with
                 `training.guided_alignment`. For a token without alignment links, all values are 0. None: no token has
                 links.
         """

@@ -90,7 +90,7 @@ class Unsupported(ZooError):
 
 
 def refusal(make: Callable[[], object]) -> str | None:
-    """Return the reason if a function raises `Unsupported`, or None if it succeeds."""
+    """Return the reason why a function raises `Unsupported`, or None if it succeeds."""
     try:
         make()
     except Unsupported as error:

@@ -175,7 +175,7 @@ class Rounded(_Derived):
 
 @dataclass(frozen=True)
 class Quantised(_Derived):
-    """Origin of an int8 matrix, which is another parameter (`part`) divided by its scales and rounded to integers.
+    """Origin of an int8 parameter, which is another parameter (`part`) divided by its scales and rounded.
 
     There is one scale per row if `dimension` is 0, and one scale per column if `dimension` is 1.
     """
@@ -195,7 +195,10 @@ class Quantised(_Derived):
 
 @dataclass(frozen=True)
 class Scales(Quantised):
-    """Scales of an int8 matrix. Each scale is the largest magnitude in a row or column, divided by 127."""
+    """Origin of a parameter that contains the scales of an int8 parameter.
+
+    Each scale is the largest magnitude in a row or column, divided by 127.
+    """
 
     type = "float32"
 

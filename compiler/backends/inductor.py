@@ -1,4 +1,4 @@
-"""The `inductor` backend: compiles each kind of layer once with torch.compile, for dynamic sizes."""
+"""The `inductor` backend: compiles each kind of layer once, with torch.compile and dynamic sizes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _compile(code: EmittedCode, *, loops: bool) -> dict[str, Any]:
 
     Args:
         code: The emitted code.
-        loops: Whether a layer calls functions that loop over positions in Python. These functions are not compiled.
+        loops: Whether any layer calls functions that loop over positions in Python. These functions are not compiled.
     """
     namespace = execute(code)
     if loops:
