@@ -180,7 +180,7 @@ class KernelProgram:
         if len(rules.sentences) != state.sentences:
             raise ValueError(f"got limits for {len(rules.sentences)} sentences, but the state has {state.sentences}")
         if rules.kinds.shape != (self.vocabulary,) or rules.kinds.dtype != np.int32:
-            raise ValueError(f"`kinds` is {rules.kinds.dtype} {rules.kinds.shape}; it must be int32 ({self.vocabulary},)")
+            raise ValueError(f"`kinds` is {rules.kinds.dtype} {rules.kinds.shape}, not int32 ({self.vocabulary},)")
         counts = _concatenated([(each.words, each.constituents, len(each.word_tokens)) for each in rules.sentences])
         words = _concatenated([each.word_tokens for each in rules.sentences])
         forced = _concatenated(prefixes)
