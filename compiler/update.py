@@ -112,8 +112,8 @@ def _locate(views: Any, side: str, own: Indices, spans: Mapping[str, Indices]) -
         views: The arrays to write, keyed by name.
         side: Row that contains the tokens: `source` or `target`.
         own: Length of each sentence in this row.
-        spans: The arrays for starts and ends. Each key is the name of an array in `views`. Its value contains the
-            sentence lengths in the source or target row, whichever row these starts and ends refer to.
+        spans: The arrays for starts and ends. Each key is the name of an array in `views`. Each value contains
+            the sentence lengths in the source or target row, whichever row these starts and ends refer to.
     """
     count = own.sum()
     views[f"{side}_position"][0, :count] = np.arange(count) - np.repeat(own.cumsum() - own, own)

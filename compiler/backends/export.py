@@ -46,7 +46,7 @@ class _ExportableModule(nn.Module):
 
 
 def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
-    """Export the encoder and the decoder step with torch.export and dynamic sizes. Return them keyed by purpose."""
+    """Export the encoder and the decoder step with dynamic sizes. Return the exported programs, keyed by purpose."""
     from torch.export import export  # slow to import, and needed only to compile
 
     run = Functions(emit(request.graphs.values()))

@@ -1,7 +1,7 @@
 """The `tensorrt` backend: compiles the encoder and the decoder step to TensorRT engines, with torch-tensorrt.
 
-TensorRT's libraries are not on PyPI: NVIDIA distributes them. The tests of this module do not need the libraries. They
-test the request checks, profiles, settings, exported programs, and the names of the weights to refit.
+NVIDIA distributes TensorRT's libraries, which are not on PyPI. The tests of this module do not need the libraries. The
+tests cover request checks, profiles, settings, exported programs, and the names of the weights to refit.
 """
 
 from __future__ import annotations

@@ -133,8 +133,8 @@ class PositionalEncoding(Operation):
     """Add the encoding of each position (section 3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
 
     Without the input `position`, positions are counted from 0. Encodings are sinusoids, or rows of a parameter
-    [positions, d].
-    `halves` means the same as in `sinusoidal_encoding`. Position 0 gets the sinusoids of position `first`.
+    [positions, d]. `halves` means the same as in `sinusoidal_encoding`. Position 0 gets the sinusoids of position
+    `first`.
     """
 
     halves: bool = False
