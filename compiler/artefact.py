@@ -1,4 +1,7 @@
-"""Cache for files that backends compile. Each folder's name contains a hash of everything that its files depend on."""
+"""Cache for the files that backends produce, such as compiled kernels.
+
+The name of each folder contains a hash of everything that its files depend on.
+"""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> C
         sublayer: The sub-layer, as in a spec.
         n: Number of positions.
         d: Number of features.
-        causal: Whether a position cannot see later positions, as in a decoder.
+        causal: Whether a position sees only itself and earlier positions, as in a decoder.
 
     Raises:
         ValueError: The sub-layer computes each position separately, so no number of layers connects all positions.
@@ -219,6 +219,6 @@ def _distances(graph: Graph, start: str, limit: int, *, ahead: bool) -> dict[str
             for index, value in enumerate(node.inputs)
             if value in paths
         ]
-        if read and node.type.kind is ValueKind.FLOAT:  # a mask only has the shape of its input
+        if read and node.type.kind is ValueKind.FLOAT:  # a mask depends only on the shape of its input
             paths[node.name] = [min(limit, max(same)) for same in zip_longest(*read, fillvalue=-inf)]
     return paths

@@ -120,7 +120,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         Args:
             source: Sources that end with EOS. None if the model has no encoder.
             target: Targets that start with BOS and end with EOS, padded with PAD. Labels that are PAD are ignored.
-            alignment: The probability that each target token comes from each source token. It is used if the spec has
+            alignment: The probability that each target token is aligned with each source token, for a spec with
                 `training.guided_alignment`. For a token without alignment links, all values are 0. None: no token has
                 links.
         """
@@ -232,7 +232,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         """
         known = origins(self.graphs.values())
         if added := tensors.keys() - known.keys():
-            hint = "first merge adapters into the original parameters (`torch.nn.utils.parametrize` can remove them)"
+            hint = "first merge adapters into the original parameters (`torch.nn.utils.parametrize` can do this)"
             raise ZooError(f"the model has the parameter `{min(added)}`, which its spec does not define", hint=hint)
         return {file: part for name, tensor in tensors.items() for file, part in known[name].undo(tensor)}
 

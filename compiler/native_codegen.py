@@ -259,7 +259,7 @@ class NativeCodeGenerator:
         ) + Counter(self.owner.get(v, v) for v in self.graph.results.values())
 
     def _release(self, name: str) -> None:
-        """Record that one reader of a buffer is done. After the last reader, mark the buffer as free."""
+        """Record that a node has read a buffer. After the last read, mark the buffer as free."""
         self.readers[name] -= 1
         operand = self.operands.get(name)
         if self.readers[name] == 0 and operand and name in self.nodes:

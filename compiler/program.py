@@ -49,7 +49,7 @@ class StepwiseDecoder(Protocol[State]):
         """Read k tokens per row. Return the log-probabilities of the next token after each token, and the next state.
 
         Args:
-            state: The state before the tokens. Its sentences may have read different numbers of tokens.
+            state: The state before the tokens are read. Its sentences may have read different numbers of tokens.
             tokens: The tokens to read. The first token that a row reads is BOS.
         """
 
@@ -64,7 +64,7 @@ class StepwiseDecoder(Protocol[State]):
         """Read k tokens per row. Return the `count` most probable next tokens after each token, and the next state.
 
         Args:
-            state: The state before the tokens.
+            state: The state before the tokens are read.
             tokens: The tokens to read. The first token that a row reads is BOS.
             count: How many tokens to return after each token.
             allowed: A mask that is True for the tokens that may be returned. It has one row for all tokens that are

@@ -48,7 +48,7 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
         precision: The precision of the compiled model.
 
     Raises:
-        Unsupported: A part of the model has no kernel. The message gives the reason.
+        Unsupported: A part of the model has no GPU kernel. The message gives the reason.
     """
     if not spec.architecture.encoder:
         raise Unsupported("it has no encoder")
@@ -148,7 +148,7 @@ def _embedding(step: Graph, node: Node) -> Node:
 
 
 def _self_attention(step: Graph, merged: Node, attention: Node) -> tuple[Node, dict[str, ValueType]]:
-    """Fuse self-attention that reads a cache into one operation, which finds each hypothesis's cache by its slot.
+    """Fuse self-attention into one operation, which looks up the cache rows of each hypothesis in the slots.
 
     Also return the graph input for the cache.
     """

@@ -175,7 +175,7 @@ class Rounded(_Derived):
 
 @dataclass(frozen=True)
 class Quantised(_Derived):
-    """Origin of an int8 matrix, which is another parameter (`part`) divided by its scales and rounded to integers.
+    """Origin of an int8 parameter, which is another parameter (`part`) divided by its scales and rounded.
 
     There is one scale per row if `dimension` is 0, and one scale per column if `dimension` is 1.
     """
@@ -195,7 +195,10 @@ class Quantised(_Derived):
 
 @dataclass(frozen=True)
 class Scales(Quantised):
-    """Scales of an int8 matrix. Each scale is the largest magnitude in a row or column, divided by 127."""
+    """Origin of a parameter that contains the scales of an int8 parameter.
+
+    Each scale is the largest magnitude in a row or column, divided by 127.
+    """
 
     type = "float32"
 
@@ -205,12 +208,12 @@ class Scales(Quantised):
         return (self.part.shape[self.dimension],)
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Return the int8 scales of the parameter, whose values are computed from the tensors in a weights file."""
+        """Compute the unquantised parameter from the tensors in a weights file, and return its int8 scales."""
         return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[1].flatten()
 
 
 def round_to_int8(x: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
-    """Quantise x to int8. Return it with its scales: the largest magnitudes along a dimension, divided by 127.
+    """Quantise x to int8. Return the result and the scales: the largest magnitudes along a dimension, divided by 127.
 
     Numbers that are not finite become 0.
     """

@@ -1,7 +1,7 @@
 """The `tensorrt` backend: compiles the encoder and the decoder step to TensorRT engines, with torch-tensorrt.
 
-TensorRT's libraries are not on PyPI: NVIDIA distributes them. The tests of this module do not need the libraries. They
-test the request checks, profiles, settings, exported programs, and the names of the weights to refit.
+NVIDIA distributes TensorRT's libraries, which are not on PyPI. The tests of this module do not need the libraries. The
+tests cover request checks, profiles, settings, exported programs, and the names of the weights to refit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class Profile(NamedTuple):
 
 
 def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
-    """Return a profile for each graph input, for shapes from one sentence to a large batch of the longest sentences."""
+    """Return an optimisation profile for each graph input.
+
+    The profiles cover shapes from one sentence to a large batch of the longest sentences.
+    """
     max_source = spec.corpus.max_length + 1
     max_target = int(max_source * spec.decoding.length_factor) + spec.decoding.extra_length
     capacity = -(-(max_target + 1) // CACHE_BLOCK) * CACHE_BLOCK  # the decoder also reads BOS

@@ -22,7 +22,7 @@ from compiler.cuda.norms import linear_relu, residual_norm
 MAX_ROWS = 4
 """Largest number of rows for which the kernel was measured to be faster than cuBLAS."""
 WIDTH = 2048
-"""Maximum number of matrix rows that a program reads at a time, and maximum width of a norm."""
+"""Maximum number of matrix rows that a Triton program reads at a time, and maximum width of a norm."""
 
 
 @triton.jit
@@ -126,7 +126,7 @@ def _launch(
     c: Tensor | None = None, gain: Tensor | None = None, norm_bias: Tensor | None = None, normed: Tensor | None = None,
     epsilon: float = 0.0,
 ) -> Tensor:  # fmt: skip
-    """Run the kernel for small numbers of rows, which computes `step_linear` or, if `normed` is given, `norm_linear`.
+    """Run the kernel for few rows. It computes `step_linear` or, if `normed` is given, `norm_linear`.
 
     Each Triton program computes `block` columns of the result.
     """

@@ -52,7 +52,7 @@ def cross_attention(y: Value, sublayer: CrossAttention, context: LayerContext) -
 
 
 def attention_scale(architecture: Architecture, d_k: int) -> float:
-    """Return the factor of dot products: 1 / sqrt(d_k) in scaled dot-product attention (section 3.2.1), otherwise 1."""
+    """Return the scale of dot products: 1 / sqrt(d_k) in scaled dot-product attention (section 3.2.1), otherwise 1."""
     return float(d_k**-0.5) if architecture.attention_score == "scaled_dot_product" else 1.0
 
 
@@ -80,8 +80,8 @@ class MultiHeadAttention:
 
         Args:
             x: The input.
-            memory: The output of the encoder. None: self-attention, in which keys and values are projected from x. With
-                rotary positions, its queries and keys are also rotated.
+            memory: The output of the encoder. None: self-attention, in which keys and values are projected from x. If
+                the spec selects rotary position embeddings, self-attention queries and keys are also rotated.
         """
         read = x if memory is None else memory
         projections = (
@@ -107,7 +107,7 @@ class MultiHeadAttention:
             query: The queries.
             key: The keys.
             value: The values.
-            *added: A mask and, if there is one, a bias of the scores.
+            *added: A mask and, if there is one, a bias to add to the scores.
         """
         biased = added[-1].type.kind is ValueKind.BIAS
         if self.b.purpose is not Purpose.ATTEND:

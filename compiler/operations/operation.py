@@ -31,7 +31,7 @@ class GraphError(ValueError):
 
 
 class ValueKind(StrEnum):
-    """Kind of the elements in a value: integers (such as token IDs), floats, masks, or biases of attention scores."""
+    """Kind of the elements in a value: integers (such as token IDs), floats, attention masks, or attention biases."""
 
     INTEGER = "integer"
     FLOAT = "float"
@@ -234,7 +234,7 @@ class Operation(ABC):
     # Variants, for passes
 
     scale: float
-    """Factor of embeddings or of attention scores. Operations without such a factor do not define this field."""
+    """Factor by which embeddings or attention scores are multiplied. Operations without a factor lack this field."""
 
     dropout: float = 0.0
     """Probability of dropout in training. Operations with dropout define it as a field."""

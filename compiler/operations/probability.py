@@ -136,8 +136,9 @@ class CtcLoss(Operation):
     """Add the connectionist temporal classification (CTC) loss to the smoothed loss (Graves et al. 2006).
 
     The CTC loss is the negative logarithm of the total probability of all paths that spell the labels. A path has one
-    symbol per encoder position. PAD is the blank. To read the labels from a path, merge repeated
-    symbols, then remove the blanks. EOS is not part of these labels.
+    symbol per encoder position. PAD is the blank. To read the labels from a path, merge repeated symbols, then remove
+    the blanks. EOS is not part of these labels.
+
     Inputs: the two losses from `CrossEntropy` [2], logits [batch, source, V] at the encoder's positions, the mask of
     their padding [batch, 1, 1, source], and labels [batch, target]. The result [2] contains both losses. If an example
     has too few positions for its labels, the example adds nothing.

@@ -2,7 +2,7 @@
 
 Therefore all steps have the same shapes, and a GPU can run each step as one CUDA graph. Only attention, recurrence and
 positions depend on where a sentence begins. All other operations compute each position separately. Dropout gets its
-masks from a seed, and the operations after a matrix product become one operation, which is one kernel on a GPU.
+masks from a seed, and the operations after a matrix product are fused into one operation, which one kernel computes.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def fuse_kernels(graph: Graph) -> Graph:
         return graph.by_name.get(name) if graph.uses[name] == 1 else None
 
     def biased_product(name: str) -> Node | None:
-        """Return a node if it is a projection with a bias and only one node reads its result, otherwise None."""
+        """Return the node that computes a value, if it is a projection with a bias and the value has one reader."""
         node = sole(name)
         return node if node and node.operation.is_projection and len(node.parameters) == 2 else None
 

@@ -17,8 +17,8 @@ _MULTIPLE = 8
 def pad_vocabulary(graphs: Graphs) -> Graphs:
     """Pad the table and bias of the pre-softmax projection to a multiple of 8 rows.
 
-    Matrix products are fastest if their dimensions are multiples of the hardware's tile size. Most vocabularies have a
-    size that is not such a multiple.
+    Matrix products are fastest if their dimensions are multiples of the hardware's tile size. Most vocabulary
+    sizes are not such multiples.
     """
     padded: dict[str, Parameter] = {}
     for graph in graphs.values():

@@ -201,7 +201,7 @@ def fused_attention(
         key: Keys [batch, h, m, d_k], or with fewer heads if `grouped`.
         value: Values [batch, h, m, d_v], or with fewer heads if `grouped`.
         hidden: True at keys that a query must not see. None: a query sees all keys.
-        scale: Factor of Q Kᵀ.
+        scale: Factor by which Q Kᵀ is multiplied.
         bias: A bias that is added to the scores.
         grouped: Whether several query heads share one key-value head.
     """

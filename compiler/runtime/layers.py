@@ -1,4 +1,4 @@
-"""Layers other than attention: encodings of positions, dropout, 8-bit products, convolutions, recurrences, experts."""
+"""Layers other than attention, such as positional encodings, dropout, int8 products, convolutions and recurrences."""
 
 from __future__ import annotations
 
@@ -42,10 +42,12 @@ def sinusoids(
 
 
 def sinusoids_2d(x: Float[Tensor, "batch length d_model"], *, rows: int) -> Float[Tensor, "length d_model"]:
-    """Return positional encodings of patches. The first half of the features encodes the column, the second the row.
+    """Return positional encodings of image patches.
+
+    The first half of the features encodes the column, and the second half encodes the row.
 
     Args:
-        x: The patches. The encodings have the same length, d_model, type and device.
+        x: The patch embeddings. The encodings have the same length, d_model, type and device.
         rows: Number of patches in each column. Position p is the patch in column p // rows and row p % rows.
     """
     position = torch.arange(x.shape[1], device=x.device)
@@ -207,7 +209,7 @@ def ssru(
 def ssru_step(
     gate: Float[Tensor, "rows new d"], value: Float[Tensor, "rows new d"], state: Float[Tensor, "rows 1 d"]
 ) -> Float[Tensor, "rows 1+new d"]:
-    """Continue an SSRU from a state over new positions. Return the given state, then the state at each new position.
+    """Run an SSRU over new positions, starting from `state`. Return `state` and the state at each new position.
 
     The computation runs in at least float32. The result is rounded to the type of `value` at the end.
     """
@@ -251,7 +253,7 @@ def lstm_step(
     recurrent: Float[Tensor, "outer gates"],
     bias: Float[Tensor, " gates"],
 ) -> Float[Tensor, "rows 1+new 2*outer"]:
-    """Continue an LSTM from a state over new positions. Return the given state, then the state at each new position.
+    """Run an LSTM over new positions, starting from `state`. Return `state` and the state at each new position.
 
     Args:
         x: The inputs at the new positions.
