@@ -61,7 +61,7 @@ def validate(section: type[_S], values: LocatedValue, files: Sequence[str] = (),
 
 
 def accepts_fractions(path: Sequence[str | int]) -> bool:
-    """Return whether the field at a path of keys and indices accepts a float."""
+    """Return whether the spec field at a path of keys and indices accepts a float."""
     return _contains_float(_resolve(Spec, path).annotation)
 
 
