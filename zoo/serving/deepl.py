@@ -160,11 +160,11 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
 
 
 def _read_call(service: Service, given: Parameters, key: str) -> Call:
-    """Return the `Call` for a translation request. If the request has no source language, detect the language.
+    """Return the `Call` for a translation request. If the request has no source language, it is detected later.
 
     Raises:
-        ServingError: No model supports one of the languages, a parameter has an invalid value, or a parameter needs a
-            feature that no model has. Like DeepL's messages, the message names the parameter.
+        ServingError: No model supports one of the languages, or a parameter or its value is invalid or not supported.
+            Like DeepL's messages, the message names the parameter.
     """
     target, source = given.required("target_lang"), given.string("source_lang")
     if not service.pool.sources(target):

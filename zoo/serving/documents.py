@@ -184,7 +184,7 @@ class Documents:
         return found
 
     async def _read(self, processes: Processes, sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:
-        """Read the segments of documents. Raise ServingError if there are too many, or if a segment is too long."""
+        """Read the segments of documents. Raise ServingError if there are too many segments, or if one is too long."""
         found = await self._call(processes, read_texts, sources)
         limit, lengths = self._service.settings.limits.text_characters, [len(text) for text, _ in chain(*found)]
         if (longest := max(lengths, default=0)) > limit:
@@ -249,7 +249,7 @@ class Download:
         return StreamingResponse(self._parts(), 200, {**own, **(headers or {})}, "application/octet-stream")
 
     async def _parts(self) -> AsyncIterator[bytes]:
-        """Yield the content in parts. If it were sent at once, each slow client would need memory for a copy."""
+        """Yield the content in parts, because sending it at once would need memory for a copy per slow client."""
         for start in range(0, len(self.content), _PART_BYTES):
             yield self.content[start : start + _PART_BYTES]
 

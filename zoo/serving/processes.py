@@ -52,7 +52,7 @@ class Processes:
 
         Raises:
             ZooError: The function raised a ZooError.
-            TimeoutError: The function takes too long.
+            TimeoutError: The function takes longer than `seconds`.
             MemoryError: The function needs more memory than MAX_BYTES, or its process was killed.
             OSError: No process can be started, or the pool is closed.
         """
