@@ -218,8 +218,8 @@ def import_model(
 ) -> None:
     """Convert another toolkit's model to a bundle in the local model store.
 
-    The bundle can be used like a model trained with zoo: translate with its name, publish it to a registry, or continue
-    its training with `training.start_from`. Its spec contains the decoding settings of the original model. A model with
+    The bundle can be used like a model trained with zoo: translate with it, publish it to a registry, or continue its
+    training with `training.start_from`. Its spec contains the decoding settings of the original model. A model with
     features that a spec cannot express is rejected.
 
     Options:
@@ -275,10 +275,10 @@ def export_model(
 ) -> None:
     """Convert a published model to the format of another toolkit.
 
-    The written files are read again and compared tensor by tensor. If the other toolkit is installed, it must also
-    reproduce the model's reference log-probabilities. With --to onnx, onnxruntime must instead reproduce the results
-    of zoo's reference interpreter on random tokens. If a check fails, nothing is written. A model with features that
-    the format cannot express is rejected.
+    The written files are read again and compared with the model, tensor by tensor. If the other toolkit is installed,
+    it must also reproduce the model's reference log-probabilities. With --to onnx, onnxruntime must instead reproduce
+    the results of zoo's reference interpreter on random tokens. If a check fails, nothing is written. A model with
+    features that the format cannot express is rejected.
 
     Options:
         name NAME: Name or folder of a published model.
