@@ -27,8 +27,8 @@ Options:
     Device auto|cpu|cuda|cuda:N: Device to compute on. auto selects the GPU if there is one, otherwise the CPU.
     MaxBatchTokens N: Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.
         [default: 4096]
-    Source FILE: Read the sources from this file, one per line. Requires --target. [default: pairs from stdin]
-    Target FILE: Read the translation or tree of each source from this file. [default: pairs from stdin]
+    Source FILE: Read the source texts from this file, one per line. Requires --target. [default: pairs from stdin]
+    Target FILE: Read the translation or tree of each source text from this file. [default: pairs from stdin]
     Split dev|test: Use the dev set or the test set of the model's corpus. [default: test]
     Language CODE: Language of the files, such as de. It selects the tokeniser of the paper's BLEU. [default: the
         suffix of the reference file]

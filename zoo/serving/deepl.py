@@ -40,7 +40,7 @@ _CHOICES = {
 
 
 class DeepL(Endpoint):
-    """Endpoint of DeepL's API. Clients send the key in the header or the body."""
+    """Endpoint of DeepL's API. Clients send the API key in the header or the body."""
 
     scheme = "deepl-auth-key"
 
@@ -51,7 +51,7 @@ class DeepL(Endpoint):
 
 
 class _Upload(DeepL):
-    """Endpoint to which clients upload a document. They send the key in the header."""
+    """Endpoint to which clients upload a document. They send the API key in the header."""
 
     requires_header = accepts_file = is_downloaded = True
 

@@ -135,7 +135,10 @@ class Documents:
         return task, len(text)
 
     async def _translate_and_store(self, job: _Job, name: str) -> Outcome:
-        """Translate a document. Return errors as results: an exception in a task would keep the document in memory."""
+        """Translate a document, and store the translation for download.
+
+        Errors are returned instead of raised, because an exception in a task would keep the document in memory.
+        """
         if job.plans[0].route is None:
             return ServingError(503, "Source and target language are the same", "document")
         try:
@@ -283,7 +286,7 @@ class Downloads:
         return secret
 
     def get(self, secret: str) -> Download:
-        """Return a stored document.
+        """Return the stored document with this secret.
 
         Raises:
             ServingError: There is no such document, or it has been removed.

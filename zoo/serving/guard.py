@@ -34,7 +34,7 @@ class Guard:
     def __init__(
         self, app: ASGIApp, service: Service, endpoints: Sequence[Endpoint], apis: Mapping[str, type[Endpoint]]
     ) -> None:
-        """Guard an application.
+        """Wrap an application in this middleware.
 
         Args:
             app: The application.

@@ -214,7 +214,7 @@ class RecognizeResult(BaseModel):
 
 
 class Native(Endpoint):
-    """Endpoint of zoo's own API. Clients send the key in the header."""
+    """Endpoint of zoo's own API. Clients send the API key in the header."""
 
     scheme = "bearer"
     requires_header = True

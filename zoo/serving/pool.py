@@ -402,7 +402,7 @@ class ModelPool:
         return sum(model.memory_bytes() for model in (wanted, *present)) <= self._memory_bytes
 
     def _make_space(self, wanted: PooledModel) -> None:
-        """Unload the least recently used models until another model fits into memory."""
+        """Unload the least recently used models until the model `wanted` fits into memory."""
         while not self._fits(wanted):
             idle = [each for each in self.models.values() if each.loaded and not each.loading and not each.active]
             if not idle:
