@@ -38,7 +38,7 @@ Outcome = str | ServingError
 """Result of translating a document: the secret needed to download the translation, or an error."""
 _T = TypeVar("_T")
 _DETECTED_CHARACTERS = 2_000
-"""Number of characters at the beginning of a document from which its language is detected."""
+"""Number of characters at the beginning of a document that are used to detect its language."""
 _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""

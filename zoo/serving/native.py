@@ -221,7 +221,7 @@ class Native(Endpoint):
 
 
 class Upload(Native):
-    """Endpoint to which clients upload a file."""
+    """Endpoint for file uploads."""
 
     accepts_file = True
 

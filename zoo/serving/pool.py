@@ -325,7 +325,7 @@ class ModelPool:
         return min(found, key=rank)
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
-        """Return the base codes of the languages from which any model, or the model `name`, can translate into `target`."""
+        """Return the base codes of the languages from which a model, or the model `name`, translates into `target`."""
         pairs = [pair for model in self._translators(name) for pair in model.directions()]
         return sorted({base_code(source) for source, own in pairs if match_code(target, [own])})
 
