@@ -86,7 +86,7 @@ class Parameters:
         return value
 
     def texts(self, name: str) -> list[str]:
-        """Return the strings of a parameter that is one string or a list of strings."""
+        """Return a parameter that is a string or a list of strings, as a list."""
         value = self.values.get(name)
         texts = [value] if isinstance(value, str) else value
         if texts is None:
