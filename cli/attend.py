@@ -36,7 +36,8 @@ def attend(
     attention weights are computed for the model's own translation, or for the translation in --target. For a model
     that reads audio or images, the page shows the spectrogram or the image above the matrices.
 
-    --backend selects the backend for the translation. The attention weights are always computed by `eager`.
+    --backend selects the backend for the translation. The attention weights are always computed by the
+    `eager` backend.
 
     Options:
         sentence SENTENCE|FILE: Sentence to translate or parse. If the model reads audio or images, path of the audio or

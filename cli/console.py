@@ -26,7 +26,7 @@ _TERMINAL_VARIABLES = {"FORCE_COLOR", "TTY_COMPATIBLE"}
 
 
 def prepare_standard_streams() -> None:
-    r"""Make the standard streams safe to use.
+    r"""Set the encoding of the standard streams, and replace closed streams.
 
     Output is UTF-8 in every locale. File names that are not UTF-8 are written to stdout as raw bytes, and to stderr
     with escapes. A closed stdin or stdout is replaced by a `ClosedStream`, and a closed stderr by the null device.

@@ -283,7 +283,7 @@ def _answer_lines(
 
 @contextmanager
 def _open_input(translator: Translator, path: Path | None) -> Iterator[tuple[Iterable[str], Callable[[], bool]]]:
-    """Yield the input lines, and a function that returns True if no more lines are available yet.
+    """Yield the input lines, and a function that returns whether the input has paused (see `LineStream.paused`).
 
     If the model reads audio or images, each line is a file name.
     """

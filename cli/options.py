@@ -1,10 +1,11 @@
 """Arguments and options that several commands share.
 
 Options:
-    From CODE: Language of the input text, such as en, for a multilingual model. Optional if the model has no token for
-        the source language. [default: the other language, if the model has two; otherwise detected for each text]
-    To CODE: Target language, such as de, for a multilingual model. [default: the other language, if the model has two;
-        otherwise required]
+    From CODE: Language of the input text, such as en, for a multilingual model. Required for a model that has more than
+        two languages and a token for the source language. [default: the language other than --to, if the model has two
+        languages; otherwise detected for each text]
+    To CODE: Target language, such as de, for a multilingual model. [default: the language other than --from, if the
+        model has two languages; otherwise required]
     Reference SPEC: Name of a shipped spec (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints all names), or
         a path ending in .yaml.
     Overrides KEY=VALUE: Fields of the spec to set, such as `training.steps=500`.
@@ -26,9 +27,9 @@ Options:
     Device auto|cpu|cuda|cuda:N: Device to compute on. auto selects the GPU if there is one, otherwise the CPU.
     MaxBatchTokens N: Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.
         [default: 4096]
-    Source FILE: Read the sources from this file, one per line. Requires --target. [default: pairs from stdin]
-    Target FILE: Read the translation or tree of each source from this file. [default: pairs from stdin]
-    Split dev|test: Whether to use the dev or the test set of the model's corpus. [default: test]
+    Source FILE: Read the source texts from this file, one per line. Requires --target. [default: pairs from stdin]
+    Target FILE: Read the translation or tree of each source text from this file. [default: pairs from stdin]
+    Split dev|test: Use the dev set or the test set of the model's corpus. [default: test]
     Language CODE: Language of the files, such as de. It selects the tokeniser of the paper's BLEU. [default: the
         suffix of the reference file]
     Transcripts: The files contain transcripts of audio or recognised text: compute WER and CER instead of the metrics
@@ -92,7 +93,7 @@ def complete_model_or_run(incomplete: str) -> list[str]:
 
 
 def complete_override(incomplete: str) -> list[str]:
-    """Return the fields, such as `training.steps=`, that begin with the text typed so far, for shell completion."""
+    """Return the spec fields, such as `training.steps=`, that begin with the typed text, for shell completion."""
     fields = (f"{key}=" for key in specs.field_names())
     return [field for field in fields if field.startswith(incomplete)]
 

@@ -14,7 +14,7 @@ from zoo.report import Progress, Report, duration, escape_control_characters, fi
 
 _REFRESHES_PER_SECOND = 4  # more would slow down the work
 _FIGURE_NAMES = {"loss": "loss", **DEV_TITLES, "perplexity": "perplexity", "target_tokens_per_second": "tokens/s"}
-"""Keys of training metrics -> their names in a progress bar. The most important metrics come first."""
+"""Names of training metrics in a progress bar, keyed by metric. The most important metrics come first."""
 
 
 class BarReport(Report):

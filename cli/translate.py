@@ -112,7 +112,10 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
         hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
     elif card := recommended(source, target):
         command = _command(documents, output, (source, target), card)
-        hint = f"{card.summary} translates it: `{command}`; `zoo list --available {source}-{target}` lists others"
+        hint = (
+            f"{card.summary} translates from `{source}` to `{target}`: `{command}`; "
+            f"`zoo list --available {source}-{target}` lists other models"
+        )
     else:
         hint = (
             f"no public model translates from `{source}` to `{target}`: write language codes, such as `de`, or "
@@ -123,7 +126,7 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
 
 
 def _command(documents: Sequence[Path], output: Path | None, direction: Direction, card: ModelCard) -> str:
-    """Return the command that translates the same documents with a public model."""
+    """Return the `zoo translate` command that translates the documents with a public model."""
     files = [*map(str, documents), *(["-o", str(output)] if output else [])]
     source, target = card.languages.direction(*direction) or direction
     return shlex.join(["zoo", "translate", *files, "--from", source, "--to", target, "--model", card.name])
@@ -152,7 +155,7 @@ def _confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
 
 
 def _write_each(plan: Mapping[Path, Path], write: Callable[[Path, Path], None]) -> None:
-    """Call `write(source, target)` for each entry in `plan`, which maps targets to sources.
+    """Call `write(input, output)` for each entry in `plan`, which maps output files to input files.
 
     If calls fail, the remaining calls are still made. Afterwards, the first error is raised, and the other
     errors are attached to it.

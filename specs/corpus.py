@@ -26,7 +26,7 @@ Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 _MAX_PARTS = 1_000
 Direction = tuple[str, str]
-"""Codes of the source and target language."""
+"""Source and target language codes."""
 
 
 def _check_url(url: str) -> str:
@@ -168,7 +168,7 @@ class Pairs(Weighted):
             reject("languages", "`languages` of `pairs` contains a language twice", "list each language once")
 
     def check_languages(self, name: str, corpus: "Corpus", languages: Languages | None, *, reads_text: bool) -> None:
-        """Reject the part if the model has one language, or lacks a language of the part."""
+        """Reject the part if the model is not multilingual, or if it lacks a language of the part."""
         if languages is None:
             problem = f"`{name}` has files in several languages, but the spec has no `languages`"
             hint = "write `languages: {codes: [en, de]}`, with the codes of your files"
@@ -226,7 +226,7 @@ class Archive(Directed):
 
     @property
     def credited_names(self) -> Sequence[str | None]:
-        """Paths inside the archive."""
+        """Names to credit in the model card: the paths of the text files inside the archive."""
         return self.source, self.target
 
 
@@ -292,7 +292,7 @@ class Synthetic(Directed):
 
     @property
     def credited_names(self) -> Sequence[str | None]:
-        """Names of the models, without folders."""
+        """Names to credit in the model card: the names of the models, without folders."""
         return [PurePath(model).name for model in self.models]
 
     @property
@@ -407,8 +407,8 @@ class Corpus(Section):
     """Test set (section 6.1: newstest2014): a list of data sources, as in `train`. `held_out` moves pairs from the
     training set to this set."""
     max_length: Size = Field(le=1_048_576)
-    """Maximum length of the source and of the target of a training pair, without EOS. Longer pairs are dropped (not in
-    the paper; 256 in tensor2tensor, the code of the paper's authors). Unit: tokens."""
+    """Maximum source length and maximum target length of a training pair, excluding EOS. Longer pairs are dropped (not
+    in the paper; 256 in tensor2tensor, the code of the paper's authors). Unit: tokens."""
     max_ratio: Annotated[float, Field(ge=1, le=1_048_576)] | None
     """Maximum length ratio of a training pair: the length of the longer side divided by the length of the shorter side,
     in tokens. Pairs with a larger ratio are dropped (not in the paper). null: no limit."""
@@ -441,14 +441,14 @@ class Corpus(Section):
                     reject(name, problem, f"write the files of the {split} set instead of `held_out`")
 
     def expanded(self, codes: Sequence[str]) -> Self:
-        """Return the corpus with files in place of its `Pairs` parts. `codes` are the languages of the model."""
+        """Return the corpus with `Files` parts in place of its `Pairs` parts. `codes` are the model's languages."""
         splits: dict[str, tuple[Part, ...]] = {}
         for split in SPLITS:
             parts = (each for part in getattr(self, split) for each in part.expanded(self, codes))
             splits[split] = tuple(islice(parts, _MAX_PARTS + 1))
             if len(splits[split]) > _MAX_PARTS:
                 problem = f"`pairs` stands for so many directions that `corpus.{split}` exceeds {_MAX_PARTS:,} parts"
-                reject(f"corpus.{split}", problem, "list fewer `languages` beside `pairs`")
+                reject(f"corpus.{split}", problem, "list fewer `languages` in this part")
         return self.model_copy(update=splits)
 
     @property
@@ -463,7 +463,7 @@ class Corpus(Section):
         return (*self.train, *self.dev, *self.test)
 
     def direction(self, part: Section) -> Direction:
-        """Return the codes of the source and the target language of a corpus part."""
+        """Return the source and target language codes of a corpus part."""
         if not isinstance(part, Directed):
             return self.source, self.target
         return part.source_language or self.source, part.target_language or self.target

@@ -75,7 +75,7 @@ def where_written(reference: str | os.PathLike[str], overrides: Overrides, path:
 
 
 def parent(reference: str | os.PathLike[str]) -> Spec | None:
-    """Return the spec that `reference` extends, or None if it has no `extends`. Raise ZooError as `load` does."""
+    """Return the spec that `reference` extends, or None if it extends no spec. Raise ZooError as `load` does."""
     chain = _chain(find(os.fspath(reference)))
     return _merged(chain[1:]) if len(chain) > 1 else None
 

@@ -1,4 +1,4 @@
-"""Base class and common types of the sections of a spec."""
+"""Base class and common types of spec sections."""
 
 import ast
 from contextlib import suppress

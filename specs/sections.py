@@ -68,7 +68,7 @@ class Languages(Section):
 
     codes: Annotated[tuple[LanguageCode, ...], Field(strict=False)] = Field(min_length=2, max_length=1_000)
     """Codes of all languages of the model, such as `[en, de, fr]`. NLLB models use codes such as `eng_Latn`. A
-    model with one code has `languages: null`."""
+    model for a single language has `languages: null`."""
     token: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$", max_length=40)] = "<2{}>"
     """Pattern of the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` gives the token
     `<2de>` for German. Default: `<2{}>`."""
@@ -161,7 +161,7 @@ class BaseTask(Section):
 
     @property
     def encoding(self) -> Mapping[str, Any]:
-        """Values of `encoding_fields`. A prepared corpus can only be reused if these values are unchanged."""
+        """Values of the `encoding_fields`. A prepared corpus can only be reused if these values are unchanged."""
         return self.model_dump(include={*self.encoding_fields})
 
     @property
@@ -318,8 +318,9 @@ class Training(Section):
     paper; Graves et al. 2006, Kim et al. 2017). It teaches the encoder the order of the tokens. Models that translate
     need null, because CTC expects the tokens in the order in which they are spoken. null: no such loss."""
     subword_regularization: Annotated[float, Field(gt=0, lt=1)] | None
-    """Sample a new segmentation of each sentence into tokens in each epoch (not in the paper). For bpe, this is the
-    probability of skipping a merge (BPE-dropout). For unigram, it is the exponent of the segmentations' probabilities.
+    """Sample a new segmentation of each sentence into tokens in each epoch (not in the paper). For bpe, the value
+    is the probability of skipping a merge (BPE-dropout). For unigram, it is the exponent of the segmentation
+    probabilities.
     null: always use the best segmentation."""
     start_from: Annotated[str, Field(min_length=1, max_length=4_096)] | None
     """Model whose weights and vocabulary training starts from (not in the paper): the name of a published model, or the
@@ -335,7 +336,7 @@ class Training(Section):
     """Number of steps between lines with training metrics in the run's log.jsonl (not in the paper). Unit: steps."""
 
     def describe_short_training(self, steps: int) -> str | None:
-        """Return a warning if training for `steps` steps ends before the learning rate warm-up, or None otherwise."""
+        """Return a warning if training for `steps` steps is shorter than the learning rate warm-up, otherwise None."""
         if steps >= self.warmup_steps:
             return None
         return (
@@ -377,7 +378,7 @@ class Decoding(Section):
     50). EOS is not counted. With `stopping_rule: shrinking`, a translation that is cut off has one more token, in place
     of EOS, as in Marian. Unit: tokens."""
     min_length: Count = Field(le=10_000)
-    """Minimum length of a translation, without EOS (not in the paper; fairseq and CTranslate2: 1). If it exceeds the
+    """Minimum length of a translation, excluding EOS (not in the paper; fairseq and CTranslate2: 1). If it exceeds the
     maximum length, the maximum length applies. Unit: tokens."""
     suppressed_tokens: Annotated[tuple[TokenId, ...], Field(strict=False, max_length=1_000)]
     """IDs of tokens that no translation contains (not in the paper; Marian suppresses the unknown token). The other

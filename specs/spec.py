@@ -92,7 +92,7 @@ class Spec(Section):
 
     @property
     def default_direction(self) -> Direction:
-        """Source and target language of sentences that zoo itself translates, for example to verify a bundle.
+        """Source and target languages of the sentences that zoo itself translates, for example to verify a bundle.
 
         These are the languages of `corpus` or, if `languages.codes` does not contain both, its first two codes.
         """

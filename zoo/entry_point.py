@@ -60,7 +60,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def require_own_packages(*names: str) -> None:
-    """Check that Python imports these packages from the folder that contains `zoo`. Raise ImportError otherwise."""
+    """Check that Python finds these packages in the folder that contains `zoo`. Raise ImportError otherwise."""
     root = Path(__file__).resolve().parents[1]
     for name in names:
         found = find_spec(name)

@@ -91,7 +91,7 @@ class Settings:
 
 
 class Metrics:
-    """Metrics of the server, such as the number of requests, in a separate Prometheus registry."""
+    """Prometheus metrics of the server, such as the number of requests, in a registry separate from the global one."""
 
     def __init__(self) -> None:
         self._registry = own = CollectorRegistry()
@@ -117,7 +117,7 @@ class Metrics:
             self._statuses[status] += 1
 
     def log_statuses(self) -> None:
-        """Log the number of requests per HTTP status. Log nothing if there were no requests."""
+        """Log the number of requests per HTTP status since the last call, if there were any."""
         counts, self._statuses = self._statuses, Counter()
         if counts:
             listed = ", ".join(f"{count} with status {status}" for status, count in sorted(counts.items()))
@@ -146,7 +146,7 @@ class Budget:
 
     @contextmanager
     def hold(self, amount: int = 0) -> Iterator[Callable[[int], None]]:
-        """Hold an amount until the `with` block ends. Yield a function that increases the amount.
+        """Hold `amount` of the resource until the `with` block ends. Yield a function that increases the held amount.
 
         Raises:
             ServingError: All requests together would exceed the limit.
@@ -217,7 +217,7 @@ class Admission:
         task.add_done_callback(self._cancelled_at_end.discard)
 
     def usage(self, key: str) -> tuple[int, int | None]:
-        """Return the number of characters translated with an API key (its SHA-256), and the key's limit, if any."""
+        """Return the number of characters translated with an API key (its SHA-256), and the key's limit or None."""
         return self._used_characters[key], self._keys.get(key)
 
     def authorize(self, key: str | None) -> str:

@@ -230,7 +230,7 @@ class Server(uvicorn.Server):
         """Reason why the server could not start, or an empty string."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to accept connections. Restore the listen backlog of the sockets, which uvicorn has reduced."""
+        """Start accepting connections. Restore the listen backlog of the sockets, which uvicorn has reduced."""
         await super().startup(sockets)
         for each in sockets or ():
             each.listen(_BACKLOG)

@@ -40,7 +40,7 @@ _CHOICES = {
 
 
 class DeepL(Endpoint):
-    """Endpoint of DeepL's API. Clients send the key in the header or the body."""
+    """Endpoint of DeepL's API. Clients send the API key in the header or the body."""
 
     scheme = "deepl-auth-key"
 
@@ -51,7 +51,7 @@ class DeepL(Endpoint):
 
 
 class _Upload(DeepL):
-    """Endpoint to which clients upload a document. They send the key in the header."""
+    """Endpoint for document uploads. Clients send the API key in the header."""
 
     requires_header = accepts_file = is_downloaded = True
 
@@ -160,11 +160,11 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
 
 
 def _read_call(service: Service, given: Parameters, key: str) -> Call:
-    """Return the `Call` for a translation request. If the request has no source language, detect the language.
+    """Return the `Call` for a translation request. If the request has no source language, it is detected later.
 
     Raises:
-        ServingError: No model supports one of the languages, a parameter has an invalid value, or a parameter needs a
-            feature that no model has. Like DeepL's messages, the message names the parameter.
+        ServingError: No model supports one of the languages, or a parameter or its value is invalid or not supported.
+            Like DeepL's messages, the message names the parameter.
     """
     target, source = given.required("target_lang"), given.string("source_lang")
     if not service.pool.sources(target):

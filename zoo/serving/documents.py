@@ -38,7 +38,7 @@ Outcome = str | ServingError
 """Result of translating a document: the secret needed to download the translation, or an error."""
 _T = TypeVar("_T")
 _DETECTED_CHARACTERS = 2_000
-"""Number of characters at the beginning of a document from which its language is detected."""
+"""Number of characters at the beginning of a document that are used to detect its language."""
 _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""
@@ -135,7 +135,10 @@ class Documents:
         return task, len(text)
 
     async def _translate_and_store(self, job: _Job, name: str) -> Outcome:
-        """Translate a document. Return errors as results: an exception in a task would keep the document in memory."""
+        """Translate a document, and store the translation for download.
+
+        Errors are returned instead of raised, because an exception in a task would keep the document in memory.
+        """
         if job.plans[0].route is None:
             return ServingError(503, "Source and target language are the same", "document")
         try:
@@ -184,7 +187,7 @@ class Documents:
         return found
 
     async def _read(self, processes: Processes, sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:
-        """Read the segments of documents. Raise ServingError if there are too many, or if a segment is too long."""
+        """Read the segments of documents. Raise ServingError if there are too many segments, or if one is too long."""
         found = await self._call(processes, read_texts, sources)
         limit, lengths = self._service.settings.limits.text_characters, [len(text) for text, _ in chain(*found)]
         if (longest := max(lengths, default=0)) > limit:
@@ -249,7 +252,7 @@ class Download:
         return StreamingResponse(self._parts(), 200, {**own, **(headers or {})}, "application/octet-stream")
 
     async def _parts(self) -> AsyncIterator[bytes]:
-        """Yield the content in parts. If it were sent at once, each slow client would need memory for a copy."""
+        """Yield the content in parts, because sending it at once would need memory for a copy per slow client."""
         for start in range(0, len(self.content), _PART_BYTES):
             yield self.content[start : start + _PART_BYTES]
 
@@ -283,7 +286,7 @@ class Downloads:
         return secret
 
     def get(self, secret: str) -> Download:
-        """Return a stored document.
+        """Return the stored document with this secret.
 
         Raises:
             ServingError: There is no such document, or it has been removed.

@@ -34,7 +34,7 @@ class Guard:
     def __init__(
         self, app: ASGIApp, service: Service, endpoints: Sequence[Endpoint], apis: Mapping[str, type[Endpoint]]
     ) -> None:
-        """Guard an application.
+        """Wrap an application in this middleware.
 
         Args:
             app: The application.
@@ -135,7 +135,8 @@ class Guard:
         """
         hosts, name = self.service.settings.hosts, _PORT.sub("", headers.get("host", "")).lower()
         if hosts and name not in hosts and not _ADDRESS.fullmatch(name):
-            return ServingError(421, f"the host name {quote(name)} is not allowed (`zoo serve --allow-host`)", "host")
+            message = f"the host name {quote(name)} is not allowed; `zoo serve --allow-host` permits it"
+            return ServingError(421, message, "host")
         try:
             if (key := endpoint.header_key(headers)) is not None or endpoint.requires_header:
                 self.service.admission.authorize(key)

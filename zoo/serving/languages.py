@@ -61,7 +61,7 @@ def differ_in_region(one: str, other: str) -> bool:
 
 
 def public_codes(codes: Iterable[str]) -> dict[str, str]:
-    """Map each code of a model to the code that clients see.
+    """Map each of a model's language codes to the code that clients see.
 
     Clients see the base code or, if several codes have the same base, the standard code.
     """
@@ -99,7 +99,7 @@ def _describe_public_model(source: str, target: str) -> str:
 def detect_source(text: str, languages: Collection[str], target: str) -> tuple[str, float]:
     """Choose the most probable language of a text from `languages`. Return its code and its probability.
 
-    The probability is among all languages that the detector knows, not only `languages`.
+    The probability considers all languages that the detector knows, not only `languages`.
 
     The target language is chosen only if its probability is at least 10 %. Otherwise, a word such as "Hi" could be
     mistaken for a word in the target language, and stay untranslated.

@@ -23,7 +23,7 @@ from zoo.text.language_codes import rank_languages
 
 
 class _Upload(Endpoint):
-    """Endpoint to which clients upload a document."""
+    """Endpoint for document uploads."""
 
     accepts_file = is_downloaded = True
 

@@ -25,7 +25,7 @@ from specs import ZooError
 from zoo.system.memory import memory_limit
 
 MAX_BYTES = 600_000_000
-"""Maximum memory that a call may allocate."""
+"""Maximum memory that a call may allocate, in bytes."""
 _MAX_IDLE_BYTES = 150_000_000
 """Maximum memory of an idle process, in bytes. A process that uses more memory ends after the call."""
 _SIZES = Path("/proc/self/statm")
@@ -52,7 +52,7 @@ class Processes:
 
         Raises:
             ZooError: The function raised a ZooError.
-            TimeoutError: The function takes too long.
+            TimeoutError: The function takes longer than `seconds`.
             MemoryError: The function needs more memory than MAX_BYTES, or its process was killed.
             OSError: No process can be started, or the pool is closed.
         """
@@ -98,7 +98,11 @@ class _Process:
         return self._process.is_alive()
 
     def call(self, *call: object) -> tuple[Any, Exception | None, bool]:
-        """Call a function in the process. Return its value, its error, and whether the process can be used again."""
+        """Call a function in the process. `call` is the time limit in seconds, the function and its arguments.
+
+        Returns:
+            The value, the error, and whether the process can be used again.
+        """
         try:
             self._connection.send(call)
             return self._connection.recv()  # type: ignore[no-any-return]
@@ -111,7 +115,7 @@ class _Process:
 
 
 def _work(connection: Connection) -> None:
-    """Run in a worker process: call the functions that the server sends, until the server stops or a call fails."""
+    """Run in a worker process: make the calls that the server sends, until the server stops or a call fails."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the server handles signals and kills this process
         signal.signal(number, signal.SIG_IGN)
     keep = True

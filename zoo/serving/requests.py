@@ -60,8 +60,8 @@ class Endpoint(APIRoute):
 class Parameters:
     """Parameters of a request. Its methods raise ServingError if a parameter has an invalid value.
 
-    `values` contains the parameters by name. The value of a parameter that occurs several times in a form or query
-    string is a list.
+    `values` contains the parameters by name. If a parameter occurs several times in a form or query string, its
+    value is a list.
     """
 
     values: Mapping[str, Any]
@@ -86,7 +86,7 @@ class Parameters:
         return value
 
     def texts(self, name: str) -> list[str]:
-        """Return the strings of a parameter that is one string or a list of strings."""
+        """Return a parameter that is a string or a list of strings, as a list."""
         value = self.values.get(name)
         texts = [value] if isinstance(value, str) else value
         if texts is None:
@@ -119,7 +119,7 @@ class Parameters:
 class Upload(Parameters):
     """Parameters in a form, and the name and content of its `file` field.
 
-    The value of a parameter that occurs several times is its last value.
+    If a parameter occurs several times, its last value counts.
     """
 
     name: str
@@ -127,7 +127,9 @@ class Upload(Parameters):
 
 
 async def authorized_parameters(service: Service, request: Request) -> tuple[Parameters, str]:
-    """Return the parameters in the query string and the body, which is JSON or a form, and the API key's SHA-256.
+    """Return the parameters of a request, and the API key's SHA-256.
+
+    The parameters are in the query string and in the body, which is JSON or a form.
 
     Raises:
         ServingError: The body is not valid, or the key is missing or wrong.
@@ -154,7 +156,7 @@ async def authorized_upload(service: Service, request: Request) -> tuple[Upload,
 
 
 def authorize(service: Service, request: Request, given: Parameters | None = None) -> str:
-    """Return the SHA-256 of the API key in the headers or parameters of a request, or raise ServingError."""
+    """Check the API key in the headers or parameters of a request (see `Admission.authorize`). Return its SHA-256."""
     endpoint = cast(Endpoint, request.scope["route"])
     key = endpoint.header_key(request.headers) or (given.key if given else None)
     return service.admission.authorize(key)
