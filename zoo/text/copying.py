@@ -48,19 +48,19 @@ class Replaced(NamedTuple):
     """Whether the original text is in capitals, but `text` is not."""
 
     def original_positions(self) -> list[int]:
-        """For each character in `text`, and for its end, return the position in the original text."""
+        """Return the original position of each character in `text`, and of the end of `text`."""
         lengths = (len(self.spans[each].text) if each in self.spans else 1 for each in self.text)
         return [0, *accumulate(lengths)]
 
     def restore(self, translation: str, language: str) -> str:
         """Replace each copy symbol in a translation with its span, as spelled in the language of the translation.
 
-        Drop symbols without a span. If the original text is in capitals, put the translation in capitals, too.
+        Drop symbols that have no span. If the original text is in capitals, convert the translation to capitals.
 
         Args:
             translation: The translation of `text`.
-            language: Language code of the translation. It determines which contractions and word orders are corrected,
-                such as "de Annika" (to "d'Annika") and "our child 5th" (to "our 5th child").
+            language: Language code of the translation. It determines the corrections of contractions and word order,
+                such as "d'Annika" for "de Annika" and "our 5th child" for "our child 5th".
         """
         notation = notation_of(base_language(language))
 
@@ -206,13 +206,13 @@ def _copied(
 ) -> list[Span]:
     """Return the spans of a text that copy symbols may replace: first numbers, links and the like, then names.
 
-    Months, weekdays, and small numbers are left out, because the translation may need them as words.
+    Months, weekdays, and small numbers are omitted, because a translation may spell them as words.
     """
     return _joined([each for each in spans if not each.may_be_word], find_names(text, source, target, is_rare))
 
 
 def _joined(spans: Sequence[Span], names: Iterable[Span]) -> list[Span]:
-    """Append names to spans. Names inside a span, such as "Smith" in a link, are left out."""
+    """Append the spans of names to other spans. Omit names that overlap another span, such as "Smith" in a link."""
     apart = (each for each in names if not any(each.start < span.end and span.start < each.end for span in spans))
     return [*spans, *apart]
 

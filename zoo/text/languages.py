@@ -98,7 +98,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
         spec: Spec of the model.
         source: Language code of the text, if given.
         target: Language code of the translation, if given.
-        report: Receives a warning if the model was not trained on this translation direction.
+        report: Receives a warning if the model was not trained for this translation direction.
 
     Raises:
         ZooError: A language is missing or unknown.
@@ -136,12 +136,12 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     if target is None:
         raise ZooError(
             f"`{spec.name}` translates into {len(languages.codes)} languages, and the target language is not given",
-            hint=f"give it with `--to CODE` (in Python: `target=`): {languages.listed(_MAX_LISTED)}",
+            hint=f"specify it with `--to CODE` (in Python: `target=`): {languages.listed(_MAX_LISTED)}",
         )
     if source is None:
         if languages.source_token == "source":
             problem = f"`{spec.name}` reads {len(languages.codes)} languages, and the language of the text is not given"
-            hint = f"give it with `--from CODE` (in Python: `source=`): {languages.listed(_MAX_LISTED)}"
+            hint = f"specify it with `--from CODE` (in Python: `source=`): {languages.listed(_MAX_LISTED)}"
             raise ZooError(problem, hint=hint)
         return UNKNOWN, target
     if learned and (source, target) not in learned:

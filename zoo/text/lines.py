@@ -1,4 +1,4 @@
-"""Functions that read UTF-8 text with one sentence per line, from files, SGML and streams such as stdin."""
+"""Functions that read sentences in UTF-8 from text files, SGML files and streams such as stdin."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _segments(lines: Iterable[str], path: Path) -> Iterator[str]:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """In a `with` block that reads a file, convert read errors to ZooErrors whose messages contain the path."""
+    """Convert read errors in a `with` block to ZooErrors whose messages contain the path of the file."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -234,7 +234,7 @@ class LineStream:
         return next(self._lines)
 
     def paused(self) -> bool:
-        """Return True if no further line is available, even after a wait of PAUSE_SECONDS.
+        """Return whether the next line has not arrived yet, even after a wait of PAUSE_SECONDS.
 
         Return False at the end of the stream. A stream without a file descriptor, such as BytesIO, never pauses.
         """
@@ -282,7 +282,7 @@ def available_chunks(
         max_items: Maximum number of items per chunk.
         paused: Function that returns whether the next item has not arrived yet.
         first_items: Maximum number of items in the first chunk, and in the first chunk after a pause. The maximum then
-            doubles with each chunk. If None, all chunks have up to `max_items`.
+            doubles with each chunk. If None, the maximum is always `max_items`.
     """
     smallest = min(max_items, first_items or max_items)
     size, is_paused, error = smallest, False, None

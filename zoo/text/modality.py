@@ -26,7 +26,7 @@ class Modality(ABC):
 
     Attributes:
         content: The learned vocabulary, as the content of the file that stores it.
-        size: Number of different token IDs, including the special tokens.
+        size: Vocabulary size, including the special tokens.
     """
 
     names_files: ClassVar[bool] = False

@@ -86,7 +86,7 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
     """Raise ZooError if two parallel lists have different lengths. `names` are the names of the lists in the error."""
     if len(first) != len(second):
-        hint = "give the same number of both, in the same order; in a file, each line is one text"
+        hint = "give the same number of texts in both, in the same order; in a file, each line is one text"
         raise ZooError(f"the numbers of {' and '.join(names)} differ: {len(first):,} and {len(second):,}", hint=hint)
 
 
@@ -150,7 +150,7 @@ def language_tokens(text: str) -> str:
 
 
 def excerpt(text: str) -> str:
-    """Return the first 40 characters of a text in quotes, to identify the text in a message."""
+    """Quote the first 40 characters of a text, to identify the text in a message."""
     return repr(text if len(text) <= 40 else f"{text[:37]}...")
 
 

@@ -258,7 +258,7 @@ class _SpanReader:
     def _start_of_range(self, match: re.Match[str], minutes: int) -> int | None:
         """Return the start of a time range such as "3 to 5 p.m.", in minutes after midnight, or None for other times.
 
-        The start is the latest meaning of the first time (a.m. or p.m.) that is before the second time.
+        The first time may be a.m. or p.m. Choose the latest meaning that is before the second time.
         """
         is_start = match["until"] is not None and not _marker(match)
         end = self._patterns.span.search(self._text, match.end()) if is_start else None
@@ -329,7 +329,7 @@ class _SpanReader:
         return target.decade.format(count) if may_be_decade and is_decade else count
 
     def _unit(self, match: re.Match[str], unit: str, value: str) -> str:
-        """Return the unit in the target language, with the space before it if the language has one."""
+        """Return the unit in the target language, preceded by a space if the language requires one."""
         target, symbol = self._target, _symbol(match)
         if match["scale"] and unit in target.scaled_units:
             return target.scaled_units[unit]
@@ -380,7 +380,7 @@ def _before(match: re.Match[str]) -> tuple[int, int]:
 
 
 def _marker(match: re.Match[str]) -> str | None:
-    """Return the name of the group that contains the words after a time, such as "p.m.", or None."""
+    """Return the name of the group that matched the words after a time, such as "p.m.". Without words, return None."""
     return next((group for group in ("clock", "half", "marked") if match[group]), None)
 
 
@@ -396,5 +396,5 @@ def _symbol(match: re.Match[str]) -> str:
 
 
 def _is_currency(match: re.Match[str], unit: str) -> bool:
-    """Return whether the unit of a number is written as a currency symbol, such as "€", or a code before the number."""
+    """Return whether a number has a currency symbol, such as "€", or a currency code before the number."""
     return unit in CURRENCIES and (_symbol(match) == unit or bool(match["before"]))

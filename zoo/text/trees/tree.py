@@ -1,4 +1,4 @@
-"""Constituency trees, their bracketed notation (as in the Penn Treebank), and conversion of words to sentences."""
+"""Constituency trees, their bracketed notation (as in the Penn Treebank), and splitting and joining of words."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def escape_brackets(word: str) -> str:
 
 
 def unescape_brackets(word: str) -> str:
-    """Convert a word of a tree to its form in the sentence: `-LRB-` becomes `(`."""
+    """Unescape the round brackets in a word of a tree: `-LRB-` becomes `(`."""
     return word.replace("-LRB-", "(").replace("-RRB-", ")")
 
 
