@@ -83,7 +83,7 @@ class Place:
 
 
 def make_parser() -> MarkdownIt:
-    """Create the Markdown parser. It stores the source positions of each token with text in `token.meta["place"]`."""
+    """Create the Markdown parser. For tokens that contain text, `token.meta["place"]` stores source positions."""
     parser = (
         MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(["text_join", "fragments_join", "autolink"])
     )
@@ -114,7 +114,7 @@ _InlineRule = Callable[[StateInline, bool], bool]
 
 
 def _placed(rule: _BlockRule, place: Callable[[StateBlock, Sequence[Token]], None]) -> _BlockRule:
-    """Wrap a block rule so that it also records the source positions of those of its tokens that contain text."""
+    """Wrap a block rule so that it also records the source positions of tokens that contain text, with `place`."""
 
     def placed(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         first = len(state.tokens)

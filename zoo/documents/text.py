@@ -41,7 +41,7 @@ def _parse_text(text: str) -> list[Fragment]:
 
 
 def _parse_subtitles(text: str) -> list[Fragment]:
-    """Return the fragments of subtitles. No segment extends over several subtitles.
+    """Return the fragments of subtitles. A segment never spans several subtitles.
 
     A line that begins a new sentence, or that has a different speaker, begins a new segment.
 

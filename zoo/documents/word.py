@@ -45,7 +45,7 @@ class _FieldCode:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Run: text with one style. Runs with the same style are equal.
+    """Run in a Word document: text with one style. Runs with the same style are equal.
 
     Attributes:
         style: The properties of the run, as they are written in the document.
@@ -204,7 +204,7 @@ class _Reader(ParagraphReader):
     paragraphs, untranslated, elements = ("w:p",), ("w:del", "w:moveFrom"), _ELEMENTS
 
     def __init__(self, prefix: str, code: Collection[str]) -> None:
-        """Create a reader. `prefix` is the prefix of the element names, and `code` are the styles for code."""
+        """Create a reader. `prefix` is the prefix of element names. `code` contains the names of styles for code."""
         self._prefix, self._code = prefix, code
         self._copied = 0
         """Number of characters in the start tags and styles that are repeated (see `_MAX_COPIED`)."""
@@ -225,7 +225,7 @@ class _Reader(ParagraphReader):
         return _join_fields(_wrap_runs(self.read(self._tokens(text), level)))
 
     def write_text(self, text: str) -> str:
-        """Return a `t` element that contains a text."""
+        """Return a text element (`w:t`) that contains a text."""
         return f'<{self._prefix}t xml:space="preserve">{escape(text)}</{self._prefix}t>'
 
     def _tokens(self, text: str) -> list[Token]:
@@ -294,7 +294,7 @@ class _Reader(ParagraphReader):
             yield Fragment(Kind.UNIT, raw, text, output="" if is_dropped else raw)
 
     def _in_run(self, fragment: Fragment, run: _Run) -> Fragment:
-        """Return a fragment of a run. Boundaries, such as tabs, and parts of fields get a run of their own.
+        """Assign a fragment to a run. Boundaries, such as tabs, and parts of fields get a run of their own.
 
         Raises:
             ZooError: The repeated start tags and styles have more than `_MAX_COPIED` characters in total.

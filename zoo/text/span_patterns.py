@@ -81,11 +81,11 @@ class Patterns:
 
 
 def _or_in_capitals(names: str, before: str = "") -> str:
-    """Add capitalised and upper-case forms to a list of names, separated by `|`. Return it as a pattern.
+    """Return a pattern for names, their capitalised forms and their upper-case forms.
 
     Args:
-        names: The names.
-        before: Pattern that must precede the added forms.
+        names: The names, separated by `|`.
+        before: Pattern that must match before capitalised and upper-case forms.
     """
     capitals = [each for name in names.split("|") for each in (name.capitalize(), name.upper())]
     return "|".join([names, *(before + each for each in capitals)])

@@ -113,7 +113,7 @@ class Vocabulary:
         return self.stream(side).token_strings(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
-        """Return the distinct characters in a text that have no token or, for a word-level vocabulary, the words."""
+        """Return the distinct characters (words, for a word-level vocabulary) in a text that have no token."""
         parts = clean(text).split(" ") if self.is_word_level(side) else clean(text)
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part, side)]
 

@@ -1,4 +1,4 @@
-"""Constituency trees, their bracketed notation (as in the Penn Treebank), and splitting and joining of words."""
+"""Constituency trees, their bracketed notation (as in the Penn Treebank), and functions that split and join words."""
 
 from __future__ import annotations
 
