@@ -318,7 +318,7 @@ class Parser:
         self._copied = None
 
     def _is_untranslated(self, tag: StartTag) -> bool:
-        """Return whether `translate="no"`, the `notranslate` class or the client excludes an element."""
+        """Return whether the client, or an attribute such as `translate="no"`, excludes an element from translation."""
         if tag.name in self._roles.copied or "translate" not in tag.raw.lower():
             return tag.name in self._roles.copied
         found = tag.values()
@@ -462,7 +462,7 @@ def _text_view(roles: ElementRoles, parser: type[Parser]) -> View:
 
 
 def _html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
-    """Return the format for HTML that `parser` reads and in which elements have these roles.
+    """Return a format for HTML. `parser` reads the HTML, and `roles` are the roles of its elements.
 
     Attributes are translated before text, because the translated text may repeat tags.
     """

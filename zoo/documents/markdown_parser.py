@@ -114,7 +114,7 @@ _InlineRule = Callable[[StateInline, bool], bool]
 
 
 def _placed(rule: _BlockRule, place: Callable[[StateBlock, Sequence[Token]], None]) -> _BlockRule:
-    """Wrap a block rule so that it also records the source positions of tokens that contain text, with `place`."""
+    """Wrap a block rule so that `place` records the source positions of the rule's tokens that contain text."""
 
     def placed(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         first = len(state.tokens)

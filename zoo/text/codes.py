@@ -19,8 +19,8 @@ class BPECodes:
     """BPE codes, which split words into subwords.
 
     Attributes:
-        vocabulary: Known subwords, including the separator `@@`. Unknown subwords are split again. If the vocabulary is
-            empty, all subwords are known.
+        vocabulary: Known subwords with their separators, such as `lo@@`. Unknown subwords are split again. If the
+            vocabulary is empty, all subwords are known.
     """
 
     def __init__(self, content: str, vocabulary: Collection[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Functions that read sentences in UTF-8 from text files, SGML files and streams such as stdin."""
+"""Functions that read UTF-8 text, one sentence per line, from text files, SGML files and streams such as stdin."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def available_chunks(
 
 
 def never_paused() -> bool:
-    """Return False. Pass this function as `paused` if reading never has to wait, as with a file."""
+    """Return False. Pass this function as `paused` for input that is always available, such as a file."""
     return False
 
 

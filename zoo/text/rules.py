@@ -192,7 +192,7 @@ class AddedTokens:
         """Split a text at added tokens. Yield the ID of each added token, and the text between added tokens as strings.
 
         Raises:
-            ZooError: The text contains a token that the model cannot read.
+            ZooError: The text contains a token that texts must not contain.
         """
         end = 0
         for match in self._pattern.finditer(text):

@@ -103,7 +103,7 @@ def patterns_of(code: str) -> Patterns:
 
 @cache
 def _common_pattern(name: str) -> str:
-    """Return a pattern that matches any of the patterns in a section of `all_languages.yaml`."""
+    """Join the patterns in a section of `all_languages.yaml` into one pattern."""
     table = read_table("all_languages")
     pattern = "|".join(table[name].values())
     for part, replacement in table["parts"].items():
@@ -147,5 +147,5 @@ def _escape(text: str) -> str:
 
 
 def _any_of(forms: Iterable[str]) -> str:
-    """Return a pattern that matches any of the strings, with the longest string first."""
+    """Return a pattern that matches any of the strings. Longer strings are tried first."""
     return "|".join(map(re.escape, sorted(forms, key=len, reverse=True))) or "(?!)"
