@@ -29,7 +29,7 @@ DIVIDERS = (
     r"|(?:(?<!\s)\s++)?+(?:(?P<box>[☐☑☒□■]|(?<!\S)\[[ xX]\](?!\S))"
     r"|(?<!\S)\|(?!\S)(?![^(){}\[\]]{0,60}[)}\]]|[^()]{0,60}\([^()]{0,60}\)\)))\s*+"
 )
-"""Pattern for text to copy within a line: icons of special fonts, and item separators.
+"""Pattern for text that is copied within a line: icons of special fonts, and item separators.
 
 The separators are wide gaps, check boxes, and bars. Bars in brackets, as in formulas, are not separators. The items are
 translated separately.
@@ -120,9 +120,9 @@ class View:
         needs_runs: Whether all text must be in an inline element, as in Word documents.
         wraps: Whether line breaks only wrap a sentence, as in subtitles. Otherwise, a line that begins with a capital
             letter or a digit is a separate segment, as in an address.
-        marks: Pattern for symbols to copy at the start of a line, such as bullets, or dashes in a dialogue.
-        end_marks: Pattern for symbols to copy at the end of a line, such as musical notes in subtitles.
-        dividers: Pattern for text to copy within a line (see `DIVIDERS`).
+        marks: Pattern for symbols that are copied at the start of a line, such as bullets, or dashes in a dialogue.
+        end_marks: Pattern for symbols that are copied at the end of a line, such as musical notes in subtitles.
+        dividers: Pattern for text that is copied within a line (see `DIVIDERS`).
         splits_menus: Whether the links of a text that consists only of links are separate segments.
         finish: Function that completes a translated document, for formats whose escapes depend on the text around them.
     """
@@ -209,7 +209,7 @@ def _begins_sentence(before: str, after: str, view: View) -> bool:
 
 
 def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
-    """Split text fragments at symbols to copy. Yield all fragments.
+    """Split text fragments at symbols that are copied, such as check boxes. Yield all fragments.
 
     Icons become UNIT fragments, and item separators become LINE fragments.
     """

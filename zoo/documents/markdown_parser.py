@@ -40,7 +40,7 @@ _MARKS = (
     r"(?<![^\W_])(?<!:):(?:[+-]1|(?=[\w+-]*[a-z])[\w+-]+):(?!:|[^\W_])",
     r"\{[ \t]*/\*(?:[^*{]|\*(?!/)|\{(?![ \t]*/\*))*+\*/[ \t]*\}",
 )
-"""Extensions that are not words: attributes, footnotes, citations, names of emoji and MDX comments."""
+"""Syntax extensions that are not words: attributes, footnotes, citations, names of emoji and MDX comments."""
 _WORDS = (
     *(r"\{\{(?:[^{}]|\{(?!\{)|\}(?!\}))*\}\}", r"\{%(?:[^%{]|%(?!\})|\{(?!%))*%\}", r"<%[^%]*%>"),
     *(rf"<(?:[a-zA-Z][a-zA-Z0-9+.-]{{1,31}}:[^\s<>]*|{_EMAIL})>", _URL, _EMAIL),

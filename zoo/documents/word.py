@@ -248,7 +248,7 @@ class _Reader(ParagraphReader):
         return result
 
     def read_leaf(self, tokens: Sequence[Token]) -> Iterator[Fragment]:
-        """Yield the fragments of a part of a paragraph, such as a run, that is not an inline element."""
+        """Yield the fragments of an element in a paragraph, such as a run, that is not an inline element."""
         name, raw = tokens[0].name, join_raw(tokens)
         if name == "w:r":
             yield from self._read_run(tokens)

@@ -75,7 +75,7 @@ class Writer:
     """Writer for a translated segment. It opens and closes inline elements as needed."""
 
     def __init__(self, segment: Segment, words: Sequence[Word], target: str, view: View) -> None:
-        """Create a writer for a translation, `target`. The first word is empty, and stands for the start."""
+        """Create a writer for a translation (`target`). The first word is empty: the start of `target`."""
         self._segment, self._words, self._target, self._view = segment, words, target, view
         self._parts = [_Part("", ())]
         self._runs = set[int]()

@@ -302,7 +302,7 @@ class _SpanReader:
         Args:
             match: The match of the number.
             number: The number in ASCII digits.
-            value: The value of the number.
+            value: A possible value of the number (see `number_values`).
             unit: The unit, such as `km`, or an empty string.
         """
         source, target = self._source, self._target
