@@ -193,7 +193,7 @@ def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder,
     """Put each markup element that contains no translated word around the nearest word with the same outer elements.
 
     If there is no such word, return an empty element. In Word documents, only words from runs with the least formatting
-    may move to a different run, so that formatted runs do not lose their words.
+    may move to a different run. Thus, formatted runs do not lose their words.
     """
     starts: dict[int, int] = {}
     for stack, positions in groupby(range(len(segment.stacks)), segment.stacks.__getitem__):

@@ -135,9 +135,9 @@ def _join_fields(fragments: Iterable[Fragment]) -> list[Fragment]:
 def _join(fragments: list[Fragment], field: _Field) -> None:
     """Join the last fragments, which form a field, in place.
 
-    The fragments become one UNIT fragment, which is copied, if Word computes the field's result, if there is no result,
-    or if the field is a blank in a form. Otherwise, the fragments before and after the result become the tags of an
-    inline element. Fragments that are not whole become a boundary between segments.
+    The fragments become one UNIT fragment, which is copied, in three cases: Word computes the field's result, there is
+    no result, or the field is a blank in a form. Otherwise, the fragments before and after the result become the tags
+    of an inline element. Fragments that are not whole become a boundary between segments.
     """
     again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
     parts = fragments[field.begin :]

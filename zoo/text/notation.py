@@ -297,9 +297,9 @@ def listed_names() -> frozenset[str]:
     """Return the names of people, places and firms in `names.txt`.
 
     The names are spelled the same in English, German, French and Spanish. They are never ordinary words, not even
-    German nouns. The file does not contain short given names (one or two tokens in the vocabulary of the model
-    `everyday`), unless they are also surnames or places. Models know most of the short names, and replacing a name with
-    a copy symbol would hide its gender.
+    German nouns. The file omits short given names (one or two tokens in the vocabulary of the model `everyday`), unless
+    they are also surnames or places. Models know most of the short names, and replacing a name with a copy symbol would
+    hide its gender.
     """
     return frozenset((_FOLDER / "names.txt").read_text("utf-8").split())
 

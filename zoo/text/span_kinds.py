@@ -100,8 +100,8 @@ class CalendarSpan(Span):
 class DateSpan(Span):
     """Date with a year, in digits.
 
-    The value is a tuple of the day, the month and the last two digits of the year in ascending order, because
-    languages differ in the order of these numbers.
+    The value is a tuple of the day, the month and the last two digits of the year. The tuple is sorted, because
+    languages write these numbers in different orders.
     """
 
     def written(self, before: str, ending: str, after: str) -> str:
