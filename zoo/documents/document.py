@@ -284,7 +284,7 @@ def write_documents(
     """Return the content of each document with its segments replaced by translations (see `Translations`).
 
     Args:
-        sources: The documents.
+        sources: Content, name and element roles of each document.
         translations: The translation of each segment in all documents, in order.
         alignments: The token alignment of each translation. It may be empty for segments without markup.
         language: Code of the target language. If None, the language codes in the documents do not change.

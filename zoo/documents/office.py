@@ -57,7 +57,7 @@ def read_tokens(text: str, namespaces: Mapping[str, str]) -> list[Token]:
     """Split XML into tags and text.
 
     Args:
-        text: The XML.
+        text: Content of an XML file.
         namespaces: Prefixes for token names, keyed by namespace. The file may use other prefixes.
 
     Raises:

@@ -64,7 +64,7 @@ class _Reader(ParagraphReader):
         A start mark without an end mark, such as a comment at a single point, becomes a UNIT fragment, which is copied.
 
         Args:
-            text: The XML.
+            text: Content of the XML file.
             level: Nesting level of the paragraphs (see `ParagraphReader.read`).
 
         Raises:

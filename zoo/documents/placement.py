@@ -26,8 +26,8 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
     """Return the translation of a segment, with the segment's markup around the corresponding words.
 
     Args:
-        segment: The segment.
-        target: The translation of the segment's text.
+        segment: Segment of the source document.
+        target: Translation of the segment's text.
         tokens: The translation's tokens, aligned to the source. Ignored if the segment has no markup.
         view: The view of the file that contains the segment. It determines how text is escaped (see `View`).
     """

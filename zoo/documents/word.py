@@ -213,7 +213,7 @@ class _Reader(ParagraphReader):
         """Return the fragments of an XML file.
 
         Args:
-            text: The XML.
+            text: Content of the XML file.
             level: Nesting level: 1 for ordinary paragraphs, 2 for paragraphs in text boxes, which are in paragraphs.
 
         Raises:

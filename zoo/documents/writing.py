@@ -22,7 +22,7 @@ class Word:
     Attributes:
         start: Start position in the translation.
         end: End position in the translation.
-        text: The word.
+        text: Characters of the word.
         source: Position in the segment's text that the word is aligned to, or None if the word is not aligned.
         parts: Substrings of the word, each with the markup elements around it. Empty until the elements are known.
         unit: Copied content, such as an image, that replaces the word.

@@ -92,7 +92,7 @@ def replace_spans(
     If the sentence is in capitals, convert it to sentence case.
 
     Args:
-        text: The sentence.
+        text: Sentence to translate.
         symbols: The copy symbols in the vocabulary. Each symbol replaces at most one span.
         source: Language code of the sentence.
         target: Language code of the translation. It determines how the spans are spelled in the translation.
@@ -133,8 +133,8 @@ def sentence_case(text: str, spans: Iterable[Span], language: str) -> str:
     The first letter, abbreviations, and the names of months and weekdays keep their capitals.
 
     Args:
-        text: The text.
-        spans: The spans of the text.
+        text: Text in capitals.
+        spans: Spans in the text (see `find_spans`).
         language: Language code of the text.
     """
     lower = text.lower()
@@ -167,8 +167,8 @@ def replace_in_pair(
     """Replace matching spans, such as numbers, in a sentence and its translation with the same copy symbols.
 
     Args:
-        source: The sentence.
-        target: Its translation.
+        source: Source sentence.
+        target: Translation of the source sentence.
         symbols: The copy symbols of the vocabulary.
         languages: Language codes of the sentence and its translation.
         is_rare: Function that returns whether a word is rare. Rare capitalised words in the source are replaced, as are

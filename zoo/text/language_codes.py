@@ -132,7 +132,7 @@ def guess_language(text: str, codes: Collection[str], default: str) -> str:
     """Choose the most probable language of a text from `codes`, and return its code.
 
     Args:
-        text: The text.
+        text: Text whose language is unknown.
         codes: Codes of the languages to choose from.
         default: Code to return if the detector knows none of the languages.
     """
@@ -147,7 +147,7 @@ def guess_languages(texts: Sequence[str], codes: Collection[str], given: str) ->
     language of most of the text.
 
     Args:
-        texts: The texts of the document.
+        texts: Texts in the document, such as paragraphs.
         codes: Codes of the languages to choose from.
         given: The language code that the document specifies, or "" if it specifies none.
     """

@@ -129,7 +129,7 @@ def bounded_lines(stream: IO[bytes], name: str, max_bytes: int) -> Iterator[byte
     """Yield the lines of a stream. To limit memory use, raise an error if a line is too long.
 
     Args:
-        stream: The stream.
+        stream: Binary stream to read.
         name: Name of the stream in error messages.
         max_bytes: Maximum length of a line, in bytes.
 

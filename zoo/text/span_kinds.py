@@ -26,7 +26,7 @@ class Span:
 
     Attributes:
         start: Position of the first character.
-        text: The characters.
+        text: The span as it is written in the text.
         values: The possible values of the text. For example, "1.234" may be 1234 or 1.234. Two spans agree if they have
             a value in common.
         spellings: How the span may be written in a translation, with the best spelling first.

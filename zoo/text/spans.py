@@ -50,7 +50,7 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
     """Return the spans of a text that a translation must keep, such as numbers and links, in order.
 
     Args:
-        text: The text.
+        text: Text in which to find spans.
         source: Language code of the text. The language determines what a comma in a number means.
         target: Language code of the translation. It determines how the spans are spelled in the translation.
     """
@@ -69,7 +69,7 @@ def find_names(text: str, source: str, target: str, is_rare: Callable[[str], boo
     a sentence. In German, all nouns are capitalised, so rare words do not count as names.
 
     Args:
-        text: The text.
+        text: Text in which to find names.
         source: Language code of the text.
         target: Language code of the translation.
         is_rare: Function that returns whether a word is so rare that a model probably cannot translate or copy it.
@@ -99,9 +99,9 @@ def compare(source: str, target: str, source_language: str, target_language: str
     A whole number up to twelve may be in digits or in words. The translation may repeat such a number.
 
     Args:
-        source: The text.
-        target: Its translation.
-        source_language: Language code of the text.
+        source: Source text.
+        target: Translation of the source text.
+        source_language: Language code of the source text.
         target_language: Language code of the translation.
     """
     codes = base_language(source_language), base_language(target_language)
@@ -150,7 +150,7 @@ class _SpanReader:
         """Find the parts of a text that may be spans.
 
         Args:
-            text: The text.
+            text: Text in which to find spans.
             source: Notation of the text.
             target: Notation of the translation.
         """
@@ -300,7 +300,7 @@ class _SpanReader:
         """Write a number with its unit in the notation of the target language.
 
         Args:
-            match: The match of the number.
+            match: Regular expression match of the number.
             number: The number in ASCII digits.
             value: A possible value of the number (see `number_values`).
             unit: The unit, such as `km`, or an empty string.

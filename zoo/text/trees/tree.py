@@ -120,7 +120,7 @@ def tokenize_words(text: str, language: str) -> str:
     """Separate the words of a sentence with spaces, as in the Penn Treebank: `can't` becomes `ca n't`.
 
     Args:
-        text: The sentence.
+        text: Sentence to tokenise.
         language: Language code. Only English sentences are changed.
     """
     return " ".join(_tokenizer().tokenize(text)) if base_language(language) == "en" else text
