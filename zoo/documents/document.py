@@ -92,9 +92,9 @@ class TextArchive:
         return text
 
     def replace(self, texts: Mapping[str, str]) -> bytes:
-        """Return the bytes of the archive with new texts for some of the files that were read.
+        """Return the bytes of the archive with new texts for some of its files. `read` must have read these files.
 
-        If no text differs, return the original bytes.
+        If no text changes, return the original bytes.
         """
         texts = {name: text for name, text in texts.items() if text != self._texts[name]}
         if not texts:
@@ -179,7 +179,7 @@ class TextFile:
         """Return the text with each segment replaced by the next translation.
 
         Args:
-            translations: The translations of the segments, which may be followed by those for other files.
+            translations: Iterator over translations. One per segment is consumed, so other files can use the rest.
             language: Code of the target language. If None, the language codes in the document do not change.
         """
         text = self._text
@@ -263,7 +263,7 @@ class Document:
         """Return the translated document. If no text changes, return the original bytes.
 
         Args:
-            translations: The translations of the segments, which may be followed by those for other documents.
+            translations: Iterator over translations. One per segment is consumed, so other documents can use the rest.
             language: Code of the target language. If None, the language codes in the document do not change.
         """
         texts = {name: file.render(translations, language) for name, file in self._files.items()}
@@ -271,7 +271,7 @@ class Document:
 
 
 def read_texts(sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:
-    """Return the text of each segment in each document, and whether the segment has markup."""
+    """Return a list per document, with the text of each segment and whether the segment has markup."""
     return [[(each.text, each.needs_alignment) for each in Document(*source).segments] for source in sources]
 
 
@@ -281,9 +281,13 @@ def write_documents(
     alignments: Sequence[list[AlignedToken]],
     language: str | None = None,
 ) -> list[bytes]:
-    """Return the content of the translated documents (see `Translations`).
+    """Return the content of each document with its segments replaced by translations (see `Translations`).
 
-    `language` is the code of the target language.
+    Args:
+        sources: Content, name and element roles of each document.
+        translations: The translation of each segment in all documents, in order.
+        alignments: The token alignment of each translation. It may be empty for segments without markup.
+        language: Code of the target language. If None, the language codes in the documents do not change.
 
     Raises:
         ValueError: The numbers of translations, alignments and segments differ.

@@ -1,6 +1,6 @@
 """Fragments of documents, and their division at line breaks and item separators.
 
-Every format is read as a list of fragments, and written from such a list.
+Every document is read as a list of fragments, and written from such a list.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DIVIDERS = (
     r"|(?:(?<!\s)\s++)?+(?:(?P<box>[☐☑☒□■]|(?<!\S)\[[ xX]\](?!\S))"
     r"|(?<!\S)\|(?!\S)(?![^(){}\[\]]{0,60}[)}\]]|[^()]{0,60}\([^()]{0,60}\)\)))\s*+"
 )
-"""Pattern for text to copy within a line: icons of special fonts, and item separators.
+"""Pattern for text that is copied within a line: icons of special fonts, and item separators.
 
 The separators are wide gaps, check boxes, and bars. Bars in brackets, as in formulas, are not separators. The items are
 translated separately.
@@ -74,13 +74,12 @@ class Fragment:
         kind: Kind of the fragment.
         raw: The fragment as it is written in the document.
         text: The characters that the translator reads. For TEXT, the text with decoded entities. For a UNIT (copied
-            inline content), its readable content such as code, a space for white space such as a tab, or "" otherwise.
+            inline content), readable content such as code, a space for white space such as a tab, and "" otherwise.
         key: Name of the element, for OPEN and CLOSE. Identifier of the range, for START and END. The two tags of an
             element, and the two marks of a range, have equal keys.
         output: The fragment as it is written in a translated segment. If None, it is written as in the document.
-        again: The OPEN or CLOSE tag for repetitions of its element. An element is repeated if its words are not
-            adjacent in the translation. For instance, the repeated start tag has no `id`. If None, the tag does not
-            change.
+        again: The OPEN or CLOSE tag as it is written when its element is repeated, for instance without an `id`. An
+            element is repeated if its words are not adjacent in the translation. If None, the tag does not change.
         raised: Whether the OPEN tag begins a superscript or subscript, such as `sup` and `sub` in HTML.
         is_link: Whether the OPEN tag begins a link. A link is never repeated around words that are not adjacent.
     """
@@ -121,9 +120,9 @@ class View:
         needs_runs: Whether all text must be in an inline element, as in Word documents.
         wraps: Whether line breaks only wrap a sentence, as in subtitles. Otherwise, a line that begins with a capital
             letter or a digit is a separate segment, as in an address.
-        marks: Pattern for symbols to copy at the start of a line, such as bullets, or dashes in a dialogue.
-        end_marks: Pattern for symbols to copy at the end of a line, such as musical notes in subtitles.
-        dividers: Pattern for text to copy within a line (see `DIVIDERS`).
+        marks: Pattern for symbols that are copied at the start of a line, such as bullets, or dashes in a dialogue.
+        end_marks: Pattern for symbols that are copied at the end of a line, such as musical notes in subtitles.
+        dividers: Pattern for text that is copied within a line (see `DIVIDERS`).
         splits_menus: Whether the links of a text that consists only of links are separate segments.
         finish: Function that completes a translated document, for formats whose escapes depend on the text around them.
     """
@@ -210,7 +209,7 @@ def _begins_sentence(before: str, after: str, view: View) -> bool:
 
 
 def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
-    """Split text fragments at symbols to copy. Yield all fragments.
+    """Split text fragments at symbols that are copied, such as check boxes. Yield all fragments.
 
     Icons become UNIT fragments, and item separators become LINE fragments.
     """
@@ -227,7 +226,7 @@ def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment
 
 
 def match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
-    """Match start and end tags between boundaries. Return each end tag's index, keyed by its start tag's."""
+    """Match start and end tags between boundaries. Return indices of end tags, keyed by the indices of start tags."""
     ends, stack = dict[int, int](), list[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:
@@ -317,7 +316,7 @@ def _reopened(tag: Fragment) -> Fragment:
 
 
 def copy_marks(run: list[Fragment], view: View) -> None:
-    """Split leading and trailing marks, such as dashes and musical notes, off a segment in place, to copy them."""
+    """Split marks that are copied, such as dashes and musical notes, off both ends of a segment, in place."""
     solid = [index for index, each in enumerate(run) if each.text.strip()]
     if not solid:
         return

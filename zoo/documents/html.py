@@ -1,4 +1,4 @@
-"""HTML and XML: tags, text and comments as fragments. Malformed HTML is parsed as in browsers, and nothing is lost."""
+"""HTML and XML: tags, text and comments as fragments. Malformed HTML is parsed as in browsers, without losing text."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ class _CopiedElement:
 
     Attributes:
         name: Name of the element.
-        is_hidden: Whether the element is not part of the text.
-        depth: Number of open elements with this name.
+        is_hidden: Whether the translator reads nothing in place of the element, as for page numbers.
+        depth: Number of open elements with this name, including this element.
         texts: The text in the element.
     """
 
@@ -304,7 +304,7 @@ class Parser:
                     self._add(position, part.kind, text=None if part.kind is Kind.TEXT else part.text)
 
     def _copied_around(self, name: str) -> _CopiedElement | None:
-        """Return the copied element that contains a tag. If the tag implies the end of this element, end it first."""
+        """Return the copied element around a tag, or None. If the tag implies the end of this element, end it first."""
         if self._copied and not self.is_xml and name in _ENDED_BY.get(self._copied.name, ()):
             self._end_copied(self._copied)
         return self._copied
@@ -318,7 +318,7 @@ class Parser:
         self._copied = None
 
     def _is_untranslated(self, tag: StartTag) -> bool:
-        """Return whether the client, `translate="no"` or the `notranslate` class excludes an element."""
+        """Return whether the client, or an attribute such as `translate="no"`, excludes an element from translation."""
         if tag.name in self._roles.copied or "translate" not in tag.raw.lower():
             return tag.name in self._roles.copied
         found = tag.values()
@@ -462,7 +462,7 @@ def _text_view(roles: ElementRoles, parser: type[Parser]) -> View:
 
 
 def _html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
-    """Return the format for HTML with these roles.
+    """Return a format for HTML. `parser` reads the HTML, and `roles` are the roles of its elements.
 
     Attributes are translated before text, because the translated text may repeat tags.
     """

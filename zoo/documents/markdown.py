@@ -1,4 +1,4 @@
-"""Markdown: text and inline markup as fragments. Code, formulas, extensions and the markup of blocks are copied."""
+"""Markdown: text and inline markup as fragments. Code, formulas, syntax extensions and block markup are copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading of the XML in office documents: tokens, styles for code, and paragraphs."""
+"""Readers for the XML in office documents: tokens, styles for code, and paragraphs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read_tokens(text: str, namespaces: Mapping[str, str]) -> list[Token]:
     """Split XML into tags and text.
 
     Args:
-        text: The XML.
+        text: Content of an XML file.
         namespaces: Prefixes for token names, keyed by namespace. The file may use other prefixes.
 
     Raises:
@@ -108,7 +108,7 @@ def children(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def element_ends(tokens: Sequence[Token]) -> list[int]:
-    """For each token, return the index after the token or, for a start tag, after the whole element."""
+    """Return the index after each token or, for a start tag, the index after its whole element."""
     ends, opened = list(range(1, len(tokens) + 1)), list[int]()
     for index, token in enumerate(tokens):
         if token.kind == "start":
@@ -148,7 +148,7 @@ def code_styles(*files: str) -> frozenset[str]:
 
 
 class InlineElement(NamedTuple):
-    """Inline element of a paragraph. The properties at its start, such as `w:sdtPr`, belong to its start tag.
+    """Inline element of a paragraph. Properties at its start, such as `w:sdtPr`, count as part of its start tag.
 
     Attributes:
         is_unique: Whether the tags are written only once, even if the words of the element are not adjacent in the
@@ -176,7 +176,7 @@ class InlineElement(NamedTuple):
 
 
 class ParagraphReader(ABC):
-    """Reader for the paragraphs of an office format.
+    """Base class of readers for the paragraphs in office documents.
 
     Attributes:
         paragraphs: Names of the paragraph elements.

@@ -64,7 +64,7 @@ class _Reader(ParagraphReader):
         A start mark without an end mark, such as a comment at a single point, becomes a UNIT fragment, which is copied.
 
         Args:
-            text: The XML.
+            text: Content of the XML file.
             level: Nesting level of the paragraphs (see `ParagraphReader.read`).
 
         Raises:
@@ -116,7 +116,7 @@ def _unit_text(tokens: Sequence[Token]) -> str:
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the format of each XML file with text in an OpenDocument archive.
+    """Return the format of each XML file that contains text in an OpenDocument archive.
 
     Notes are translated before the paragraphs that contain them, because translating a paragraph can move its notes.
     """

@@ -23,11 +23,11 @@ whole, because the time grows with the square of the length."""
 
 
 def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], view: View) -> str:
-    """Return the translation of a segment with the markup of the segment.
+    """Return the translation of a segment, with the segment's markup around the corresponding words.
 
     Args:
-        segment: The segment.
-        target: The translation of the segment's text.
+        segment: Segment of the source document.
+        target: Translation of the segment's text.
         tokens: The translation's tokens, aligned to the source. Ignored if the segment has no markup.
         view: The view of the file that contains the segment. It determines how text is escaped (see `View`).
     """
@@ -44,10 +44,10 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
 
 
 class _SourceOrder:
-    """Aligned words of a translation, as indices, in the order of their source positions.
+    """Words of a translation that are aligned to the source, sorted by source position.
 
     Attributes:
-        pairs: Source position and index of each word. The first pair is the start of the translation.
+        pairs: Source position and index of each aligned word. The first pair stands for the start of the translation.
     """
 
     def __init__(self, words: Sequence[Word]) -> None:
@@ -66,7 +66,7 @@ class _SourceOrder:
         return self.pairs[bisect_left(self.pairs, (start, 0)) : bisect_left(self.pairs, (end, 0))]
 
     def outermost(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the first and last translated word whose source position is in `[start, end)`, or None."""
+        """Return the indices of the first and last words whose source positions are in `[start, end)`, or None."""
         first, last = bisect_left(self.pairs, (start, 0)), bisect_left(self.pairs, (end, 0))
         if first >= last:
             return None
@@ -131,7 +131,7 @@ def _replace_words(segment: Segment, words: list[Word]) -> list[Unit]:
 
 
 def _choose_words(source: str, texts: list[str], aligned: list[list[int]], words: list[Word]) -> list[int | None]:
-    """For each unit, return the index of a translated word with the same text, or None if there is no such word.
+    """Choose a translated word with the same text for each unit. Return its index, or None if there is no such word.
 
     If possible, the word is aligned to the unit. A word that corresponds to the same word in ordinary source text is
     never chosen.
@@ -193,7 +193,7 @@ def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder,
     """Put each markup element that contains no translated word around the nearest word with the same outer elements.
 
     If there is no such word, return an empty element. In Word documents, only words from runs with the least formatting
-    may move to a different run, so that formatted runs do not lose their words.
+    may move to a different run. Thus, formatted runs do not lose their words.
     """
     starts: dict[int, int] = {}
     for stack, positions in groupby(range(len(segment.stacks)), segment.stacks.__getitem__):
@@ -221,7 +221,7 @@ def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder,
 
 
 class _FreeWords:
-    """Words that can get more markup elements: source position and index, grouped by the elements around the word."""
+    """Words around which more markup elements can be put, grouped by the current elements around each word."""
 
     def __init__(self, words: Sequence[Word], order: _SourceOrder, plain: set[int]) -> None:
         """Group the words. The runs in `plain` do not count as elements around a word."""
@@ -234,9 +234,10 @@ class _FreeWords:
                 self._groups.setdefault(stack[:-1] if is_plain else stack, []).append((source, index))
 
     def surround_nearest(self, outer: Stack, start: int, stack: Stack) -> bool:
-        """Put the elements of `stack` around the word in `outer` whose source position is nearest to `start`.
+        """Put the elements of `stack` around a free word whose current elements are `outer`.
 
-        In a tie, take the first word. Return whether there is such a word.
+        Choose the word whose source position is nearest to `start` or, in a tie, the first word. Return whether there
+        is such a word.
         """
         group = self._groups.get(outer, [])
         following = bisect_left(group, (start, 0))

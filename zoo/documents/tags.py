@@ -50,7 +50,7 @@ class Attribute(NamedTuple):
 
     Attributes:
         name: The name in lower case.
-        value: The value without entities.
+        value: The value, with entities decoded.
         quote: The quotation mark around the value, or "".
         start: Position of the name in the tag.
         value_start: Position of the value, without quotation mark.
@@ -70,7 +70,7 @@ class StartTag(NamedTuple):
 
     Attributes:
         start: Position of the tag in its file.
-        name: Name of the element, as the parser writes it.
+        name: Name of the element, as normalised by the parser, for instance in lower case.
         raw: The tag as it is written in the file.
     """
 
@@ -107,7 +107,7 @@ class StartTag(NamedTuple):
 
 
 def local_attributes(raw: str) -> dict[str, str]:
-    """Return the attribute values of the first tag, keyed by lower-case names without namespace prefixes."""
+    """Return the attributes of the tag that begins `raw`, keyed by lower-case names without namespace prefixes."""
     tag = TAG.match(raw)
     found = StartTag(0, tag[2], tag[0]).attributes() if tag else ()
     return {each.name.rpartition(":")[2]: each.value for each in found}

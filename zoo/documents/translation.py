@@ -34,8 +34,8 @@ def translate_document(
     """Translate the text of a document, and copy everything else.
 
     The suffix of the path determines the format: `.txt`, `.md`, `.html`, `.htm`, `.srt`, `.docx`, `.odt` or `.epub`.
-    Bold words and links are placed by word alignment. Code is not translated. If translated sentences have a
-    low probability, a Python warning gives their number.
+    Word alignment determines which translated words are bold or links. Code is not translated. If translated sentences
+    have a low probability, a Python warning gives their number.
 
     Args:
         translator: A model that translates text.

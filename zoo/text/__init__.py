@@ -1,1 +1,1 @@
-"""Text processing: reading of lines, sentence splitting, tokenisation and vocabularies."""
+"""Text processing: line reading, sentence splitting, tokenisation and vocabularies."""

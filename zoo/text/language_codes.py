@@ -62,7 +62,7 @@ class LanguageCode:
 
     @classmethod
     def parse(cls, code: str) -> Self:
-        """Split a language code into its parts."""
+        """Parse a language code, and convert it to its usual form."""
         base, *subtags = code.replace("_", "-").lower().split("-")
         base = _THREE_LETTERS.get(base, base)
         usual = "-".join((_ALIASES.get(base, base), *subtags))
@@ -132,7 +132,7 @@ def guess_language(text: str, codes: Collection[str], default: str) -> str:
     """Choose the most probable language of a text from `codes`, and return its code.
 
     Args:
-        text: The text.
+        text: Text whose language is unknown.
         codes: Codes of the languages to choose from.
         default: Code to return if the detector knows none of the languages.
     """
@@ -143,13 +143,13 @@ def guess_language(text: str, codes: Collection[str], default: str) -> str:
 def guess_languages(texts: Sequence[str], codes: Collection[str], given: str) -> list[str]:
     """Choose the most probable language of each text in a document from `codes`.
 
-    Short texts get the main language of the document. This is the language in `given` or, if `codes` has no such
-    language, the language of most of the text.
+    Short texts get the main language of the document. This is the language `given` or, if it is not in `codes`, the
+    language of most of the text.
 
     Args:
-        texts: The texts of the document.
+        texts: Texts in the document, such as paragraphs.
         codes: Codes of the languages to choose from.
-        given: The language code in the document, or "".
+        given: The language code that the document specifies, or "" if it specifies none.
     """
     pairs = [(text, guess_language(text, codes, UNKNOWN)) for text in texts]
     main = best_match(given, codes) or max(codes, key=lambda code: sum(len(text) for text, own in pairs if own == code))

@@ -26,7 +26,7 @@ class Modality(ABC):
 
     Attributes:
         content: The learned vocabulary, as the content of the file that stores it.
-        size: Number of different token IDs, including the special tokens.
+        size: Vocabulary size, including the special tokens.
     """
 
     names_files: ClassVar[bool] = False
@@ -48,7 +48,7 @@ class Modality(ABC):
         """Convert a cell of a table to the raw data of an example. By default, return the text unchanged.
 
         Args:
-            file: The table, for error messages.
+            file: File that contains the table, for error messages.
             line: Number of the line, for error messages.
             text: Content of the cell.
         """

@@ -26,7 +26,7 @@ class Span:
 
     Attributes:
         start: Position of the first character.
-        text: The characters.
+        text: The span as it is written in the text.
         values: The possible values of the text. For example, "1.234" may be 1234 or 1.234. Two spans agree if they have
             a value in common.
         spellings: How the span may be written in a translation, with the best spelling first.
@@ -44,7 +44,7 @@ class Span:
 
     @property
     def keys(self) -> frozenset[Hashable]:
-        """The values. For an amount, each value with its unit.
+        """The keys that identify matching spans: the values or, for an amount, pairs of a value and the unit.
 
         In a sentence pair, spans that share a key get the same copy symbol.
         """
@@ -100,8 +100,8 @@ class CalendarSpan(Span):
 class DateSpan(Span):
     """Date with a year, in digits.
 
-    The value is a tuple of the day, the month and the last two digits of the year in ascending order, because
-    languages differ in the order of these numbers.
+    The value is a tuple of the day, the month and the last two digits of the year. The tuple is sorted, because
+    languages write these numbers in different orders.
     """
 
     def written(self, before: str, ending: str, after: str) -> str:
@@ -114,7 +114,7 @@ class NumberSpan(Span):
     """Number, or phone number. The values are decimal numbers.
 
     Attributes:
-        small: The value of a number that may be written as a word, such as "three". Otherwise None.
+        small: The value, if the number may be written as a word such as "three". Otherwise None.
     """
 
     values: frozenset[str]
@@ -126,7 +126,7 @@ class NumberSpan(Span):
         return self.small is not None and _PLAIN_NUMBER.fullmatch(self.spellings[-1]) is not None
 
     def is_in(self, text: str, notation: Notation) -> bool:
-        """Return whether a text contains the number in words, as a range or as a Roman numeral."""
+        """Return whether a text contains the number in words, as a Roman numeral or, for a range, as two numbers."""
         is_found = any(each(text, notation) for each in (self.has_word_in, self.has_ends_in, self._has_roman_in))
         return is_found or (not _FRACTIONS.isdisjoint(self.values) and _has_quarter(text, notation))
 
@@ -163,7 +163,8 @@ class AmountSpan(NumberSpan):
 class TimeSpan(NumberSpan):
     """Time of day, in digits or in words.
 
-    The values are the times in ISO 8601 notation, such as "T09:30", and the hour of a full hour, as in "9 o'clock".
+    The values are times in ISO 8601 notation, such as "T09:30". For a full hour, as in "9 o'clock", the hour is also a
+    value.
 
     Attributes:
         minutes: The possible times of day, in minutes after midnight.
@@ -173,7 +174,7 @@ class TimeSpan(NumberSpan):
     may_be_word = False
 
     def is_in(self, text: str, notation: Notation) -> bool:
-        """Return whether a text contains the time or its hour in words."""
+        """Return whether a text contains words for the time or for its hour."""
         patterns = patterns_of(notation.code)
         spoken = {notation.spoken_forms.get(words.casefold()) for words in patterns.spoken.findall(text)}
         if super().is_in(text, notation) or spoken.intersection(minutes % HALF_DAY for minutes in self.minutes):
@@ -201,13 +202,13 @@ class CenturySpan(NumberSpan):
     """Century in Roman numerals.
 
     Attributes:
-        noun: The word "century" in the target language, which the translation must also contain. It may be empty.
+        noun: The word for "century" in the target language. The translation must also contain it, unless it is "".
     """
 
     noun: str = field(default="", compare=False)
 
     def written(self, before: str, ending: str, after: str) -> str:
-        """Return the number and its ending. Add the noun if the translation does not contain it."""
+        """Return the number and its ending. Add the word for "century" if the translation does not contain it."""
         if self.noun.casefold() in f"{before}\n{after}".casefold():
             return _joined(self.spellings[0], ending)
         return _joined(f"{self.spellings[0]} {self.noun}", _inner_ending(ending, after))
@@ -219,7 +220,7 @@ def _joined(spelling: str, ending: str) -> str:
 
 
 def _inner_ending(ending: str, after: str) -> str:
-    """Return the ending, or "" for a dot after which the sentence continues.
+    """Return the ending. If it is a dot and the sentence continues after it, return "".
 
     Such a dot belongs to an ordinal, as in "am 13. um 9 Uhr".
     """

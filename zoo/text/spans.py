@@ -50,7 +50,7 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
     """Return the spans of a text that a translation must keep, such as numbers and links, in order.
 
     Args:
-        text: The text.
+        text: Text in which to find spans.
         source: Language code of the text. The language determines what a comma in a number means.
         target: Language code of the translation. It determines how the spans are spelled in the translation.
     """
@@ -69,7 +69,7 @@ def find_names(text: str, source: str, target: str, is_rare: Callable[[str], boo
     a sentence. In German, all nouns are capitalised, so rare words do not count as names.
 
     Args:
-        text: The text.
+        text: Text in which to find names.
         source: Language code of the text.
         target: Language code of the translation.
         is_rare: Function that returns whether a word is so rare that a model probably cannot translate or copy it.
@@ -99,9 +99,9 @@ def compare(source: str, target: str, source_language: str, target_language: str
     A whole number up to twelve may be in digits or in words. The translation may repeat such a number.
 
     Args:
-        source: The text.
-        target: Its translation.
-        source_language: Language code of the text.
+        source: Source text.
+        target: Translation of the source text.
+        source_language: Language code of the source text.
         target_language: Language code of the translation.
     """
     codes = base_language(source_language), base_language(target_language)
@@ -150,7 +150,7 @@ class _SpanReader:
         """Find the parts of a text that may be spans.
 
         Args:
-            text: The text.
+            text: Text in which to find spans.
             source: Notation of the text.
             target: Notation of the translation.
         """
@@ -258,7 +258,7 @@ class _SpanReader:
     def _start_of_range(self, match: re.Match[str], minutes: int) -> int | None:
         """Return the start of a time range such as "3 to 5 p.m.", in minutes after midnight, or None for other times.
 
-        The start is the latest meaning of the first time (a.m. or p.m.) that is before the second time.
+        The first time may be a.m. or p.m. Choose the latest meaning that is before the second time.
         """
         is_start = match["until"] is not None and not _marker(match)
         end = self._patterns.span.search(self._text, match.end()) if is_start else None
@@ -300,9 +300,9 @@ class _SpanReader:
         """Write a number with its unit in the notation of the target language.
 
         Args:
-            match: The match of the number.
+            match: Regular expression match of the number.
             number: The number in ASCII digits.
-            value: The value of the number.
+            value: A possible value of the number (see `number_values`).
             unit: The unit, such as `km`, or an empty string.
         """
         source, target = self._source, self._target
@@ -329,7 +329,7 @@ class _SpanReader:
         return target.decade.format(count) if may_be_decade and is_decade else count
 
     def _unit(self, match: re.Match[str], unit: str, value: str) -> str:
-        """Return the unit in the target language, with the space before it if the language has one."""
+        """Return the unit in the target language, preceded by a space if the language requires one."""
         target, symbol = self._target, _symbol(match)
         if match["scale"] and unit in target.scaled_units:
             return target.scaled_units[unit]
@@ -380,7 +380,7 @@ def _before(match: re.Match[str]) -> tuple[int, int]:
 
 
 def _marker(match: re.Match[str]) -> str | None:
-    """Return the name of the group that contains the words after a time, such as "p.m.", or None."""
+    """Return the name of the group that matched the words after a time, such as "p.m.". Without words, return None."""
     return next((group for group in ("clock", "half", "marked") if match[group]), None)
 
 
@@ -396,5 +396,5 @@ def _symbol(match: re.Match[str]) -> str:
 
 
 def _is_currency(match: re.Match[str], unit: str) -> bool:
-    """Return whether the unit of a number is written as a currency symbol, such as "€", or a code before the number."""
+    """Return whether a number has a currency symbol, such as "€", or a currency code before the number."""
     return unit in CURRENCIES and (_symbol(match) == unit or bool(match["before"]))
