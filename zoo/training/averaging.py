@@ -97,7 +97,10 @@ def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
 
 
 def _is_average_of(file: Path, steps: str, int8_dimensions: dict[str, int]) -> bool:
-    """Return whether a file contains the intact average of the checkpoints at `steps`, with these int8 dimensions."""
+    """Return whether a file contains the intact average of the checkpoints at `steps`.
+
+    `int8_dimensions` specifies which matrices must be stored as int8, and the dimension of their scales.
+    """
     with suppress(ZooError):
         weights = read(file)
         return (weights.metadata.get("steps"), weights.int8_dimensions) == (steps, int8_dimensions)

@@ -48,7 +48,7 @@ are similar to WMT 2014. A target is up to 15 % longer or shorter than its sourc
 
 @dataclass(frozen=True)
 class Measurement:
-    """Base class of benchmark results: name of the spec, machine, and number of rounds."""
+    """Base class for benchmark results: name of the spec, machine, and number of rounds."""
 
     name: str
     backend: str
@@ -81,8 +81,8 @@ class DecodingSpeed(Measurement):
     step_milliseconds: Spread
     """Time of a round, divided by the total number of decoding steps in its batches."""
     disagreement: float
-    """Largest difference between the log-probabilities that beam search and the float32 interpreter give a translation,
-    in nats per token."""
+    """Largest difference between the log-probability that beam search computes for a translation and the
+    log-probability that the float32 interpreter computes, in nats per token."""
 
 
 def benchmark_decoding(
@@ -203,7 +203,7 @@ def translations(
 
     Args:
         program: The compiled model.
-        sources: The token IDs of each source, with EOS.
+        sources: The token IDs of each source, including EOS.
         spec: The model's spec, which contains the beam size and other settings of the search.
         batch: The number of sentences that each worker translates at a time.
         device: The compiled model's device.
@@ -232,7 +232,7 @@ def translations(
 def disagreement(
     spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis]
 ) -> float:
-    """Compare the log-probabilities of hypotheses from beam search with those from `compiler.interpret`.
+    """Compare the log-probabilities that beam search computed for hypotheses with the results of `compiler.interpret`.
 
     Returns:
         The largest absolute difference, in nats per token.

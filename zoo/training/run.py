@@ -122,7 +122,8 @@ class Run(ModelFolder):
         If the folder already contains a run, `spec` may differ from the run's spec only in CHANGEABLE_FIELDS.
 
         Raises:
-            ZooError: The folder contains other files, or a run with a different spec, or its path is not valid.
+            ZooError: The path is not valid, or the folder contains a run with a different spec, or files that no
+                training run wrote.
         """
         require_valid_path(self.folder)
         for folder in (self.folder, *self.folder.parents):
