@@ -282,7 +282,7 @@ def log_perplexity_by_sample(
     Args:
         weights: Result of `sample_counts`.
         log_probabilities: Natural log-probability of each reference.
-        tokens: Number of tokens in each reference, with EOS.
+        tokens: Number of tokens in each reference, including EOS.
     """
     result: FloatArray = -(weights @ np.array(log_probabilities)) / (weights @ np.array(tokens, dtype=np.float64))
     return result

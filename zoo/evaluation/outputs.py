@@ -135,8 +135,8 @@ class SavedOutput:
 
     Attributes:
         output: The best translation, or a parser's bracketed tree.
-        log_probability: Natural log-probability of the reference, with EOS.
-        tokens: Number of tokens in the reference, with EOS.
+        log_probability: Natural log-probability of the reference, including EOS.
+        tokens: Number of tokens in the reference, including EOS.
     """
 
     output: str

@@ -89,7 +89,11 @@ def read_windows(
 ) -> tuple[list[Window], float]:
     """Split an audio file in memory into windows. Return the windows, and the length of the recording in seconds.
 
-    See `Recording` for the arguments.
+    Args:
+        content: Content of the audio file.
+        options: Options of the model's `audio` modality.
+        max_seconds: Maximum length of a window, in seconds.
+        limit_seconds: Maximum length of the recording, in seconds.
     """
     recording = Recording(BytesIO(content), Audio(options), max_seconds, limit_seconds)
     return list(recording), recording.duration

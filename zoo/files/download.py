@@ -79,8 +79,8 @@ def record_or_compare(address: str, sha256: str, bytes: int, unspecified: str, r
         address: The address of the content.
         sha256: The SHA-256 of the content.
         bytes: The size of the content.
-        unspecified: Name of what the user could specify to verify the first download, such as "SHA-256". The warning
-            contains this name.
+        unspecified: Property that the user could specify to verify the first download, such as "SHA-256". The warning
+            contains it.
         report: Receives a warning if this is the first download from the address.
 
     Raises:

@@ -99,7 +99,7 @@ def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
 
     Args:
         kind: "attention" or "embedding".
-        size: Name of the dimension in the spec's architecture.
+        size: Name of the dimension in the architecture of `base`, such as "d_k".
         power: Exponent of the dimension, such as "-0.5".
     """
     kinds: dict[str, type[Operation]] = {"attention": Attention, "embedding": Embedding}
@@ -109,7 +109,7 @@ def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
 
 
 def shared_matrix() -> tuple[bool, str]:
-    """Check whether embeddings and output projection share one matrix."""
+    """Check whether the embeddings and the output projection share one matrix."""
     tokens = specs.load("base").vocabulary.size
     tables = {name for name, p in graph("base").parameters.items() if p.shape[0].constant == tokens}
     uses = Counter(p for n in graph("base").nodes for p in n.parameters)
@@ -149,8 +149,8 @@ def softmax_gradient() -> tuple[bool, str]:
     The softmax is over two keys with random scores.
 
     Returns:
-        Whether the gradient for a large d_k without scaling is less than a tenth of the other two gradients; and a
-        string with all three gradients.
+        Whether the gradient for a large d_k without scaling is less than a tenth of each of the other two gradients,
+        and a string with all three gradients.
     """
 
     def slope(deviation: float) -> float:

@@ -146,7 +146,7 @@ def _planned_flops(spec: str, cost: str) -> str:
 
 
 def _own_costs(measurements: Measurements) -> Iterator[tuple[str, ...]]:
-    """Yield a table row with the training cost of each translation model whose training run has a log.
+    """Yield a table row with the training cost for each run of a translation model, if the run has a log.
 
     The cost is computed in two ways: as in section 6.1 (time x devices x FLOPs per second), and by counting the FLOPs
     of the matrix products. The first value is omitted if the log does not contain the speed of a device.
