@@ -82,7 +82,7 @@ def publish(
         require_space(stored.folder, 2 * source.weights.stat().st_size, "the bundle")
         dataclasses.replace(model, spec=spec).write(bundle)
         if spec.corpus.test and "test" not in scores:
-            report.info(f"the card has no test scores: `zoo evaluate --model {folder}` computes them")
+            report.info(f"the model card has no test scores: `zoo evaluate --model {folder}` computes them")
         provenance = provenance_of_run(spec, source, model.weights)
         del model  # free its memory, because the next line loads the bundle
         complete(bundle, provenance, report, scores, notes)
