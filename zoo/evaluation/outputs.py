@@ -121,7 +121,12 @@ class ModelOutputs:
     def _in_each_direction(
         self, compute: Callable[..., Sequence[Any]], streams: Collection[Sequence[str]]
     ) -> list[Any]:
-        """Call `compute` with the texts of each direction, and return all results in the order of the texts."""
+        """Call `compute` once for each translation direction, and return all results in the order of the examples.
+
+        Args:
+            compute: Function that receives the texts of each stream in one direction.
+            streams: The texts of each stream, in all directions.
+        """
         results: dict[int, Any] = {}
         for (source, target), rows in self.evaluation_set.rows_by_direction.items():
             texts = ([lines[row] for row in rows] for lines in streams)

@@ -64,7 +64,7 @@ def publish(
     """
     if is_published_model(run):
         problem = f"`{os.fspath(run)}` is not a run: it is already published in the local model store"
-        raise ZooError(problem, hint="to upload it, run `zoo publish NAME --to REGISTRY` without other options")
+        raise ZooError(problem, hint="to upload the model, run `zoo publish NAME --to REGISTRY` without other options")
     source = Run(find.run(run))
     spec = source.spec
     if name is None:
@@ -153,7 +153,7 @@ def _require_own_name(run: Run) -> None:
     if file_exists(run.data) and read_json(run.data).get("named") is False:
         raise ZooError(
             f"the spec of `{run.folder}` has no name of its own: `{run.spec.name}` is the name of the spec it extends",
-            hint="publish it with `--name NAME`, and set `name` in the spec before you train it again",
+            hint="publish the run with `--name NAME`, and set `name` in the spec before you train again",
         )
 
 

@@ -42,7 +42,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     """
     checkpoints = scheduled_checkpoints(run)
     if not checkpoints:
-        raise ZooError(f"`{run.folder}` has no checkpoints yet", hint="`zoo train` writes them during training")
+        raise ZooError(f"`{run.folder}` has no checkpoints yet", hint="`zoo train` writes checkpoints during training")
     if last is not None and not 1 <= last <= len(checkpoints):
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
         if others := len(list_checkpoints(run)) - len(checkpoints):

@@ -71,7 +71,7 @@ def read_record(kind: Callable[..., Record], file: Path) -> Record:
     try:
         return kind(**read_json(file))
     except TypeError:
-        hint = "use the version of zoo that wrote it"
+        hint = "use the version of zoo that wrote the file"
         raise ZooError(f"`{file}` was written by another version of zoo", hint=hint, exit_code=1) from None
 
 
@@ -241,7 +241,7 @@ class Run(ModelFolder):
         if files := self.foreign_files():
             problem = f"`{self.folder}` contains files that no training run wrote: {', '.join(files)}"
             raise ZooError(
-                problem, hint="move them to another folder, or choose a different run folder with `--run DIR`"
+                problem, hint="move these files to another folder, or choose a different run folder with `--run DIR`"
             )
 
     def foreign_files(self) -> list[str]:
