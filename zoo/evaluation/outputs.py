@@ -81,7 +81,7 @@ class ModelOutputs:
         """Prepare to run a translator on an evaluation set.
 
         Args:
-            translator: The model.
+            translator: Model that produces the outputs.
             texts: The texts to translate or parse, and their references.
             report: Receives the progress.
             **options: Generation options. Defaults come from the spec.

@@ -63,7 +63,7 @@ class FeatureModality(ABC):
         """Convert a line of a file, or a cell of a table, to the raw data of an example: by default, an absolute path.
 
         Args:
-            file: The text file.
+            file: Text file or table that contains `text`.
             line: Number of the line, for the error message.
             text: Name of a file, relative to the folder of the text file.
 

@@ -64,7 +64,7 @@ class Recording:
         """Open a recording.
 
         Args:
-            file: The audio file.
+            file: Audio file to split: its path, or the file opened in binary mode.
             modality: Modality of the model.
             max_seconds: Maximum length of a window, in seconds.
             limit_seconds: Maximum length of the recording, in seconds.

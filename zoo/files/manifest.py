@@ -145,7 +145,7 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
     """Check files of a folder against its manifest.
 
     Args:
-        folder: The folder.
+        folder: Folder that contains the files and their manifest.
         names: The files to check. The default is all files in the manifest.
         hashed_bytes: Compare hashes if all files together have at most this many bytes, otherwise compare only sizes.
             If None, always compare hashes.

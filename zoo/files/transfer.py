@@ -95,7 +95,7 @@ def transfer(
     If the server is busy or the connection breaks, wait with increasing delays and try again.
 
     Args:
-        url: The URL.
+        url: URL of the file.
         partial: The file to write. It is kept if the download fails, so that the next call can resume the download.
         report: Receives progress and warnings.
         max_bytes: The maximum size of the file in bytes. If None, the size is not limited.

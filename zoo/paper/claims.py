@@ -210,7 +210,7 @@ def compare(claim: Claim, value: float | bool | None, reason: str, status: Statu
     """Compare a derived value with each number that the paper reports for a claim.
 
     Args:
-        claim: The claim.
+        claim: Claim of the paper to check.
         value: The derived number, or a Boolean if the claim is a sentence that is true or false. None if the derivation
             gives several numbers.
         reason: Description of the derivation.

@@ -248,7 +248,7 @@ def estimate_shortlist(
     the same text, so that names and numbers can be copied. A byte token gets all byte tokens.
 
     Args:
-        vocabulary: The vocabulary.
+        vocabulary: Vocabulary of the source and target sentences.
         pairs: Token IDs of source and target sentences, without BOS and EOS.
         frequent: Number of frequent target tokens that every translation may contain.
         best: Maximum number of translations per source token.

@@ -28,7 +28,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     nothing changes.
 
     Args:
-        run: The run.
+        run: Run whose checkpoints are averaged.
         last: The number of most recent checkpoints to average. By default `training.average`, or all checkpoints if
             there are fewer.
         int8: Whether to round embeddings and the matrices of linear maps to int8, with a scale per row or column. The
@@ -78,7 +78,7 @@ def end_of_training(run: Run, spec: Spec) -> str | None:
     Return None if training is not complete, or if the weights have not been averaged and scored yet.
 
     Args:
-        run: The run.
+        run: Run to examine.
         spec: The spec to train with. Its limits, such as `training.steps`, may differ from the run's own limits.
     """
     checkpoints = list_checkpoints(run)

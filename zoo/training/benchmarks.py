@@ -98,7 +98,7 @@ def benchmark_decoding(
     """Measure how fast a spec's model translates, with the spec's beam size, length penalty and stopping rule.
 
     Args:
-        spec: The spec.
+        spec: Spec of the model, which gets random weights.
         batch: Number of sentences that each worker translates at a time.
         sentences: Number of sentences to translate in each round.
         rounds: Number of rounds, each of which gives one measurement.
@@ -202,7 +202,7 @@ def translations(
     """Translate token sequences with the search of `Translator`, but without its tokenisation.
 
     Args:
-        program: The compiled model.
+        program: Compiled model that translates.
         sources: The token IDs of each source, including EOS.
         spec: The model's spec, which contains the beam size and other settings of the search.
         batch: The number of sentences that each worker translates at a time.

@@ -81,7 +81,7 @@ def train(
     training on a CPU. If a run is resumed without this call, rounding may differ.
 
     Args:
-        spec: The spec.
+        spec: Spec of the model, its corpus and its training.
         run: The run's folder. By default `runs/SPEC`.
         fresh: Whether to remove an existing run in the folder first.
         device: "auto", "cpu", "cuda" or "cuda:N".

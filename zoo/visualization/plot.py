@@ -81,7 +81,7 @@ def plot_svg(plot: Plot, **attributes: float) -> str:
     Series have different marker shapes as well as different colours.
 
     Args:
-        plot: The plot.
+        plot: Plot to draw.
         **attributes: Attributes of the SVG element, such as its position in another SVG.
 
     Raises:
