@@ -65,7 +65,7 @@ class Recording:
 
         Args:
             file: Audio file to split: its path, or the file opened in binary mode.
-            modality: Modality of the model.
+            modality: The model's `audio` modality, which computes the frames.
             max_seconds: Maximum length of a window, in seconds.
             limit_seconds: Maximum length of the recording, in seconds.
         """
@@ -158,7 +158,7 @@ def _threshold(levels: npt.NDArray[np.float64], previous: float) -> float:
     """Return the level in decibels below which a hop (a short block of samples) is silent.
 
     Args:
-        levels: The levels of the hops.
+        levels: Level of each hop, in decibels.
         previous: The previous threshold, which is returned if the hops contain only speech or only noise.
     """
     ordered = np.sort(levels)

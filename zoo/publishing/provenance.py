@@ -51,10 +51,10 @@ class TrainingProvenance:
             is an estimate for full batches.
         paper_flops: FLOPs by the method of section 6.1 of the paper: time x number of devices x sustained FLOPs per
             second of one device.
-        seconds: Duration in seconds.
+        seconds: Duration of training in seconds.
         devices: Number of processes that trained together.
-        machine: Name of the hardware.
-        software: Versions of the libraries.
+        machine: Names of the devices that the model was trained on.
+        software: Versions of zoo and torch.
     """
 
     seed: int

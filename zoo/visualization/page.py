@@ -177,7 +177,7 @@ def element(name: str, content: str = "", /, **attributes: str | float) -> str:
     """Return an SVG element.
 
     Args:
-        name: Name of the element.
+        name: Name of the element, such as "path".
         content: Content of the element, as SVG.
         attributes: Attributes of the element. The `class` attribute is called `kind` here, and underscores stand for
             hyphens. Numbers are rounded to one decimal place.
