@@ -88,7 +88,7 @@ def compare(
     Args:
         first: Outputs of system A.
         second: Outputs of system B.
-        references: The references.
+        references: One reference for each input.
         language: Language code for the paper's BLEU. If None, the paper's BLEU is not computed.
         metrics: Names of the metrics, from `TEXT_METRICS`.
 
@@ -220,7 +220,7 @@ def bootstrap(name: str, texts: EvaluationSet, outputs: Sequence[str]) -> Bootst
 
     Args:
         name: Name of the metric, from `TEXT_METRICS`.
-        texts: The set.
+        texts: The dev or test set, with its references.
         outputs: Outputs of the system.
 
     Raises:
@@ -282,7 +282,7 @@ def log_perplexity_by_sample(
     Args:
         weights: Result of `sample_counts`.
         log_probabilities: Natural log-probability of each reference.
-        tokens: Number of tokens in each reference, with EOS.
+        tokens: Number of tokens in each reference, including EOS.
     """
     result: FloatArray = -(weights @ np.array(log_probabilities)) / (weights @ np.array(tokens, dtype=np.float64))
     return result

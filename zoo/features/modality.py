@@ -63,7 +63,7 @@ class FeatureModality(ABC):
         """Convert a line of a file, or a cell of a table, to the raw data of an example: by default, an absolute path.
 
         Args:
-            file: The text file.
+            file: Text file or table that contains `text`.
             line: Number of the line, for the error message.
             text: Name of a file, relative to the folder of the text file.
 
@@ -116,7 +116,7 @@ class FeatureModality(ABC):
     def digits(self) -> ModuleType:
         """Return the module that generates examples for the corpus part `digits`. By default, raise ZooError."""
         problem = f"the corpus part `digits` cannot be generated as {self.options.kind}"
-        raise ZooError(problem, hint="list your own data in this part, with `source` and `target`")
+        raise ZooError(problem, hint="replace the part with your own data: the files `source` and `target`")
 
     @abstractmethod
     def place(self, frame: int) -> str:

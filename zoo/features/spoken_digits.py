@@ -2,8 +2,8 @@
 
 espeak-ng is licensed under the GPL. `python -m zoo.features.spoken_digits SPLIT START END FOLDER` runs it in a separate
 process, and writes one FLAC file for each string. The text, voice and room of a string only depend on its split and its
-number. The samples also depend slightly on earlier strings in the same process and on the time, because espeak-ng has
-internal state.
+number. The samples also depend slightly on earlier strings in the same process and on the current time, because
+espeak-ng has internal state.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def remove_folder(path: Path) -> Path | None:
     """Remove a folder. It is renamed first, so that an interrupted removal leaves no folder that looks complete.
 
     Returns:
-        None if the folder was removed. If this user has no permission to remove some of the files, the path of the
+        None if the folder was removed. If the user lacks permission to remove some of the files, the path of the
         renamed folder.
     """
     _remove_leftovers(path.parent)
@@ -197,7 +197,7 @@ def remove_folder(path: Path) -> Path | None:
 
 
 def remove_path(path: Path) -> None:
-    """Remove a file, link or folder if it exists. Skip files that this user has no permission to remove."""
+    """Remove a file, link or folder if it exists. Skip files that the user lacks permission to remove."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

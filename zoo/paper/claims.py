@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Printed:
     """Number that the paper reports, as text, such as "65" or "3.3e18".
 
-    If the paper reports different numbers for the same quantity, `where` is the place in the paper with this number.
+    If the paper reports different numbers for the same quantity, `where` is the place that reports this number.
     """
 
     text: str
@@ -210,7 +210,7 @@ def compare(claim: Claim, value: float | bool | None, reason: str, status: Statu
     """Compare a derived value with each number that the paper reports for a claim.
 
     Args:
-        claim: The claim.
+        claim: Claim of the paper to check.
         value: The derived number, or a Boolean if the claim is a sentence that is true or false. None if the derivation
             gives several numbers.
         reason: Description of the derivation.

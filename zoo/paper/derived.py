@@ -99,17 +99,17 @@ def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
 
     Args:
         kind: "attention" or "embedding".
-        size: Name of the dimension in the spec's architecture.
+        size: Name of the dimension in the architecture of `base`, such as "d_k".
         power: Exponent of the dimension, such as "-0.5".
     """
     kinds: dict[str, type[Operation]] = {"attention": Attention, "embedding": Embedding}
     scales = {operation.scale for operation in _operations(kinds[kind])}
     expected = getattr(specs.load("base").architecture, size) ** float(power)
-    return scales == {expected}, f"scale of each {kind} of the graph: {_listed(scales)}"
+    return scales == {expected}, f"scale of each {kind} operation in the graph: {_listed(scales)}"
 
 
 def shared_matrix() -> tuple[bool, str]:
-    """Check whether embeddings and output projection share one matrix."""
+    """Check whether the embeddings and the output projection share one matrix."""
     tokens = specs.load("base").vocabulary.size
     tables = {name for name, p in graph("base").parameters.items() if p.shape[0].constant == tokens}
     uses = Counter(p for n in graph("base").nodes for p in n.parameters)
@@ -127,7 +127,10 @@ def multi_head_cost() -> tuple[bool, str]:
     """
     sizes = {"batch": 1, "source": LENGTH, "target": LENGTH}
     many, one = (cost(graph(name)).flops(**sizes) for name in ("table3/base", "table3/a-h1"))
-    return isclose(many, one, rel_tol=0.05), f"{many:,} and {one:,} FLOPs per pair of {LENGTH} tokens, forward"
+    return (
+        isclose(many, one, rel_tol=0.05),
+        f"forward pass over {LENGTH} tokens: {many:,} FLOPs with eight heads, {one:,} FLOPs with one head",
+    )
 
 
 def dot_product_variance() -> tuple[float, str]:
@@ -149,8 +152,8 @@ def softmax_gradient() -> tuple[bool, str]:
     The softmax is over two keys with random scores.
 
     Returns:
-        Whether the gradient for a large d_k without scaling is less than a tenth of the other two gradients; and a
-        string with all three gradients.
+        Whether the gradient for a large d_k without scaling is less than a tenth of each of the other two gradients,
+        and a string with all three gradients.
     """
 
     def slope(deviation: float) -> float:

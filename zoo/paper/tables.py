@@ -83,7 +83,7 @@ def _timing_table(measurements: Measurements) -> Table:
         cells = (f"{1000 * timing.seconds[n]:,.1f}" if n in timing.seconds else "-" for n in lengths)
         rows.append((ROWS["table1"][timing.key]["name"], *cells, f"n^{timing.exponent:.2f}", f"n^{timing.formula:.2f}"))
     columns = ("layer", *(f"n = {n:,}>" for n in lengths), "grows as>", "formula>")
-    note = "Forward pass of a decoder layer. If a length takes over a quarter of a second, greater lengths are omitted."
+    note = "Forward pass of a decoder layer. If a sequence takes more than 0.25 s, longer sequences are omitted."
     return Table(columns, rows, "Table 1 measured on this machine, in milliseconds", [note])
 
 
@@ -108,7 +108,7 @@ def _table2(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         rows.append((row["name"], *german, *french, german_flops[0], french_flops[0], german_flops[1], plan))
     notes = (
         "The paper's FLOPs are training time x GPUs x sustained FLOPs of a GPU. The last column counts the FLOPs of "
-        "all matrix products in training, forward and backward, with full batches of sentences of 27 tokens. In "
+        "all matrix products in training, forward and backward, with full batches of 27-token sentences. In "
         "parentheses, it gives the ratio to the paper's FLOPs.",
     )
     yield Table(columns, rows, "Table 2: BLEU on newstest2014, and training cost", notes)
@@ -146,7 +146,7 @@ def _planned_flops(spec: str, cost: str) -> str:
 
 
 def _own_costs(measurements: Measurements) -> Iterator[tuple[str, ...]]:
-    """Yield a table row with the training cost of each translation model whose training run has a log.
+    """Yield a table row with the training cost for each run of a translation model, if the run has a log.
 
     The cost is computed in two ways: as in section 6.1 (time x devices x FLOPs per second), and by counting the FLOPs
     of the matrix products. The first value is omitted if the log does not contain the speed of a device.

@@ -51,10 +51,10 @@ class TrainingProvenance:
             is an estimate for full batches.
         paper_flops: FLOPs by the method of section 6.1 of the paper: time x number of devices x sustained FLOPs per
             second of one device.
-        seconds: Duration in seconds.
+        seconds: Duration of training in seconds.
         devices: Number of processes that trained together.
-        machine: Name of the hardware.
-        software: Versions of the libraries.
+        machine: Names of the devices that the model was trained on.
+        software: Versions of zoo and torch.
     """
 
     seed: int
@@ -77,7 +77,7 @@ class Provenance:
         zoo_version: Version of zoo that published the model.
         corpus: The training corpus.
         training: Properties of the training run. None for an imported model.
-        imported: Origin of an imported model, as name -> text: `format`, `source`, `engine`, and options such as
+        imported: Origin of an imported model, with the keys `format`, `source` and `engine`, and options such as
             `positions`. Empty for other models.
         notes: Limitations that users should know. The card lists them.
     """
@@ -90,7 +90,7 @@ class Provenance:
     notes: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
-        """Write the provenance to a file in a model folder."""
+        """Write the provenance to `facts.json` in a model folder."""
         write_json(folder / FACTS, asdict(self))
 
 

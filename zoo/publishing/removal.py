@@ -44,7 +44,7 @@ class RemovableItem:
             returns None if there is no such reason.
         lock: Lock file to use. The removal creates the file if it is missing. If None, the lock file next to the item
             is used if it exists. Otherwise, the item itself is locked.
-        in_use: Reason to keep an item that a process has locked.
+        in_use: Reason to report if the item is kept because a process has locked it.
     """
 
     kind: str

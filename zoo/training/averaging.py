@@ -28,7 +28,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     nothing changes.
 
     Args:
-        run: The run.
+        run: Run whose checkpoints are averaged.
         last: The number of most recent checkpoints to average. By default `training.average`, or all checkpoints if
             there are fewer.
         int8: Whether to round embeddings and the matrices of linear maps to int8, with a scale per row or column. The
@@ -42,7 +42,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     """
     checkpoints = scheduled_checkpoints(run)
     if not checkpoints:
-        raise ZooError(f"`{run.folder}` has no checkpoints yet", hint="`zoo train` writes them during training")
+        raise ZooError(f"`{run.folder}` has no checkpoints yet", hint="`zoo train` writes checkpoints during training")
     if last is not None and not 1 <= last <= len(checkpoints):
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
         if others := len(list_checkpoints(run)) - len(checkpoints):
@@ -78,7 +78,7 @@ def end_of_training(run: Run, spec: Spec) -> str | None:
     Return None if training is not complete, or if the weights have not been averaged and scored yet.
 
     Args:
-        run: The run.
+        run: Run to examine.
         spec: The spec to train with. Its limits, such as `training.steps`, may differ from the run's own limits.
     """
     checkpoints = list_checkpoints(run)
@@ -97,7 +97,10 @@ def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
 
 
 def _is_average_of(file: Path, steps: str, int8_dimensions: dict[str, int]) -> bool:
-    """Return whether a file contains the intact average of the checkpoints at `steps`, with these int8 dimensions."""
+    """Return whether a file contains the intact average of the checkpoints at `steps`.
+
+    `int8_dimensions` specifies which matrices must be stored as int8, and the dimension of their scales.
+    """
     with suppress(ZooError):
         weights = read(file)
         return (weights.metadata.get("steps"), weights.int8_dimensions) == (steps, int8_dimensions)

@@ -183,7 +183,7 @@ def resume(
     """Load the newest checkpoint that is not damaged. Warn about damaged checkpoints.
 
     Args:
-        run: The run.
+        run: Run to resume.
         program: The compiled model that receives the weights.
         optimiser: The optimiser that receives the moments.
         report: Receives warnings about damaged checkpoints.

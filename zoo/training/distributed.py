@@ -183,7 +183,7 @@ def needs_sharding(spec: Spec, mean: BatchSize | None, processes: Processes) -> 
         spec: The spec to train.
         mean: The mean size of a whole batch, of which each process computes a part. Pass None if unsharded
             training packs several sequences into each row. All batches then have the same size.
-        processes: The processes.
+        processes: The processes that train together.
     """
     count = processes.count
     needed = training_bytes(spec, mean.divided_by(count)) if mean else update_bytes(spec, count)

@@ -1,4 +1,6 @@
-"""One training step: forward pass, backward pass, Adam. On packed rows, a GPU runs it as CUDA graphs (section 5.3).
+"""One training step: forward pass, backward pass, Adam (section 5.3).
+
+If several sequences are packed into each row, a GPU runs the step as CUDA graphs.
 
 A step depends only on the weights, the moments, the seed, the step number and the number of accumulation steps.
 """

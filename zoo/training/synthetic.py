@@ -134,7 +134,7 @@ class _SyntheticText:
         return parallel_lines(self.paths, [read_sentences(path) for path in self.paths])
 
     def _write(self, record: Record, models: Mapping[str, Path], languages: Direction, device: str) -> None:
-        """Write the folder of translations, unless it already exists. The caller must hold the folder's lock."""
+        """Translate the text and write the folder, unless it already exists. The caller must hold the folder's lock."""
         folder = Path(record["folder"])
         journal = partial_path(folder)
         if not folder.is_dir():
@@ -157,7 +157,12 @@ class _SyntheticText:
         journal.unlink(missing_ok=True)
 
     def _count_lines(self, folder: Path) -> int:
-        """Check the lines, their reference translations and the free disk space. Return the number of lines."""
+        """Return the number of lines in the text.
+
+        Raises:
+            ZooError: A file cannot be read, the text and its reference translation have different numbers of lines, or
+                the disk has too little free space.
+        """
         count = size = 0
         for text, *_ in self._lines():
             count, size = count + 1, size + len(text.encode())

@@ -1,4 +1,4 @@
-"""`zoo train`: write synthetic text, prepare the corpus, train, average the last checkpoints, compute dev scores."""
+"""Run `zoo train`: generate synthetic text, prepare the corpus, train, average checkpoints, and score the model."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def train(
     training on a CPU. If a run is resumed without this call, rounding may differ.
 
     Args:
-        spec: The spec.
+        spec: Spec of the model, its corpus and its training.
         run: The run's folder. By default `runs/SPEC`.
         fresh: Whether to remove an existing run in the folder first.
         device: "auto", "cpu", "cuda" or "cuda:N".
@@ -259,7 +259,7 @@ def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
 
 @contextmanager
 def _torch_threads(count: int, report: Report) -> Iterator[None]:
-    """Use `count` torch threads, as at the start of the run, because the number of threads affects rounding."""
+    """In the `with` block, use `count` torch threads, as at the start of the run, so that rounding is the same."""
     before = torch.get_num_threads()
     if count != before:
         report.info(f"using {count} threads instead of {before}, as at the start of the run, to get the same results")
@@ -360,9 +360,9 @@ def save(model: nn.Module, run: str | os.PathLike[str], *, steps: int) -> Run:
         steps: Number of steps that the module was trained for. The model card shows this number.
 
     Raises:
-        ZooError: The folder cannot be created, or contains other files, a run of `zoo train` or a run with a different
-            spec. Or a weight is not finite, the module has parameters that `zoo.model` did not create, or `steps` is
-            not a non-negative integer.
+        ZooError: The folder cannot be created, or contains a run of `zoo train`, a run with a different spec, or files
+            that no training run wrote. Another cause is a weight that is not finite, a parameter of the module that
+            `zoo.model` did not create, or a value of `steps` that is not a non-negative integer.
     """
     if not isinstance(steps, Integral) or isinstance(steps, bool) or steps < 0:
         hint = "pass the number of training steps"

@@ -76,7 +76,7 @@ def colour_sheet(series_count: int = 0) -> str:
 
 
 def theme_sheet() -> str:
-    """Return CSS that lets the `data-theme` attribute of a page, `light` or `dark`, override the system's mode."""
+    """Return CSS that lets a page's `data-theme` attribute, `light` or `dark`, override the system's colour scheme."""
     return "".join(
         f"@media screen {{ :root[data-theme={name}] {{ color-scheme: {name}; {_variables(COLOURS, dark=dark)} }} }}\n"
         for name, dark in (("light", False), ("dark", True))
@@ -177,7 +177,7 @@ def element(name: str, content: str = "", /, **attributes: str | float) -> str:
     """Return an SVG element.
 
     Args:
-        name: Name of the element.
+        name: Name of the element, such as "path".
         content: Content of the element, as SVG.
         attributes: Attributes of the element. The `class` attribute is called `kind` here, and underscores stand for
             hyphens. Numbers are rounded to one decimal place.
@@ -222,7 +222,7 @@ def image(title: str, style: str, width: float, height: float, *parts: str) -> s
 
 
 def _with_colours(svg: str, *, dark: bool = False) -> str:
-    """Replace the colour variables with the colours of a theme."""
+    """Replace the colour variables in an SVG with the colours for light or dark mode."""
     return _VARIABLE.sub(lambda variable: _colour(variable[1], dark=dark), svg)
 
 

@@ -81,7 +81,7 @@ def plot_svg(plot: Plot, **attributes: float) -> str:
     Series have different marker shapes as well as different colours.
 
     Args:
-        plot: The plot.
+        plot: Plot to draw.
         **attributes: Attributes of the SVG element, such as its position in another SVG.
 
     Raises:
@@ -269,7 +269,7 @@ def _plain(value: float) -> str:
 
 
 def _stroke(number: int) -> dict[str, str]:
-    """Return the SVG attributes of the line of series `number`: its colour and its dashes."""
+    """Return the SVG attributes for the line of series `number`: its colour and its dashes."""
     return {"stroke": f"var(--series-{number})", "stroke_dasharray": _DASHES[number % len(_DASHES)]}
 
 

@@ -118,11 +118,11 @@ def _require_distinct(rows: Iterable[SweepRow]) -> None:
     for row in rows:
         if (same := names.setdefault(row.name, row)) is not row:
             problem = f"`{same.reference}` and `{row.reference}` would have the same name in the sweep, `{row.name}`"
-            raise ZooError(problem, hint="rename one of the files, or omit it")
+            raise ZooError(problem, hint="rename one of the spec files, or omit one of the specs")
         bare = row.spec.model_copy(update={"name": "row", "description": "", "licence": None})
         if (same := models.setdefault(bare, row)) is not row:
             problem = f"with these overrides `{row.reference}` describes the same model as `{same.reference}`"
-            raise ZooError(problem, hint=f"set fewer fields, or omit `{row.reference}`")
+            raise ZooError(problem, hint=f"override fewer fields, or omit `{row.reference}`")
 
 
 def _natural_order(name: str) -> list[tuple[int, str]]:
@@ -284,7 +284,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
             time.sleep(_POLL_SECONDS)
     if failed:
         problems = "".join(f"\n  {process.trial.name}: {process.problem.result()}" for process in failed)
-        hint = "repeat the command to try them again; `--list` prints the command line of each run"
+        hint = "repeat the command to train the failed runs again; `--list` prints the command line of each run"
         raise ZooError(f"{len(failed)} of {len(trials)} runs failed:{problems}", hint=hint, exit_code=1)
     return stopped()
 
