@@ -70,7 +70,7 @@ class Languages(Section):
     """Codes of all languages of the model, such as `[en, de, fr]`. NLLB models use codes such as `eng_Latn`. A
     model for a single language has `languages: null`."""
     token: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$", max_length=40)] = "<2{}>"
-    """Pattern of the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` gives the token
+    """Pattern for the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` gives the token
     `<2de>` for German. Default: `<2{}>`."""
     source_token: Literal["source", "target"] | None = "target"
     """Which language token precedes each source sentence. target: the token of the target language (Johnson et al.
