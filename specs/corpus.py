@@ -292,7 +292,7 @@ class Synthetic(Directed):
 
     @property
     def credited_names(self) -> Sequence[str | None]:
-        """Names to credit in the model card: the names of the models, without folders."""
+        """Names to credit in the model card: the last part of each model's path, or of its name."""
         return [PurePath(model).name for model in self.models]
 
     @property

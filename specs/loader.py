@@ -81,7 +81,7 @@ def parent(reference: str | os.PathLike[str]) -> Spec | None:
 
 
 def parse(text: str, where: str) -> Spec:
-    """Parse a complete spec that `Spec.yaml` has written.
+    """Parse a complete spec that was written by `Spec.yaml`.
 
     Args:
         text: The spec. Without a `format` key, it is read in the current format.
@@ -89,7 +89,7 @@ def parse(text: str, where: str) -> Spec:
 
     Raises:
         NewerFormatError: A newer version of zoo wrote the text.
-        ZooError: The text is damaged. The exit code is 1: zoo wrote the file, so the user made no mistake.
+        ZooError: The text is damaged. The exit code is 1, because zoo wrote the file, so this is not a user error.
     """
     version = writer_version(text)
     try:

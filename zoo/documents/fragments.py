@@ -297,10 +297,9 @@ class Divider:
         self._result += (replace(start, raw="") for start, _ in self._open)
 
     def _drop_open_tag(self, *, is_reopened: bool = False) -> bool:
-        """If the last fragment is a start tag, remove the tag from the output. Return whether a tag was removed.
+        """If the last fragment that produced output is a start tag, remove it. Return whether a tag was removed.
 
-        Trailing fragments without output are ignored. If `is_reopened`, only a tag that opens an element again
-        is removed.
+        If `is_reopened`, a tag is removed only if it reopens an element that was split.
         """
         index = len(self._result) - 1
         while index > 0 and self._result[index].kind in (Kind.TEXT, Kind.UNIT) and not self._result[index].written:

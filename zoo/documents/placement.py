@@ -103,7 +103,7 @@ def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -
 
 
 def _replace_words(segment: Segment, words: list[Word]) -> list[Unit]:
-    """Replace the words that stand for copied content, such as an image, with this content.
+    """Replace the words that stand for copied content, such as an image, with the content itself.
 
     Return the content that has no word in the translation.
     """

@@ -53,8 +53,8 @@ class Attribute(NamedTuple):
         value: The value, with entities decoded.
         quote: The quotation mark around the value, or "".
         start: Position of the name in the tag.
-        value_start: Position of the value, without quotation mark.
-        value_end: Position after the value.
+        value_start: Position of the value, after the opening quotation mark if there is one.
+        value_end: Position after the last character of the value.
     """
 
     name: str

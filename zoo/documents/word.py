@@ -107,9 +107,9 @@ def _is_computed(code: str) -> bool:
 def _join_fields(fragments: Iterable[Fragment]) -> list[Fragment]:
     """Join the parts of each field, and return all fragments.
 
-    A field whose result Word computes becomes a UNIT fragment, which is copied. Any other field becomes an inline
-    element around its result. If a field begins and ends in different paragraphs or elements, its parts become
-    boundaries between segments.
+    A field becomes a UNIT fragment, which is copied, if Word computes its result, such as a page number. Any other
+    field becomes an inline element around its result. If a field begins and ends in different paragraphs or elements,
+    its parts become boundaries between segments.
     """
     fields, result = list[_Field](), list[Fragment]()
     for fragment in fragments:

@@ -138,8 +138,8 @@ def compare_models(
 ) -> ComparedModels:
     """Compare the models in two folders by their outputs for the same dev or test set.
 
-    Each model uses the beam size and the length penalty in its spec. If the set of only one model is available on this
-    machine, both models use this set.
+    Each model uses the beam size and the length penalty in its spec. If only one model's set is available on this
+    machine, it is used for both models.
 
     Raises:
         ZooError: The models have different dev or test sets, the task of a model has no text metric, or a folder has no
@@ -171,7 +171,7 @@ def compare_models(
 def _shared_set(
     folders: Sequence[Path], translators: Sequence[Translator], split: Split, report: Report
 ) -> EvaluationSet:
-    """Return the dev or test set of two models. If only one model's set is on this machine, return this set.
+    """Return the dev or test set that two models share. If only one model's set is on this machine, return that one.
 
     Raises:
         ZooError: No set is on this machine, or the sets differ.

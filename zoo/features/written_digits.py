@@ -103,7 +103,7 @@ def _draw_digit(index: int, size: int, distorted: bool, random: np.random.Genera
 
 
 def _choose(split: str, random: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Choose images of digits for a string at random. Return their indices in scikit-learn's data set."""
+    """Randomly choose the images for a string of digits. Return their indices in scikit-learn's data set."""
     return random.choice(digits_of(split), random.integers(1, MAX_DIGITS + 1))
 
 

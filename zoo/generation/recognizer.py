@@ -100,7 +100,7 @@ class Recognizer(Translator):
         self.modality = cast(FeatureModality, modality_of(self.spec.task))
 
     def translate(self, texts: Any, **options: Any) -> Any:
-        """Return the text in one or more files, given by path (see `Translator.translate`)."""
+        """Recognise the text in one or more files, given by path (see `Translator.translate`)."""
         return super().translate(_names(texts), **options)
 
     def score(self, sources: Any, targets: Any, **options: Any) -> Any:

@@ -105,7 +105,7 @@ class SentencePieceModel:
         return kind
 
     def require_fit(self, tokenizer: str, kind: str) -> None:
-        """Check that the model splits text like a tokenizer of Hugging Face transformers.
+        """Check that the model splits text the way a Hugging Face Transformers tokenizer does.
 
         Tokenizers in transformers put one space before each text and remove extra spaces.
 

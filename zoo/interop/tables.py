@@ -194,7 +194,7 @@ class Setting(NamedTuple):
 
 
 def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
-    """Check the settings that are listed in sections of `toolkits.yaml`, and convert them to `architecture` fields.
+    """Check the settings listed in the given sections of `toolkits.yaml`. Convert them to `architecture` fields.
 
     If there is no setting for `d_k`, `d_k` is d_model divided by the number of heads. `d_v` is equal to `d_k`.
 

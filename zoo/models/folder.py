@@ -71,7 +71,7 @@ class ModelFolder:
 
     @property
     def weights(self) -> Path:
-        """Path of the weights."""
+        """Path to the weights file."""
         return self.folder / WEIGHTS
 
     @property

@@ -134,7 +134,7 @@ def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
 
 
 def _is_short(text: str, side: Side, translator: Translator) -> bool:
-    """Return whether a text has from 1 to 100 tokens and does not exceed the maximum length of the model."""
+    """Return whether a text has 1 to 100 tokens and does not exceed the model's maximum length."""
     spec = translator.spec
     max_tokens = min(_MAX_TOKENS, spec.corpus.max_length, spec.decoding.max_source_length)
     return len(text) <= _MAX_CHARACTERS and 0 < len(translator.vocabulary.encode(text, side)) <= max_tokens

@@ -110,7 +110,7 @@ class _Process:
             raise MemoryError from None
 
     def kill(self) -> None:
-        """Kill the process without waiting until it has ended. `call` then raises MemoryError in any waiting thread."""
+        """Kill the process without waiting for it to exit. `call` then raises MemoryError in any waiting thread."""
         self._process.kill()
 
 

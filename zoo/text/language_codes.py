@@ -141,7 +141,7 @@ def guess_language(text: str, codes: Collection[str], default: str) -> str:
 
 
 def guess_languages(texts: Sequence[str], codes: Collection[str], given: str) -> list[str]:
-    """Choose the most probable language of each text in a document from `codes`.
+    """For each text in a document, choose the most probable language from `codes`.
 
     Short texts get the main language of the document. This is the language `given` or, if it is not in `codes`, the
     language of most of the text.

@@ -92,7 +92,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     source language, the user need not give the source language.
 
     A recognition model outputs text in the target language of the spec's corpus by default. If only the language of the
-    input files is given, the output is in a language that the model was trained to output for it.
+    input files is given, the output is in a language that the model was trained to write for this input language.
 
     Args:
         spec: Spec of the model.

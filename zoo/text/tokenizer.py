@@ -101,7 +101,7 @@ class Tokenizer(Modality):
         content: Content of the model file.
         model: The SentencePiece processor.
         added: The added tokens of an imported vocabulary, or None.
-        rules: The text rules of an imported word list, or None.
+        rules: The tokenization rules of an imported vocabulary that is a list of words, or None.
     """
 
     suffix = ".model"
@@ -268,7 +268,7 @@ class Tokenizer(Modality):
             start += length
 
     def token_strings(self, ids: Iterable[int]) -> list[str]:
-        """Return each token as a string. A word begins with `▁`, a byte is `<0xE4>`, and UNK is `⁇`."""
+        """Return each token as a string. Words begin with `▁`, bytes look like `<0xE4>`, and UNK is `⁇`."""
         return ["⁇" if id == UNK else str(self.model.id_to_piece(int(id))) for id in ids]
 
     @cached_property

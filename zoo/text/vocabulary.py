@@ -76,7 +76,7 @@ class Vocabulary:
 
     @property
     def same_on_both_sides(self) -> bool:
-        """Whether the source and the target have the same tokens with the same IDs, even in two separate tokenizers."""
+        """Whether the source and the target have the same tokens and IDs, even if they use separate tokenizers."""
         source, target = self._all_tokens()
         return source == target
 

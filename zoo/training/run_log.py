@@ -57,7 +57,7 @@ class RunLog:
     """
 
     def __init__(self, run: Run, spec: Spec, start: TrainingProgress, peak: float, device: torch.device) -> None:
-        """Open the log, and remove its lines about steps after `start`.
+        """Open the log, and remove its entries for steps after `start`.
 
         Args:
             run: The run, with the path of `log.jsonl` and the folder for TensorBoard event files. TensorBoard ignores

@@ -229,7 +229,7 @@ def _with_backend_of(run: Run, spec: Spec) -> Spec:
 def _start(
     spec: Spec, run: Run, prepared: PreparedCorpus, identity: RunIdentity, *, fresh: bool, report: Report
 ) -> RunIdentity:
-    """Start or resume a run, and return its identity. Only the process that writes the run calls this function."""
+    """Start or resume a run, and return its identity. Only the process that writes the run's files calls it."""
     if fresh or not list_checkpoints(run):
         require_scorable_dev_set(spec, prepared.vocabulary)
     if fresh:

@@ -115,7 +115,7 @@ class CTranslate2Export(ExportFormat):
 
 
 def transformer(spec: Spec, weights: Mapping[str, Tensor]) -> Any:
-    """Convert a model to CTranslate2's TransformerSpec, without vocabularies and settings.
+    """Convert a model to CTranslate2's TransformerSpec, without vocabularies or settings.
 
     Raises:
         ZooError: CTranslate2 does not implement a part of the architecture.

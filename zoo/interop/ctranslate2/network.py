@@ -209,7 +209,7 @@ class Network(ForeignTensors):
         d_k = total // (self._heads + 2 * kv_heads)
         for kind in LAYERS["decoder"][:2]:
             if self._of_layers(kind, "head_dim", d_k, LAYERS) != d_k:
-                raise ZooError(f"`head_dim` in `{self.file}` contradicts the shapes of the attention projections")
+                raise ZooError(f"`head_dim` in `{self.file}` does not match the shapes of the attention projections")
         positions, tensors = self._positions(d_k)
         inner: dict[str, list[Any]] = {
             "activation": [self._activation(number) for number in self._both_sides("activation", 0)],
@@ -343,7 +343,7 @@ class Network(ForeignTensors):
                     "rotary position embeddings rotate only a part of each head, or pair neighbouring "
                     "features (`rotary_interleave`)"
                 )
-                raise ZooError(f"{problem}, but zoo rotates all features, in pairs that are d_k / 2 apart")
+                raise ZooError(f"{problem}, but zoo rotates all features, in pairs of features that are d_k / 2 apart")
             theta = self._of_layers("self_attention", "rotary_base", _DEFAULT_ROTARY_BASE, STACKS)
             return {"kind": "rotary", "theta": theta}, {}
         if biases:

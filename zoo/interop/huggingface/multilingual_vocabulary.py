@@ -148,7 +148,7 @@ class _M2M100(TokenizerClass):
         return [id for id in range(EOS + 1, len(types)) if types[id] is not TokenType.CONTROL]
 
     def write_tokens(self, folder: Path, names: Sequence[str], languages: Languages, *, has_mask: bool) -> None:
-        """Write the token IDs, and the settings of the tokenizer."""
+        """Write the token IDs and the tokenizer settings."""
         write_json(folder / VOCABULARY, {name: id for id, name in enumerate(names)})
         language_list = next(name for name in self.lists if LANGUAGES[name] == languages.codes)
         write_json(folder / TOKENIZER_CONFIG, {"tokenizer_class": self.name, "language_codes": language_list})
