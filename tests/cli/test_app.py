@@ -147,7 +147,7 @@ def test_models_and_runs_are_completed(trained: Trained, monkeypatch: pytest.Mon
 @pytest.mark.integration
 def test_light_commands_import_no_heavy_package() -> None:
     commands = [["--help"], ["train", "--help"], ["list"], ["show", "tiny"], ["schema"], ["foo"], ["plan", "tiny"]]
-    commands += [["plan", "tiny", option] for option in ("--passes", "--code", "--graph=/dev/null/x.svg")]
+    commands += [["plan", "tiny", option] for option in ("--passes", "--code", "--graph=/dev/null/x.dot")]
     code = f"import sys; from cli.app import run; [run(each) for each in {commands!r}]; print('modules', *sys.modules)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     imported = set(process.stdout.rpartition("\nmodules ")[2].split())
