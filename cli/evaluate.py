@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from zoo.evaluation.comparison import Comparison
     from zoo.evaluation.evalb import BracketScores
     from zoo.evaluation.metrics import Scores
-    from zoo.paper.runs import LayerTiming
     from zoo.report import Report
 
 
@@ -202,7 +199,6 @@ def paper(
     what: Annotated[Literal["table1", "table2", "table3", "table4", "claims"] | None, argument()] = None,
     runs: Path | None = None,
     html: Path | None = None,
-    measure: bool = False,
     json: options.Json = False,
 ) -> None:
     """Print which of the paper's claims hold, and how each was checked.
@@ -215,7 +211,6 @@ def paper(
         what TABLE: Table to print: table1, table2, table3, table4, or claims. [default: a summary of all claims]
         runs DIR: Folder with the runs (or the sweep) to compare with the paper. [default: runs]
         html FILE.html: Write all tables and plots to this file, as one HTML page.
-        measure: Also time the layers of Table 1 on this machine, which takes half a minute.
 
     Examples:
         zoo paper
@@ -232,19 +227,13 @@ def paper(
 
     if html is not None and (what is not None or json):
         raise ZooError("`--html` always writes all tables", hint="omit TABLE and `--json`, or omit `--html`")
-    if measure and what not in (None, "table1", "claims"):
-        raise ZooError("`--measure` applies to Table 1 only", hint="omit `--measure`, or write `table1`")
     if html is not None:
         require_extension(html, "html")
-    with ExitStack() as files:
-        page = files.enter_context(open_output(html)) if html else None  # fails before the measurements
-        measurements = read_measurements(runs, report())
-        if measure:
-            measurements = replace(measurements, timings=tuple(_measure_layers()))
-        checked = check_claims(measurements)
-        if page:
-            page.write(paper_page(checked, measurements))
+    measurements = read_measurements(runs, report())
+    checked = check_claims(measurements)
     if html is not None:
+        with open_output(html) as page:
+            page.write(paper_page(checked, measurements))
         return print(html)
     if json:
         selected = of_part(what or "claims", checked)
@@ -253,15 +242,3 @@ def paper(
         show_tables(summary_table(checked), contradiction_table(checked))
         return report().info("`zoo paper claims` prints every claim, `zoo paper table3` compares Table 3 with our runs")
     return show_tables(*TABLES[what](checked, measurements))
-
-
-def _measure_layers() -> Iterator[LayerTiming]:
-    from cli.console import report
-    from compiler.host import tune_process
-    from zoo.paper.table1 import LAYERS, time_layers
-
-    tune_process()
-    with report().progress("timing", len(LAYERS), "layers") as progress:
-        for timing in time_layers():
-            progress.advance()
-            yield timing
