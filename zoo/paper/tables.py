@@ -54,7 +54,9 @@ def claim_row(checked: CheckedClaim) -> tuple[str, ...]:
 
 
 def _table1(checked: Checked, measurements: Measurements) -> Iterator[Table]:
-    columns = ("layer", "complexity>", "by the graph>", "sequential>", "by the graph>", "maximum path>", "by the graph>")
+    columns = (
+        *("layer", "complexity>", "by the graph>", "sequential>", "by the graph>", "maximum path>", "by the graph>"),
+    )
     rows = []
     for key, row in ROWS["table1"].items():
         layer = table1.LAYERS[key]
