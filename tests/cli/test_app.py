@@ -53,7 +53,7 @@ import: SOURCE --name --format --languages --positions --tokenizer --bpe --bpe-v
 publish: RUN|NAME --name --replace --to --notes; export: NAME --to --output; verify: NAME|DIR --backend
 pull: NAME --yes; remove: NAME --yes; clean: compiled|prepared|archives|pulls|synthetic|runs|RUN --yes
 paper: TABLE --runs --html --json; doctor: --json
-compile: SPEC KEY=VALUE --model --json --device --precision --backend
+compile: SPEC KEY=VALUE --model --device --precision --backend
 benchmark decode: SPEC KEY=VALUE --batch --sentences --rounds --json --device --precision --backend
 benchmark train: SPEC KEY=VALUE --steps --rounds --json --device
 """
