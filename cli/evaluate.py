@@ -12,9 +12,6 @@ from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.evaluation.comparison import Comparison
-    from zoo.evaluation.evalb import BracketScores
-    from zoo.evaluation.metrics import Scores
-    from zoo.report import Report
 
 
 def evaluate(
@@ -29,7 +26,6 @@ def evaluate(
     lowercase: Annotated[bool, option("--lowercase", panel=options.FILES_PANEL)] = False,
     transcripts: options.Transcripts = False,
     brackets: Annotated[tuple[Path, Path] | None, option(panel=options.FILES_PANEL)] = None,
-    parameters: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     json: options.Json = False,
     **how: Unpack[options.Batching],
 ) -> None:
@@ -46,8 +42,8 @@ def evaluate(
     If a run is scored in float32, the scores are stored in its scores.json and published with the run.
 
     With --hypotheses and --references, the translations in a text file are scored. With --transcripts, the files
-    contain transcripts, which are scored by WER and CER. With --brackets, the trees in a file are scored as EVALB does,
-    and the output has EVALB's format.
+    contain transcripts, which are scored by WER and CER. With --brackets, the trees in a file are scored as EVALB does
+    with the parameters of COLLINS.prm.
 
     Options:
         hypotheses FILE: Score the translations in this file, one per line, instead of a model. Requires --references.
@@ -56,26 +52,21 @@ def evaluate(
         lowercase: Ignore case in the scores.
         brackets GOLD TEST: Score the trees in the second file against the gold trees in the first, one per line, as
             EVALB does.
-        parameters FILE: EVALB parameter file for --brackets. [default: the parameters of COLLINS.prm]
 
     Examples:
         zoo evaluate --spec tiny
         zoo evaluate --model transformer-big-ende --set dev --json
         zoo evaluate --hypotheses out.de --references test.de --tokenize intl
-        zoo evaluate --brackets test.trees out.trees --parameters COLLINS.prm
+        zoo evaluate --brackets test.trees out.trees
     """
     from cli.console import report, show_json, show_tables
-    from zoo.evaluation.evalb import BracketScores, evaluate_bracket_files
     from zoo.evaluation.evaluate import evaluate_files, evaluate_models
     from zoo.evaluation.metrics import table_rows
     from zoo.models.find import all_from_options
     from zoo.report import Table
 
     messages = report()
-    scores: Scores | BracketScores
     scoring = {"language": language, "tokenize": tokenize, "lowercase": lowercase, "transcripts": transcripts}
-    if brackets is None:
-        options.refuse("`--brackets`", parameters=parameters)
     if (brackets, hypotheses, references) == (None, None, None):
         options.refuse("files", **scoring)
         hint = "to score a file, use `--hypotheses FILE --references FILE`"
@@ -86,8 +77,7 @@ def evaluate(
     elif brackets is not None:
         options.refuse("models", set=set, **how)
         options.refuse("translations", hypotheses=hypotheses, references=references, **scoring)
-        gold, test = brackets
-        scores = evaluate_bracket_files(test, gold, parameters)
+        return _show_brackets(*brackets, json=json)
     elif hypotheses is not None and references is not None:
         options.refuse("models", set=set, **how)
         if transcripts:
@@ -104,25 +94,36 @@ def evaluate(
         hint = "give both files; `zoo decode MODEL -i SOURCES -o FILE` writes the translations of a model"
         raise ZooError("`--hypotheses` and `--references` must be given together", hint=hint)
     if json:
-        show_json(scores if isinstance(scores, dict) else asdict(scores))
-    elif isinstance(scores, BracketScores):
-        _show_brackets(scores, messages)
-    else:
-        show_tables(Table(("", "…"), list(table_rows(scores))))
+        return show_json(scores)
+    return show_tables(Table(("", "…"), list(table_rows(scores))))
 
 
-def _show_brackets(scores: BracketScores, messages: Report) -> None:
-    """Print bracket scores to stdout in EVALB's format, and excluded sentences and the signature to stderr."""
-    from zoo.evaluation.evalb import format_table
+def _show_brackets(gold: Path, test: Path, *, json: bool) -> None:
+    from cli.console import report, show_json, show_tables
+    from zoo.evaluation.evalb import evaluate_bracket_files
+    from zoo.evaluation.metrics import table_rows
+    from zoo.report import Table
 
-    print(format_table(scores))
+    scores = evaluate_bracket_files(test, gold)
+    if json:
+        return show_json(asdict(scores))
+    *rows, signature = table_rows(asdict(scores))
+    rows += [
+        ("sentences without words", f"{scores.skipped:,}"),
+        ("sentences with errors", f"{scores.errors:,}"),
+        ("crossing brackets per sentence", f"{scores.crossing:.2f}"),
+        ("no crossing brackets", f"{scores.no_crossing:.2f}"),
+        ("at most two crossing brackets", f"{scores.two_or_less:.2f}"),
+        ("tagging accuracy", "-" if scores.tagging is None else f"{scores.tagging:.2f}"),
+    ]
+    show_tables(Table(("", "…"), [*rows, signature]))
     if failed := scores.failed:
         number, row = failed[0]
-        messages.warn(
+        report().warn(
             f"{len(failed):,} of {scores.sentences:,} sentences have errors and are not scored; the first is "
             f"sentence {number:,}: {row.problem} (punctuation and other tokens that EVALB ignores are not compared)"
         )
-    messages.info(f"F1 {scores.f1:.2f} ({scores.signature})")
+    return None
 
 
 def compare(

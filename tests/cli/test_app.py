@@ -43,7 +43,7 @@ score: MODEL --spec --model --from --to --source --target --output --json --devi
   --max-batch-tokens
 align: MODEL --spec --model --from --to --source --target --output --json --max-batch-tokens --device
 evaluate: MODEL --spec --model --set --hypotheses --references --language --tokenize --lowercase --transcripts
-  --brackets --parameters --json --device --precision --backend --max-batch-tokens
+  --brackets --json --device --precision --backend --max-batch-tokens
 attend: SENTENCE|FILE --spec --model --from --to --target --figure --output --svg --attention --layer --head --word
   --device --precision --backend
 compare: A B --set --references --language --transcripts --json --device --precision --backend --max-batch-tokens
