@@ -36,8 +36,8 @@ class Command(NamedTuple):
     def docstring(self) -> tuple[str, str, str]:
         """The parts of the command's docstring: the help text, the `Options` section and the examples.
 
-        Each paragraph of the help text is one line, because typer wraps it to the width of the terminal. The section is
-        the input of `cli.options.describe`. Each example is a separate paragraph.
+        Each paragraph of the help text is one line, because typer wraps it to the width of the terminal. The `Options`
+        section is the input of `cli.options.describe`. Each example is a separate paragraph.
         """
         text, _, examples = (getdoc(self.function) or "").partition("\n\nExamples:\n")
         text, _, options = text.partition("\n\nOptions:\n")

@@ -32,11 +32,12 @@ def attend(
     """Show what every head of every layer attends to.
 
     Select a model with either --spec or --model. The HTML page shows the encoder's and the decoder's self-attention
-    and the cross-attention, both as lines in the style of the paper's Figures 3 to 5 and as matrices. The attention
-    weights are computed for the model's own translation, or for the translation in --target. For a model that reads
-    audio or images, the page shows the spectrogram or the image above the matrices.
+    and the cross-attention. It draws them as matrices, and as lines in the style of the paper's Figures 3 to 5. The
+    attention weights are computed for the model's own translation, or for the translation in --target. For a model
+    that reads audio or images, the page shows the spectrogram or the image above the matrices.
 
-    --backend selects the backend for the translation. The attention weights are always computed by `eager`.
+    --backend selects the backend for the translation. The attention weights are always computed by the
+    `eager` backend.
 
     Options:
         sentence SENTENCE|FILE: Sentence to translate or parse. If the model reads audio or images, path of the audio or

@@ -26,7 +26,7 @@ _TERMINAL_VARIABLES = {"FORCE_COLOR", "TTY_COMPATIBLE"}
 
 
 def prepare_standard_streams() -> None:
-    r"""Make the standard streams safe to use.
+    r"""Set the encoding of the standard streams, and replace closed streams.
 
     Output is UTF-8 in every locale. File names that are not UTF-8 are written to stdout as raw bytes, and to stderr
     with escapes. A closed stdin or stdout is replaced by a `ClosedStream`, and a closed stderr by the null device.
@@ -145,8 +145,8 @@ def _keep_partial(path: Path, file: TextIO, lines: int, size: int) -> None:
     Do nothing if `path` is a pipe or device, or if `PATH.partial` is a folder.
 
     Args:
-        path: The file that the user named.
-        file: The unfinished file. It is closed.
+        path: The output file that the user specified.
+        file: The unfinished file, which is closed here.
         lines: The number of complete lines.
         size: The size of these lines in bytes.
     """
@@ -157,7 +157,7 @@ def _keep_partial(path: Path, file: TextIO, lines: int, size: int) -> None:
         file.close()
     with suppress(OSError):  # the first error matters more
         os.truncate(file.name, size)
-        shutil.move(file.name, partial)  # a copy would need the disk space twice
+        shutil.move(file.name, partial)  # unlike a copy, this needs no additional disk space
         written = f"`{partial}` contains the first {lines:,} line{'s' * (lines > 1)}"
         report().warn(f"`{path}` was not written: the command failed or was stopped; {written}")
 

@@ -20,7 +20,7 @@ HELP = """\
 /swap       swap the two languages
 /best N     print the N best results of each text
 /help       print this list
-/exit       end (also Ctrl-D)"""
+/exit       end the session (also Ctrl-D)"""
 
 
 def run(
@@ -77,10 +77,10 @@ class Conversation:
     """Interactive session with a model. It remembers the languages and the number of results that the user chose."""
 
     def __init__(self, translator: Translator, source: str | None = None, target: str | None = None) -> None:
-        """Choose the languages. If the user gave no language, use the model's first translation direction.
+        """Choose the session's languages. If neither is given, use the model's first translation direction.
 
         Raises:
-            ZooError: The model does not support a given language, or the user must choose one.
+            ZooError: The model does not support a given language, or the user must specify a language.
         """
         self._translator, self._n_best = translator, 1
         corpus = translator.spec.corpus

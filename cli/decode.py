@@ -71,8 +71,8 @@ def decode(
     that the translation has added; `uncertain` lists the sentences whose translations have a low confidence.
 
     Options:
-        prefix FILE: File with a beginning for each translation, one per line: the translation of input line n begins
-            with line n of this file. The beginnings are normalised like other text.
+        prefix FILE: File with a prefix for each translation, one per line. The translation of input line n begins
+            with line n of this file. Prefixes are normalised like other text.
         part K/N: Translate only the K-th of N parts of the input file, so that N processes can share the work. The
             concatenated outputs of all parts equal the output of one process. [default: all lines]
         no_split: Translate each line as a whole. By default, a model that was trained on single sentences translates
@@ -203,7 +203,7 @@ def _require_text_name(translator: Translator, output: Path | None) -> None:
 def _open_model(
     spec: str | None, names: list[str] | None, command: str, open_one: Callable[..., Translator], input: Path | None
 ) -> Translator:
-    """Load the model for a spec or a name with `open_one`. For several names, load an ensemble of the models.
+    """Load the model for a spec or a name with `open_one`. If there are several names, load an ensemble.
 
     Raises:
         ZooError: The task of a model belongs to a different command, such as `parse` instead of `decode`.
@@ -283,7 +283,7 @@ def _answer_lines(
 
 @contextmanager
 def _open_input(translator: Translator, path: Path | None) -> Iterator[tuple[Iterable[str], Callable[[], bool]]]:
-    """Yield the input lines, and a function that returns whether no further line is available at the moment.
+    """Yield the input lines, and a function that returns whether the input has paused (see `LineStream.paused`).
 
     If the model reads audio or images, each line is a file name.
     """

@@ -1,4 +1,4 @@
-"""Convert exceptions to error messages and exit statuses. A message has the problem, its location and a hint."""
+"""Convert exceptions to error messages and exit statuses. A message has a problem, a location and a hint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from specs import ZooError, suggest
 from specs.notation import quote
 
 SIGNALLED = 128
-"""Exit status after a signal, minus the number of the signal."""
+"""Offset of exit statuses after a signal: the status is this offset plus the number of the signal."""
 BROKEN_PIPE = 141
 """Exit status if another program has closed the pipe that stdout writes to, as in `zoo list | head -1`."""
 
@@ -126,6 +126,6 @@ def _wants_traceback() -> bool:
 
 
 def _redirect_stdout_to_null() -> None:
-    """Redirect stdout to the null device, so that Python prints no error about the closed pipe at exit."""
+    """Redirect stdout to the null device, so that Python prints no error about a closed pipe at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,10 +1,11 @@
 """Arguments and options that several commands share.
 
 Options:
-    From CODE: Language of the input text, such as en, for a multilingual model. Optional if the model has no token for
-        the source language. [default: the other language, if the model has two; otherwise detected for each text]
-    To CODE: Target language, such as de, for a multilingual model. [default: the other language, if the model has two;
-        otherwise required]
+    From CODE: Language of the input text, such as en, for a multilingual model. Required for a model that has more than
+        two languages and a token for the source language. [default: the language other than --to, if the model has two
+        languages; otherwise detected for each text]
+    To CODE: Target language, such as de, for a multilingual model. [default: the language other than --from, if the
+        model has two languages; otherwise required]
     Reference SPEC: Name of a shipped spec (such as `big`, or `a-h1` for `table3/a-h1`; `zoo list` prints all names), or
         a path ending in .yaml.
     Overrides KEY=VALUE: Fields of the spec to set, such as `training.steps=500`.
@@ -26,9 +27,9 @@ Options:
     Device auto|cpu|cuda|cuda:N: Device to compute on. auto selects the GPU if there is one, otherwise the CPU.
     MaxBatchTokens N: Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.
         [default: 4096]
-    Source FILE: Read the sources from this file, one per line. Requires --target. [default: pairs from stdin]
-    Target FILE: Read the translation or tree of each source from this file. [default: pairs from stdin]
-    Split dev|test: Whether to use the dev or the test set of the model's corpus. [default: test]
+    Source FILE: Read the source texts from this file, one per line. Requires --target. [default: pairs from stdin]
+    Target FILE: Read the translation or tree of each source text from this file. [default: pairs from stdin]
+    Split dev|test: Use the dev set or the test set of the model's corpus. [default: test]
     Language CODE: Language of the files, such as de. It selects the tokeniser of the paper's BLEU. [default: the
         suffix of the reference file]
     Transcripts: The files contain transcripts of audio or recognised text: compute WER and CER instead of the metrics
@@ -92,7 +93,7 @@ def complete_model_or_run(incomplete: str) -> list[str]:
 
 
 def complete_override(incomplete: str) -> list[str]:
-    """Return the fields, such as `training.steps=`, that begin with the text typed so far, for shell completion."""
+    """Return the spec fields, such as `training.steps=`, that begin with the typed text, for shell completion."""
     fields = (f"{key}=" for key in specs.field_names())
     return [field for field in fields if field.startswith(incomplete)]
 
@@ -124,7 +125,7 @@ def _check_name(kind: str) -> Callable[[str | None], str | None]:
     """Return a callback for an option, which rejects unknown names before a model is loaded.
 
     Args:
-        kind: What the value of the option names: "precision" or "backend".
+        kind: Kind of name that the option accepts: "precision" or "backend".
     """
 
     def check(name: str | None) -> str | None:
@@ -209,7 +210,7 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
 
 
 def argument(*, complete: Any = None) -> Any:
-    """Declare a positional argument. See `option` for the parameter."""
+    """Declare a positional argument. `complete` is the same as for `option`."""
     return typer.Argument(autocompletion=complete)
 
 
@@ -217,8 +218,8 @@ def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
     """Add help texts from the `Options` section of a docstring to a command's parameters, and return the command.
 
     An item such as `layer N: Layer to show. [default: the last]` contains the parameter, the placeholder for its value,
-    the help text, and the description of the default. A parameter that is not declared with `option` or
-    `argument` becomes a switch if it is Boolean, an argument if it has no default, and otherwise an option.
+    the help text, and the description of the default. A parameter need not be declared with `option` or `argument`. By
+    default, a Boolean becomes a switch, a parameter without a default an argument, and any other parameter an option.
 
     A `**how` parameter stands for all options in the `TypedDict` that annotates it, such as `Execution`.
     """

@@ -14,7 +14,7 @@ from zoo.report import Progress, Report, duration, escape_control_characters, fi
 
 _REFRESHES_PER_SECOND = 4  # more would slow down the work
 _FIGURE_NAMES = {"loss": "loss", **DEV_TITLES, "perplexity": "perplexity", "target_tokens_per_second": "tokens/s"}
-"""Keys of training metrics -> their names in a progress bar. The most important metrics come first."""
+"""Names of training metrics in a progress bar, keyed by metric. The most important metrics come first."""
 
 
 class BarReport(Report):
@@ -92,7 +92,7 @@ class _Bar(Progress):
 class _FiguresColumn(ProgressColumn):
     """Column of a progress bar that shows the completed work, the time left, the metrics and the speed.
 
-    The most important words come first, because the console cuts a line that is longer than its width.
+    The most important values come first, because the console truncates long lines.
     """
 
     def render(self, task: Task) -> Text:

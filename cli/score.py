@@ -143,7 +143,7 @@ def _compute_pairs(
 
 
 def _check_options(source: Path | None, target: Path | None, name: str | None, model: str | None) -> None:
-    """Raise ZooError if only one of the two files is given, or if both `name` and `model` are given."""
+    """Raise ZooError if only one of `source` and `target` is given, or if both `name` and `model` are given."""
     if (source is None) != (target is None):
         given, missing = ("--source", "--target") if target is None else ("--target", "--source")
         raise ZooError(f"`{given}` needs `{missing}`", hint="give both files, or write tab-separated pairs to stdin")

@@ -28,7 +28,7 @@ def _require(pattern: str, example: str) -> Callable[[list[str] | None], list[st
     def check(values: list[str] | None) -> list[str] | None:
         for value in values or ():
             if not re.fullmatch(pattern, value):
-                raise typer.BadParameter(f"`{value}` must have a form such as {example}")
+                raise typer.BadParameter(f"`{value}` is not valid; write a value such as {example}")
         return values
 
     return check

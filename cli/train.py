@@ -158,7 +158,7 @@ def shortlist(run: options.Run) -> None:
 
     For each source token, the shortlist contains its most probable translations (target tokens) in the training text,
     according to IBM Model 1. `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, restricts decoding to
-    the most frequent target tokens, and the target tokens that the shortlist contains for the source tokens.
+    the most frequent target tokens and the translations that the shortlist contains for the source tokens.
     `zoo publish` includes the shortlist in the bundle.
 
     Examples:
@@ -189,9 +189,9 @@ def sweep(
     interrupted runs and skips finished runs.
 
     All models are scored on the dev set with the beam size and length penalty of their specs. The table shows each
-    score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if its 95 %
-    confidence interval excludes 0. This interval accounts for the choice of sentences and the choice of seeds. With one
-    seed per spec, differences are not tested, because another seed could reverse them.
+    score ± half its 95 % confidence interval, by bootstrap over sentences. The difference between two specs is
+    significant if its 95 % confidence interval excludes 0. This interval accounts for the choice of sentences and the
+    choice of seeds. With one seed per spec, differences are not tested, because another seed could reverse them.
 
     Options:
         specs SPEC|KEY=VALUE: Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.

@@ -38,8 +38,8 @@ def translate(
     word alignment (see `zoo align`). Code is not translated.
 
     Without --spec and --model, the included model `everyday` translates between English, German, French and Spanish.
-    It is intended for everyday and office language, not for legal or medical texts. Warnings tell you how many
-    translations to check, because they lack numbers, links or similar parts, or have a low probability.
+    It is intended for everyday and office language, not for legal or medical texts. Warnings report how many
+    translations lack numbers, links or similar parts, or have a low probability. Check these translations.
 
     If a document cannot be translated, the other documents are still translated.
 
@@ -112,7 +112,10 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
         hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
     elif card := recommended(source, target):
         command = _command(documents, output, (source, target), card)
-        hint = f"{card.summary} translates it: `{command}`; `zoo list --available {source}-{target}` lists others"
+        hint = (
+            f"{card.summary} translates from `{source}` to `{target}`: `{command}`; "
+            f"`zoo list --available {source}-{target}` lists other models"
+        )
     else:
         hint = (
             f"no public model translates from `{source}` to `{target}`: write language codes, such as `de`, or "
@@ -123,7 +126,7 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
 
 
 def _command(documents: Sequence[Path], output: Path | None, direction: Direction, card: ModelCard) -> str:
-    """Return the command that translates the same documents with a public model."""
+    """Return the `zoo translate` command that translates the documents with a public model."""
     files = [*map(str, documents), *(["-o", str(output)] if output else [])]
     source, target = card.languages.direction(*direction) or direction
     return shlex.join(["zoo", "translate", *files, "--from", source, "--to", target, "--model", card.name])
@@ -152,7 +155,7 @@ def _confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
 
 
 def _write_each(plan: Mapping[Path, Path], write: Callable[[Path, Path], None]) -> None:
-    """Call `write(source, target)` for each entry in `plan`, which maps targets to sources.
+    """Call `write(input, output)` for each entry in `plan`, which maps output files to input files.
 
     If calls fail, the remaining calls are still made. Afterwards, the first error is raised, and the other
     errors are attached to it.
@@ -177,7 +180,7 @@ def _find_files(
 
     Args:
         given: The input files and folders.
-        output: File or folder to write to. None: beside the input files.
+        output: File or folder to write to. If None, outputs are written beside the input files.
         read: Suffixes of the files to read in folders.
         written: Suffixes that an output file may have.
         what: Name for the files in error messages, such as "documents".
@@ -223,7 +226,7 @@ def _plan(found: Mapping[Path, Path], output: Path | None, code: str, what: str,
 
     Args:
         found: The input files, each with its path relative to the output folder.
-        output: The output file or folder. None: write each output beside its input.
+        output: The output file or folder. If None, each output is written beside its input.
         code: Code of the target language. It is inserted before the suffix of outputs that are beside their inputs.
         what: Name for an output in error messages, such as "translation".
         suffix: Suffix of the outputs. By default, each output has the suffix of its input.

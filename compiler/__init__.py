@@ -1,7 +1,7 @@
 """Compiler that turns a model spec into a runnable program. It builds graphs, runs passes on them, and calls a backend.
 
 Building graphs and computing their costs does not need torch. Each submodule is imported when one of its names is first
-used. Therefore, translating with a packed model imports neither torch nor the graph modules.
+used. Therefore, translating with weights packed for the `native` backend imports neither torch nor the graph modules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Cache for files that backends compile. Each folder's name contains a hash of everything that its files depend on."""
+"""Cache for the files that backends produce, such as compiled kernels.
+
+The name of each folder contains a hash of everything that its files depend on.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ class Artefact:
         self.folder = (root or _temporary_root()) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
     def use(self) -> bool:
-        """Update the time of the artefact's last use.
+        """Check that the artefact is complete, and update the time of its last use.
 
         Returns:
             Whether every file that the manifest lists is present and has the SHA-256 digest listed for it.

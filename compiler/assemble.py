@@ -109,7 +109,7 @@ def prepare_build(
         **options: See `BuildOptions`.
 
     Raises:
-        TypeError: `BuildOptions` has no option of this name.
+        TypeError: A keyword argument is not an option in `BuildOptions`.
         ZooError: See `build`.
     """
     if unknown := options.keys() - BuildOptions.__annotations__.keys():
@@ -126,7 +126,7 @@ def prepare_build(
 
 
 def initial_weights(spec: Spec, graphs: Graphs) -> dict[str, Tensor]:
-    """Return random weights for graphs before training, in the layout of a weights file."""
+    """Return randomly initialised weights for the given graphs, in the layout of a weights file."""
     return {name: tensor.initial_value(spec) for name, tensor in stored_tensors(graphs.values()).items()}
 
 
@@ -152,6 +152,6 @@ def find_device(name: str) -> str:
     if not torch.cuda.is_available():
         raise ZooError("this machine has no GPU that torch can use", hint="omit `--device`, or use `--device cpu`")
     if (device.index or 0) >= torch.cuda.device_count():
-        last = torch.cuda.device_count() - 1
-        raise ZooError(f"this machine has no GPU `{name}`", hint=f"choose a GPU from cuda:0 to cuda:{last}")
+        hint = f"GPUs are numbered from 0, and this machine has {torch.cuda.device_count()}"
+        raise ZooError(f"this machine has no GPU `{name}`", hint=hint)
     return str(device)

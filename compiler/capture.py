@@ -20,7 +20,10 @@ def run_directly(function: Callable[[], Any]) -> Callable[[], object]:
 
 
 class CudaGraphRecorder:
-    """Records functions as CUDA graphs. All graphs share one memory pool, so only one of them may run at a time."""
+    """Callable that records functions as CUDA graphs.
+
+    All graphs share one memory pool, so only one graph may run at a time.
+    """
 
     def __init__(self, device: torch.device, *, releases_memory: bool = False) -> None:
         """Create the CUDA stream on which the graphs for a device are recorded.

@@ -116,7 +116,7 @@ def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> C
         sublayer: The sub-layer, as in a spec.
         n: Number of positions.
         d: Number of features.
-        causal: Whether a position cannot see later positions, as in a decoder.
+        causal: Whether a position sees only itself and earlier positions, as in a decoder.
 
     Raises:
         ValueError: The sub-layer computes each position separately, so no number of layers connects all positions.
@@ -201,12 +201,14 @@ def connections(graph: Graph, start: str, end: str, n: int) -> Connections:
 
 
 def _distances(graph: Graph, start: str, limit: int, *, ahead: bool) -> dict[str, list[float]]:
-    """Return, for each value, the distances that paths from `start` connect. A distance's index is the path length.
+    """Return, for each value, the largest distance that a path from `start` to the value can span.
+
+    Distances are counted in positions. Each value has a list of distances, indexed by the length of the path.
 
     Args:
         graph: The graph.
         start: The value at which paths start.
-        limit: Larger distances are reduced to this distance.
+        limit: The largest possible distance. Larger distances are clipped to it.
         ahead: Whether to measure distances to later positions instead of earlier positions.
     """
     paths: dict[str, list[float]] = {start: [0]}
@@ -217,6 +219,6 @@ def _distances(graph: Graph, start: str, limit: int, *, ahead: bool) -> dict[str
             for index, value in enumerate(node.inputs)
             if value in paths
         ]
-        if read and node.type.kind is ValueKind.FLOAT:  # a mask only has the shape of its input
+        if read and node.type.kind is ValueKind.FLOAT:  # a mask depends only on the shape of its input
             paths[node.name] = [min(limit, max(same)) for same in zip_longest(*read, fillvalue=-inf)]
     return paths

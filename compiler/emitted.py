@@ -19,7 +19,7 @@ from compiler.weights import check_weights
 from specs import PAD, Spec, ZooError
 
 Function = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
-"""A backend's implementation of a graph. It takes the parameters and the inputs, and returns the outputs by name."""
+"""A backend's implementation of a graph. It takes parameters and inputs, and returns the outputs, keyed by name."""
 
 
 class Loss(NamedTuple):
@@ -79,7 +79,7 @@ class EmittedProgram(DecoderStates, nn.Module):
             spec: The spec of the model.
             graphs: The graphs after all passes.
             functions: The implementation of each graph.
-            parameters: The parameters of the graphs by name.
+            parameters: The parameters of the graphs, keyed by name.
             backend: The name of the backend.
             precision: The type of the weights: float32, bfloat16 or int8.
             max_new_tokens: The largest number of tokens that one run of a decoder step can read. None: any number.
@@ -120,7 +120,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         Args:
             source: Sources that end with EOS. None if the model has no encoder.
             target: Targets that start with BOS and end with EOS, padded with PAD. Labels that are PAD are ignored.
-            alignment: The probability that each target token comes from each source token. It is used if the spec has
+            alignment: The probability that each target token is aligned with each source token, for a spec with
                 `training.guided_alignment`. For a token without alignment links, all values are 0. None: no token has
                 links.
         """
@@ -197,7 +197,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
 
     def run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
-        """Run the graph for a purpose, such as training, and return its outputs by name."""
+        """Run the graph for a purpose, such as training, and return its outputs, keyed by name."""
         if purpose not in self._functions:
             raise ValueError(
                 f"this program was not built for the purpose `{purpose}`: also pass the purpose to `build`"
@@ -232,8 +232,8 @@ class EmittedProgram(DecoderStates, nn.Module):
         """
         known = origins(self.graphs.values())
         if added := tensors.keys() - known.keys():
-            hint = "first merge adapters into the original parameters (`torch.nn.utils.parametrize` can remove them)"
-            raise ZooError(f"the parameter `{min(added)}` was added to the module of `zoo.model`", hint=hint)
+            hint = "first merge adapters into the original parameters (`torch.nn.utils.parametrize` can do this)"
+            raise ZooError(f"the model has the parameter `{min(added)}`, which its spec does not define", hint=hint)
         return {file: part for name, tensor in tensors.items() for file, part in known[name].undo(tensor)}
 
     def in_program_layout(self, file: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -246,9 +246,9 @@ class EmittedProgram(DecoderStates, nn.Module):
         return {name: origin.make(file) for name, origin in origins(self.graphs.values()).items()}
 
     def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
-        """Return a copy of this model that does not search on a GPU.
+        """Return a copy of this model in which the given parameters replace the parameters of the same names.
 
-        `parameters` replace the parameters of the same names. All others are shared.
+        The copy shares all other parameters with this model. It has no beam search on a GPU.
         """
         given = {**dict(self.named_parameters()), **parameters}
         how: Any = {name: getattr(self, name) for name in ("backend", "precision", "max_new_tokens")}

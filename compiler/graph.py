@@ -201,22 +201,22 @@ def prune(graph: Graph) -> Graph:
 
 
 def origins(graphs: Iterable[Graph]) -> dict[str, ParameterOrigin]:
-    """Return the origin of each parameter of the graphs, by parameter name."""
+    """Return how each parameter is computed from a weights file, keyed by parameter name."""
     return {name: parameter.origin for graph in graphs for name, parameter in graph.parameters.items()}
 
 
 def stored_tensors(graphs: Iterable[Graph]) -> dict[str, StoredTensor]:
-    """Return the tensors that the graphs need from a weights file, by name."""
+    """Return the tensors that the graphs need from a weights file, keyed by name."""
     return {tensor.name: tensor for origin in origins(graphs).values() for tensor in origin.stored()}
 
 
 def interpret(graph: Graph, weights: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Compute the outputs and states of a graph, and return them by name. Dropout is off.
+    """Compute the outputs and states of a graph, and return them, keyed by name. Dropout is off.
 
     Args:
         graph: The graph.
-        weights: The tensors of a weights file by name.
-        inputs: The inputs of the graph by name.
+        weights: The tensors of a weights file, keyed by name.
+        inputs: The inputs of the graph, keyed by name.
     """
     parameters = {name: parameter.origin.make(weights) for name, parameter in graph.parameters.items()}
     values = dict(inputs)

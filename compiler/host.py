@@ -25,7 +25,7 @@ def cores() -> int:
 
 
 def cpuinfo() -> dict[str, str]:
-    """Return the fields of the first processor in Linux's /proc/cpuinfo, by name, or {} on other systems."""
+    """Return the first processor's fields in Linux's /proc/cpuinfo, keyed by name, or {} on other systems."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:

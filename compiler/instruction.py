@@ -86,11 +86,11 @@ MAX_INT8_ROWS = 1 << 16
 
 
 class Unsupported(ZooError):
-    """Error for a graph that native instructions or GPU kernels cannot express. The message gives the reason."""
+    """Error for a graph that the native backend or the GPU kernels cannot run. The message gives the reason."""
 
 
 def refusal(make: Callable[[], object]) -> str | None:
-    """Return the reason if a function raises `Unsupported`, or None if it succeeds."""
+    """Return the reason why a function raises `Unsupported`, or None if it succeeds."""
     try:
         make()
     except Unsupported as error:
@@ -145,7 +145,7 @@ class Instruction:
     first: int = 0
     """The position of the first token, if positions are encoded as sinusoids."""
     scale: float = 1.0
-    """The factor of a multiplication or of attention scores. In a rotation, the base of the angles."""
+    """The factor by which values or attention scores are multiplied. In a rotation, the base of the angles."""
     epsilon: float = 0.0
     rows: int = 0
     """The number of rows in `table`. In attention, the largest distance that has a bias."""

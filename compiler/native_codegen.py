@@ -40,7 +40,7 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
     """Return the native code for encoding and for a decoder step.
 
     Args:
-        graphs: The graphs by purpose. Only the ENCODE and DECODE_STEP graphs are used.
+        graphs: The graphs, keyed by purpose. Only the ENCODE and DECODE_STEP graphs are used.
 
     Raises:
         Unsupported: The native backend has no instruction for a part of the graphs.
@@ -209,8 +209,8 @@ class NativeCodeGenerator:
 
         Args:
             node: The node of the attention.
-            scale: Factor of the dot products.
-            biased: Whether the last input is a bias of the scores.
+            scale: Factor by which the dot products are multiplied.
+            biased: Whether the last input is a bias that is added to the scores.
         """
         query, keys, values, *masks = node.inputs
         bias: Mapping[str, Any] = {}
@@ -259,7 +259,7 @@ class NativeCodeGenerator:
         ) + Counter(self.owner.get(v, v) for v in self.graph.results.values())
 
     def _release(self, name: str) -> None:
-        """Record that one reader of a buffer is done. After the last reader, mark the buffer as free."""
+        """Record that a node has read a buffer. After the last read, mark the buffer as free."""
         self.readers[name] -= 1
         operand = self.operands.get(name)
         if self.readers[name] == 0 and operand and name in self.nodes:

@@ -26,7 +26,7 @@ class BackendOptions(TypedDict, total=False):
 
 
 def choose_precision(spec: Spec, purposes: Iterable[Purpose], precision: str | None = None) -> str:
-    """Return the precision of weights and matrix products in graphs that share weights.
+    """Return the precision of weights and matrix products in the graphs for these purposes, which share weights.
 
     Args:
         spec: The spec. Its `compilation.precision` is ignored for training, because weights are trained in float32.

@@ -49,7 +49,7 @@ class StepwiseDecoder(Protocol[State]):
         """Read k tokens per row. Return the log-probabilities of the next token after each token, and the next state.
 
         Args:
-            state: The state before the tokens. Its sentences may have read different numbers of tokens.
+            state: The state before the tokens are read. Its sentences may have read different numbers of tokens.
             tokens: The tokens to read. The first token that a row reads is BOS.
         """
 
@@ -64,7 +64,7 @@ class StepwiseDecoder(Protocol[State]):
         """Read k tokens per row. Return the `count` most probable next tokens after each token, and the next state.
 
         Args:
-            state: The state before the tokens.
+            state: The state before the tokens are read.
             tokens: The tokens to read. The first token that a row reads is BOS.
             count: How many tokens to return after each token.
             allowed: A mask that is True for the tokens that may be returned. It has one row for all tokens that are
@@ -137,7 +137,7 @@ class TreeRules(NamedTuple):
 
 
 class SearchRequest(NamedTuple):
-    """Sentence for which a `SearchingDecoder` searches the best translations."""
+    """Sentence for which a `SearchingDecoder` searches for the best translations."""
 
     source: Sequence[int]
     """Token IDs, ending with EOS."""
@@ -159,13 +159,13 @@ class BeamResult(NamedTuple):
 
 
 class SearchingDecoder(Protocol[State]):
-    """Beam search that runs many steps per call. It uses arrays instead of tensors.
+    """Interface of a beam search that runs many steps per call. It uses numpy arrays instead of tensors.
 
     A state is invalid after it has been passed to any of these methods.
     """
 
     def can_search(self, beam: int, *, trees: bool, shortlist: bool) -> bool:
-        """Return whether the search supports a beam size, and, if required, rules for parse trees and shortlists."""
+        """Return whether the search supports this beam size and, if requested, parse trees and shortlists."""
 
     def start_search(
         self,
@@ -178,7 +178,8 @@ class SearchingDecoder(Protocol[State]):
 
         Args:
             requests: The sentences. All prefixes have the same length.
-            shortlists: The tokens of each sentence (see `ShortlistDecoder.restrict`). None: all tokens.
+            shortlists: For each sentence, the tokens that its output may contain (see `ShortlistDecoder.restrict`).
+                None: all tokens.
             rules: Rules that restrict the search to well-formed parse trees. The prefixes must be valid.
         """
 
@@ -205,7 +206,7 @@ class SearchingDecoder(Protocol[State]):
 
 @runtime_checkable
 class SearchingProgram(Protocol):
-    """Interface of a compiled model that may have a beam search of its own."""
+    """Interface of a compiled model that may have its own beam search."""
 
     @property
     def searcher(self) -> SearchingDecoder[Any] | None:

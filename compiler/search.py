@@ -1,4 +1,4 @@
-"""Beam search that runs on the device: each step decodes and selects tokens for many sentences, without the host.
+"""Beam search whose steps run entirely on the device. Each step decodes and selects tokens for many sentences.
 
 On a GPU, a step is one CUDA graph. While a step runs, the host reads the states of the slots after the previous step.
 The host waits for the running step only to read results. On any other device, the same functions run directly, as a
@@ -39,7 +39,7 @@ MIN_POSITIONS, MIN_TOKENS = 64, 32
 
 @dataclass(eq=False)
 class _Sentence:
-    """Sentence in a beam search, and its slot: -1 before the first step that decodes the sentence."""
+    """Sentence in a beam search. Its slot is -1 until the first step that decodes the sentence."""
 
     request: SearchRequest
     slot: int = -1
@@ -93,7 +93,7 @@ class Searcher:
         self._lock = Lock()
 
     def can_search(self, beam: int, *, trees: bool, shortlist: bool) -> bool:
-        """Return whether the kernels can run the search. Otherwise `zoo.generation.beam_search` runs each step."""
+        """Return whether the kernels support the search. If not, `zoo.generation.beam_search` runs it step by step."""
         return beam <= MAX_BEAM and not trees and not shortlist
 
     def start_search(
@@ -200,7 +200,7 @@ class Searcher:
         ]
 
     def _remove(self, state: SearchState, sentences: Sequence[_Sentence]) -> None:
-        """Remove sentences from a search, and free their slots. An empty search returns its pool.
+        """Remove sentences from a search, and free their slots. If no sentences remain, make the pool available again.
 
         The caller must hold the lock.
         """

@@ -1,7 +1,7 @@
 """Graphs of a beam search that runs on a GPU: an encoder on packed rows, and a decoder step on slots.
 
-The graphs are derived from a compiled model's own encoder and decoder step graphs, and have the same parameters in the
-same form. A compiled model therefore needs its weights only once.
+The graphs are derived from a compiled model's own graphs for the encoder and the decoder step. They have the same
+parameters in the same layout, so all these graphs share one copy of the weights.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
         precision: The precision of the compiled model.
 
     Raises:
-        Unsupported: A part of the model has no kernel. The message gives the reason.
+        Unsupported: A part of the model has no GPU kernel. The message gives the reason.
     """
     if not spec.architecture.encoder:
         raise Unsupported("it has no encoder")
@@ -128,7 +128,7 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
     for node in graph.nodes:
         unknown = set(node.inputs) & (step.inputs.keys() - recurrent.keys())
         if node.operation.mask_role is not None or unknown:
-            raise Unsupported(f"its decoder has {type(node.operation).__name__}, which has no kernel for GPUs")
+            raise Unsupported(f"its decoder uses {type(node.operation).__name__}, which the GPU kernels do not support")
     return infer_types(graph), memory.pop()
 
 
@@ -142,13 +142,13 @@ def _embedding(step: Graph, node: Node) -> Node:
     positions = node.operation if isinstance(node.operation, PositionalEncoding) else None
     embedded, learned = (step.by_name[node.inputs[0]], node.parameters) if positions else (node, ())
     if embedded.inputs != ("token",):
-        raise Unsupported("it changes embeddings before it adds positions, which has no kernel for GPUs")
+        raise Unsupported("it changes embeddings before it adds positions, which the GPU kernels do not support")
     slots = SlotEmbedding(node.type.shape[0], embedded.operation.scale, positions)
     return replace(node, operation=slots, inputs=(SLOTS,), parameters=(*embedded.parameters, *learned))
 
 
 def _self_attention(step: Graph, merged: Node, attention: Node) -> tuple[Node, dict[str, ValueType]]:
-    """Fuse self-attention that reads a cache into one operation, which finds each hypothesis's cache by its slot.
+    """Fuse self-attention into one operation, which looks up the cache rows of each hypothesis in the slots.
 
     Also return the graph input for the cache.
     """
@@ -156,7 +156,7 @@ def _self_attention(step: Graph, merged: Node, attention: Node) -> tuple[Node, d
     query, keys, values, mask = (by_name[name] for name in attention.inputs)
     reads_cache = keys.operation.appends_to_cache and values.operation.appends_to_cache
     if not reads_cache or mask.operation.mask_role is not MaskRole.UNWRITTEN:
-        raise Unsupported("its decoder attends to something other than a cache, which has no kernel for GPUs")
+        raise Unsupported("its decoder attends to something other than a cache, which the GPU kernels do not support")
     key, value = by_name[keys.inputs[1]], by_name[values.inputs[1]]
     (q, q_column), (k, k_column), (v, v_column) = (columns(step, each) for each in (query, key, value))
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)

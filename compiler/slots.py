@@ -168,7 +168,7 @@ class SlotLayout:
 
 @dataclass(frozen=True)
 class BufferSizes:
-    """Sizes of the other buffers that a decoder needs besides the slots."""
+    """Sizes of the buffers that a decoder needs in addition to the slots."""
 
     caches: Mapping[str, int]
     """For each self-attention, the number of features in its keys and values."""

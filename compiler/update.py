@@ -99,7 +99,7 @@ class PackedRows:
         return host
 
     def _empty(self) -> tuple[Tensor, Any]:
-        """Return a CPU tensor for the buffer's contents, all 0, and the tensor as a numpy record."""
+        """Return a CPU tensor of zeros for the buffer's contents, and a numpy record that shares its memory."""
         host = torch.empty(self.buffer.shape, dtype=torch.int32, pin_memory=self.buffer.is_cuda)
         host.numpy().fill(0)  # torch would divide the work between threads, which can take longer than the work
         return host, host.numpy().view(self._layout)[0]
@@ -109,11 +109,11 @@ def _locate(views: Any, side: str, own: Indices, spans: Mapping[str, Indices]) -
     """Write each token's position in its sentence, and where this sentence starts and ends in the source or target row.
 
     Args:
-        views: The arrays to write, by name.
+        views: The arrays to write, keyed by name.
         side: Row that contains the tokens: `source` or `target`.
         own: Length of each sentence in this row.
-        spans: Maps the name of each array of starts and ends to the sentence lengths in the row that the array
-            refers to.
+        spans: The arrays for starts and ends. Each key is the name of an array in `views`. Each value contains
+            the sentence lengths in the source or target row, whichever row these starts and ends refer to.
     """
     count = own.sum()
     views[f"{side}_position"][0, :count] = np.arange(count) - np.repeat(own.cumsum() - own, own)

@@ -43,7 +43,7 @@ class Initializer(StrEnum):
 
 
 class _Origin:
-    """Base class for the origins of parameters."""
+    """Base class for origins. An origin describes how to compute a parameter from the tensors of a weights file."""
 
     type: ClassVar[str] = "float32"
     """The data type of the parameter: float32, bfloat16 or int8."""
@@ -51,7 +51,7 @@ class _Origin:
 
 @dataclass(frozen=True)
 class StoredTensor(_Origin):
-    """Origin of a parameter: one tensor of the weights file, unchanged."""
+    """Origin of a parameter that is stored in the weights file as one tensor."""
 
     name: str
     shape: tuple[int, ...]
@@ -96,7 +96,7 @@ class StoredTensor(_Origin):
 
 @dataclass(frozen=True)
 class Concatenated(_Origin):
-    """Origin of a parameter: several other parameters (`parts`), concatenated along their last dimension."""
+    """Origin of a parameter that concatenates other parameters (`parts`) along their last dimension."""
 
     parts: tuple[ParameterOrigin, ...]
 
@@ -137,7 +137,7 @@ class _Derived(_Origin):
 
 @dataclass(frozen=True)
 class Padded(_Derived):
-    """Origin of a parameter: another parameter (`part`), padded with zeros to `rows` rows."""
+    """Origin of a parameter that is another parameter (`part`), padded with zeros to `rows` rows."""
 
     rows: int
 
@@ -160,7 +160,7 @@ class Padded(_Derived):
 
 @dataclass(frozen=True)
 class Rounded(_Derived):
-    """Origin of a parameter: another parameter (`part`), rounded to bfloat16."""
+    """Origin of a parameter that is another parameter (`part`), rounded to bfloat16."""
 
     type = "bfloat16"
 
@@ -175,7 +175,7 @@ class Rounded(_Derived):
 
 @dataclass(frozen=True)
 class Quantised(_Derived):
-    """Origin of an int8 matrix: another parameter (`part`), divided by its scales and rounded to integers.
+    """Origin of an int8 parameter, which is another parameter (`part`) divided by its scales and rounded.
 
     There is one scale per row if `dimension` is 0, and one scale per column if `dimension` is 1.
     """
@@ -195,7 +195,10 @@ class Quantised(_Derived):
 
 @dataclass(frozen=True)
 class Scales(Quantised):
-    """Origin of the scales of an int8 matrix: the largest magnitude of each row or column, divided by 127."""
+    """Origin of a parameter that contains the scales of an int8 parameter.
+
+    Each scale is the largest magnitude in a row or column, divided by 127.
+    """
 
     type = "float32"
 
@@ -205,12 +208,12 @@ class Scales(Quantised):
         return (self.part.shape[self.dimension],)
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Return the int8 scales of the parameter, whose values are computed from the tensors in a weights file."""
+        """Compute the unquantised parameter from the tensors in a weights file, and return its int8 scales."""
         return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[1].flatten()
 
 
 def round_to_int8(x: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
-    """Quantise x to int8. Return it with its scales: the largest magnitudes along a dimension, divided by 127.
+    """Quantise x to int8. Return the result and the scales: the largest magnitudes along a dimension, divided by 127.
 
     Numbers that are not finite become 0.
     """
@@ -254,8 +257,8 @@ def check_weights(file: Mapping[str, Tensor], expected: Mapping[str, StoredTenso
     """Check that a weights file has exactly the tensors that a spec needs.
 
     Args:
-        file: The tensors of the file by name.
-        expected: The tensors that the spec needs by name.
+        file: The tensors of the file, keyed by name.
+        expected: The tensors that the spec needs, keyed by name.
         spec: Name of the spec, for the error message.
 
     Raises:

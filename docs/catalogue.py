@@ -22,8 +22,8 @@ echo "Hello world!" | zoo decode --model opus-mt-en-de
 ```
 
 `zoo list --available` prints the catalogue, and `zoo list --available de-fr` prints the models for a language pair. The
-page of a model says who trained it, on which texts, and under which licence you may use it. It also gives the source of
-these facts. Properties that the source does not document are omitted.
+page of a model states who trained it, on which texts, and under which licence you may use it. It also gives the source
+of these facts. Properties that the source does not document are omitted.
 """
 _ENDING = """\
 The multilingual models translate most other pairs, and OPUS-MT has models for more than 1,200 pairs: see [its
@@ -93,7 +93,7 @@ def _page(card: ModelCard) -> Iterator[str]:
         "SHA-256": card.sha256 and f"`{card.sha256}`",
         "Files": ", ".join(f"`{file}`" for file in card.files),
         "Other names": ", ".join(f"`{alias}`" for alias in card.aliases),
-        "Facts": f"read on [this page]({card.facts.url}) on {card.facts.date}",
+        "Facts": f"from [this page]({card.facts.url}), read on {card.facts.date}",
     }
     yield from (f"| {name} | {value} |" for name, value in rows.items() if value)
     if card.differences:
@@ -103,7 +103,7 @@ def _page(card: ModelCard) -> Iterator[str]:
         yield "\n## Published scores\n\n| Test set | Metric | Score |\n|---|---|---|"
         yield from (f"| {each.test} | {each.metric} | [{each.value:g}]({each.url}) |" for each in card.scores)
     if card.check:
-        yield "\n## Documented translations\n\nAfter the download, `zoo` translates these sentences and compares.\n"
+        yield "\n## Documented translations\n\n`zoo` checks these translations after the download.\n"
         yield "| Source | Translation |\n|---|---|"
         yield from (f"| {each.source} | {each.target} |" for each in card.check)
     if card.is_pattern or len(card.languages.directions) > _LISTED_PAIRS:

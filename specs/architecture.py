@@ -100,7 +100,7 @@ class Architecture(Section):
     @field_validator("d_k", "d_v", mode="before", json_schema_input_type=Dimension | None)
     @classmethod
     def _divide_d_model_among_heads(cls, size: Any, info: ValidationInfo) -> Any:
-        """Replace null by d_model / h, so that a validated architecture contains all sizes."""
+        """Replace null with d_model / h, so that a validated architecture contains all sizes."""
         if size is not None:
             return size
         if not {"d_model", "h", "d_k"} - {info.field_name} <= info.data.keys():
@@ -113,7 +113,7 @@ class Architecture(Section):
 
     @property
     def depths(self) -> Depths:
-        """Numbers of encoder layers and decoder layers. If `N` is a single number, both are equal to it."""
+        """Numbers of encoder layers and decoder layers. If `N` is a single number, both are equal to `N`."""
         return self.N if isinstance(self.N, Depths) else Depths(encoder=self.N, decoder=self.N)
 
     @property
@@ -133,7 +133,7 @@ class Architecture(Section):
 
     @property
     def _sublayers(self) -> Iterator[tuple[str, int, Any]]:
-        """All sub-layers as (`encoder` or `decoder`, index in the layer, sub-layer)."""
+        """All sub-layers, each as (`encoder` or `decoder`, index in the layer, sub-layer)."""
         for side in ("encoder", "decoder"):
             yield from ((side, index, sublayer) for index, sublayer in enumerate(getattr(self, side)))
 
@@ -196,7 +196,7 @@ class Architecture(Section):
                 problem = "additive attention needs as many key-value heads as query heads"
                 reject((f"{side}.{index}.kv_heads", "attention_score"), problem, "remove `kv_heads`")
             if isinstance(self.positions, Rotary) and sublayer.kind != "cross_attention" and d_k % 2:
-                problem = f"`d_k` is odd ({d_k}), but rotary positions rotate pairs of features"
+                problem = f"`d_k` is odd ({d_k}), but rotary positional encodings rotate pairs of features"
                 reject((f"{side}.{index}.d_k", "d_k", "positions"), problem, f"write `d_k: {d_k + 1}`")
 
     def _check_positions(self) -> None:
@@ -227,6 +227,6 @@ class Architecture(Section):
                 reject(
                     (side, "positions"),
                     f"self-attention sub-layers in `architecture.{side}` have different numbers of heads "
-                    f"({', '.join(map(str, sorted(heads)))}), but share the biases of relative positions",
+                    f"({', '.join(map(str, sorted(heads)))}), but share the relative position biases",
                     "write the same `h` in all these sub-layers, or choose other `positions`",
                 )

@@ -26,7 +26,7 @@ Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 _MAX_PARTS = 1_000
 Direction = tuple[str, str]
-"""Codes of the source and target language."""
+"""Source and target language codes."""
 
 
 def _check_url(url: str) -> str:
@@ -56,7 +56,7 @@ class CorpusPart(Sparse):
 
     @property
     def credited_names(self) -> Sequence[str | None]:
-        """Names for the model card: by default, names of local files without folders, equal for both directions."""
+        """Names to credit in the model card: by default, the sorted names of local files, without their folders."""
         return sorted(PurePath(path).name for path in self.local_paths)
 
     @property
@@ -69,7 +69,7 @@ class CorpusPart(Sparse):
         return (self,)
 
     def check_languages(self, name: str, corpus: "Corpus", languages: Languages | None, *, reads_text: bool) -> None:
-        """Reject languages of this part that the model does not have. By default, a part has no own languages.
+        """Reject languages of this part that the model does not have. By default, a part does not set languages.
 
         Args:
             name: Name of this part, such as `corpus.train[0]`.
@@ -96,7 +96,7 @@ class Directed(Weighted):
     """Target language of these sentence pairs, one of `languages.codes`. Default: `corpus.target`."""
     tag: SourceTag | None = None
     """Token that precedes each source sentence of this part of `corpus.train`, such as `<BT>` for back-translations
-    (not in the paper; Caswell et al. 2019). It is a token of the vocabulary. Default: null."""
+    (not in the paper; Caswell et al. 2019). It becomes one token of the vocabulary. Default: null."""
 
     def check_languages(self, name: str, corpus: "Corpus", languages: Languages | None, *, reads_text: bool) -> None:
         """Reject the source or the target language if the model does not have it."""
@@ -125,7 +125,7 @@ class Grammar(Directed):
 
 
 class Files(Directed):
-    """Two local text files with one sentence per line. Line n of one is the translation of line n of the other.
+    """Two local text files with one sentence per line. Line n of one file translates line n of the other file.
 
     For a language model, only `target` is given.
     """
@@ -168,7 +168,7 @@ class Pairs(Weighted):
             reject("languages", "`languages` of `pairs` contains a language twice", "list each language once")
 
     def check_languages(self, name: str, corpus: "Corpus", languages: Languages | None, *, reads_text: bool) -> None:
-        """Reject the part if the model has one language, or lacks a language of the part."""
+        """Reject the part if the model is not multilingual, or if it lacks a language of the part."""
         if languages is None:
             problem = f"`{name}` has files in several languages, but the spec has no `languages`"
             hint = "write `languages: {codes: [en, de]}`, with the codes of your files"
@@ -226,7 +226,7 @@ class Archive(Directed):
 
     @property
     def credited_names(self) -> Sequence[str | None]:
-        """Paths inside the archive."""
+        """Names to credit in the model card: the paths of the text files inside the archive."""
         return self.source, self.target
 
 
@@ -264,11 +264,11 @@ class Synthetic(Directed):
     """Models that translate: names of published models, or folders of runs. The probabilities of several models are
     averaged."""
     source: Path | None = None
-    """Path of the text that the models translate into the target, relative to `corpus.folder`. It may be a .gz or .sgm
-    file."""
-    target: Path | None = None
-    """Path of the text that the models translate back into the source, relative to `corpus.folder`. It may be a .gz or
+    """Path of the text file that the models translate into the target, relative to `corpus.folder`. It may be a .gz or
     .sgm file."""
+    target: Path | None = None
+    """Path of the text file that the models translate back into the source, relative to `corpus.folder`. It may be a
+    .gz or .sgm file."""
     reference: Path | None = None
     """Path of human translations of `source`, relative to `corpus.folder`. If it is given, only one of the
     `n_best` translations of each sentence is kept: the one with the highest chrF. Default: null."""
@@ -292,7 +292,7 @@ class Synthetic(Directed):
 
     @property
     def credited_names(self) -> Sequence[str | None]:
-        """Names of the models, without folders."""
+        """Names to credit in the model card: the names of the models, without folders."""
         return [PurePath(model).name for model in self.models]
 
     @property
@@ -348,10 +348,12 @@ class HeldOut(CorpusPart):
 
 
 def kind_of_part(part: Any) -> type[CorpusPart] | None:
-    """Return the class of a corpus part, given the part or its keys. None if they match no class or several classes.
+    """Return the class of a corpus part, given the part or its keys.
 
-    The first required field of a class identifies it, even if it is misspelt. The error about the misspelt key can then
-    suggest the field. Only `Files` is identified by `source` and `target`, which are also fields of other classes.
+    Return None if the keys match no class or several classes.
+
+    A class is identified by its first required field. A misspelt key also identifies a class, so that the error message
+    can suggest the right key. Only `Files` is identified by `source` and `target`, which other classes also have.
     """
     if isinstance(part, CorpusPart):
         return type(part)
@@ -405,8 +407,8 @@ class Corpus(Section):
     """Test set (section 6.1: newstest2014): a list of data sources, as in `train`. `held_out` moves pairs from the
     training set to this set."""
     max_length: Size = Field(le=1_048_576)
-    """Maximum length of the source and of the target of a training pair, without EOS. Longer pairs are dropped (not in
-    the paper; 256 in tensor2tensor, the code of the paper's authors). Unit: tokens."""
+    """Maximum source length and maximum target length of a training pair, excluding EOS. Longer pairs are dropped (not
+    in the paper; 256 in tensor2tensor, the code of the paper's authors). Unit: tokens."""
     max_ratio: Annotated[float, Field(ge=1, le=1_048_576)] | None
     """Maximum length ratio of a training pair: the length of the longer side divided by the length of the shorter side,
     in tokens. Pairs with a larger ratio are dropped (not in the paper). null: no limit."""
@@ -439,14 +441,14 @@ class Corpus(Section):
                     reject(name, problem, f"write the files of the {split} set instead of `held_out`")
 
     def expanded(self, codes: Sequence[str]) -> Self:
-        """Return the corpus with files in place of its `Pairs` parts. `codes` are the languages of the model."""
+        """Return the corpus with `Files` parts in place of its `Pairs` parts. `codes` are the model's languages."""
         splits: dict[str, tuple[Part, ...]] = {}
         for split in SPLITS:
             parts = (each for part in getattr(self, split) for each in part.expanded(self, codes))
             splits[split] = tuple(islice(parts, _MAX_PARTS + 1))
             if len(splits[split]) > _MAX_PARTS:
                 problem = f"`pairs` stands for so many directions that `corpus.{split}` exceeds {_MAX_PARTS:,} parts"
-                reject(f"corpus.{split}", problem, "list fewer `languages` beside `pairs`")
+                reject(f"corpus.{split}", problem, "list fewer `languages` in this part")
         return self.model_copy(update=splits)
 
     @property
@@ -461,7 +463,7 @@ class Corpus(Section):
         return (*self.train, *self.dev, *self.test)
 
     def direction(self, part: Section) -> Direction:
-        """Return the codes of the source and the target language of a corpus part."""
+        """Return the source and target language codes of a corpus part."""
         if not isinstance(part, Directed):
             return self.source, self.target
         return part.source_language or self.source, part.target_language or self.target

@@ -84,7 +84,7 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
 
 
 def _training_files(layer: LocatedValue) -> list[LocatedValue]:
-    """Return the entries of `corpus.train` that are text files or tables, in one spec file or override."""
+    """Return the text files and tables that a spec file or override lists in `corpus.train`."""
     parts = _parts(_mapping(layer.at(["corpus"])), "train")
     return [part for part in parts if {"source", "target"} <= part.value.keys() or "tsv" in part.value]
 

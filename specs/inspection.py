@@ -17,14 +17,15 @@ _EDITOR_DIRECTIVE = "yaml-language-server:"
 
 
 def difference(spec: Spec, other: Spec) -> dict[str, tuple[Any, Any]]:
-    """Return the fields in which two specs differ, as dotted key -> (value in `other`, value in `spec`)."""
+    """Map the dotted key of each field in which two specs differ to its values in `other` and in `spec`."""
     return _differences(spec.model_dump(), other.model_dump())
 
 
 def _differences(values: Mapping[str, Any], others: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Return the differences between two mappings with the same keys, as dotted key -> (other value, value).
+    """Map the dotted key of each field in which two mappings differ to its values in `others` and in `values`.
 
-    Inner mappings are compared key by key if their keys are equal, and as a whole otherwise.
+    The two mappings must have equal keys. Inner mappings are compared key by key if their keys are equal, and as a
+    whole otherwise.
     """
     differing: dict[str, tuple[Any, Any]] = {}
     for key, value in values.items():
@@ -43,8 +44,8 @@ def comments(reference: str | os.PathLike[str]) -> dict[str, str]:
         reference: The spec's path or name.
 
     Returns:
-        Dotted key -> comment on the line of its value. A comment on a line with several values is omitted, because it
-        is unclear which value it explains. The comment before the first value has the key "".
+        The comments, keyed by the dotted key of the value on the same line. A comment on a line with several values is
+        omitted, because it is unclear which value it explains. The comment before the first value has the key "".
 
     Raises:
         ZooError: The spec cannot be read.

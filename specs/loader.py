@@ -75,7 +75,7 @@ def where_written(reference: str | os.PathLike[str], overrides: Overrides, path:
 
 
 def parent(reference: str | os.PathLike[str]) -> Spec | None:
-    """Return the spec that `reference` extends, or None if it has no `extends`. Raise ZooError as `load` does."""
+    """Return the spec that `reference` extends, or None if it extends no spec. Raise ZooError as `load` does."""
     chain = _chain(find(os.fspath(reference)))
     return _merged(chain[1:]) if len(chain) > 1 else None
 
@@ -201,7 +201,7 @@ def _flat(overrides: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
 
 
 def _plain(value: Any) -> Any:
-    """Convert numbers and arrays of numpy and torch, and sections in lists, to plain Python values."""
+    """Convert numpy and torch values, and sections in lists, to plain Python values."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -30,7 +30,7 @@ class Features(Section):
 
     kind: Literal["features"]
     """The encoder reads float32 vectors, such as spectrogram frames or image patches (section 7). After the
-    convolutions, they are multiplied by sqrt(d_model) if `scale_embeddings` is true, as embeddings are."""
+    convolutions, the vectors are multiplied by sqrt(d_model) if `scale_embeddings` is true, as embeddings are."""
     width: Annotated[int, Field(ge=1, le=65_536)]
     """Dimension of each input vector. Unit: features."""
     subsampling: Annotated[tuple[Subsampling, ...], Field(strict=False)] = Field(default=(), max_length=8)
@@ -108,8 +108,8 @@ class Audio(FeatureSource):
     log-mel filter bank features of a window of 25 ms, and windows start every 10 ms. In each file, every feature is
     shifted and scaled to mean 0 and variance 1."""
     bins: Annotated[int, Field(ge=8, le=512)] = 80
-    """Number of mel filters. With more than 120 filters, some filters are so narrow that they contain no frequency, and
-    their output is always 0. Default: 80. Unit: features."""
+    """Number of mel filters. With more than 120 filters, some filters are so narrow that they contain no frequency of
+    the spectrum, and their output is always 0. Default: 80. Unit: features."""
     dynamic_range: Annotated[float, Field(gt=0, le=1_000)] | None = None
     """Largest difference between two features of a file (Radford et al. 2022: 80). Lower features are raised, so that
     inaudible noise has no effect. null: no limit. Default: null. Unit: decibels."""
@@ -139,7 +139,7 @@ class PatchSize(Section):
     """Size of image patches."""
 
     height: PictureSize
-    """Height of a patch. If it is the height of the image, patches are columns. Unit: pixels."""
+    """Height of a patch. If it equals the height of the image, each patch is a column. Unit: pixels."""
     width: PictureSize
     """Width of a patch. Unit: pixels."""
 
@@ -241,7 +241,7 @@ class Rotary(PositionKind):
 
 
 class Relative(PositionKind):
-    """Learned biases of attention scores that depend on the distance between query and key (T5; Raffel et al. 2020)."""
+    """Learned attention biases that depend on the distance between query and key (T5; Raffel et al. 2020)."""
 
     score_bias = "learned"
     kind: Literal["relative"]

@@ -1,4 +1,4 @@
-"""Base class and common types of the sections of a spec."""
+"""Base class and common types of spec sections."""
 
 import ast
 from contextlib import suppress
@@ -84,7 +84,9 @@ def _docstrings(section: type[BaseModel]) -> dict[str, str]:
 
 
 def reject(fields: str | tuple[str, ...], problem: str, hint: str) -> NoReturn:
-    """Raise an error about a field, or about fields that contradict each other. For use in `Section._check`.
+    """Raise an error about a field, or about fields that contradict each other.
+
+    Overrides of `Section._check` call this function.
 
     Args:
         fields: Names of the fields, such as `train[0].weight`, relative to the section that is validated. The error

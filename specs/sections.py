@@ -68,9 +68,9 @@ class Languages(Section):
 
     codes: Annotated[tuple[LanguageCode, ...], Field(strict=False)] = Field(min_length=2, max_length=1_000)
     """Codes of all languages of the model, such as `[en, de, fr]`. NLLB models use codes such as `eng_Latn`. A
-    model with one code has `languages: null`."""
+    model for a single language has `languages: null`."""
     token: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$", max_length=40)] = "<2{}>"
-    """Pattern of the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` gives the token
+    """Pattern for the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` gives the token
     `<2de>` for German. Default: `<2{}>`."""
     source_token: Literal["source", "target"] | None = "target"
     """Which language token precedes each source sentence. target: the token of the target language (Johnson et al.
@@ -129,7 +129,7 @@ class BaseTask(Section):
     """Sentence in the model card that describes the model. `{0}` is the corpus, `{1}` is the modality of the source,
     and `{2}` and `{3}` are the languages."""
     variable: ClassVar[str]
-    """Variable in the Python example of the model card."""
+    """Name of the variable in the Python example of the model card."""
     method: ClassVar[str] = "translate"
     """Method that the Python example of the model card calls."""
     redirections: ClassVar[str]
@@ -161,7 +161,7 @@ class BaseTask(Section):
 
     @property
     def encoding(self) -> Mapping[str, Any]:
-        """Values of `encoding_fields`. A prepared corpus can only be reused if they are the same."""
+        """Values of the `encoding_fields`. A prepared corpus can only be reused if these values are unchanged."""
         return self.model_dump(include={*self.encoding_fields})
 
     @property
@@ -240,9 +240,9 @@ class Recognition(BaseTask):
     examples = "files"
     scores = ("wer", "cer", "bleu", "chrf", "perplexity")
     kind: Literal["recognition"]
-    """Write the text of a recording or image, in the same language or in another one (section 7)."""
+    """Transcribe speech recordings or images of text, or translate them into another language (section 7)."""
     source: SourceFiles
-    """Kind of the files that the model reads, and how they become features."""
+    """Type of the files that the model reads, and how they are converted to features."""
 
     @property
     def features(self) -> FeatureSource:
@@ -279,8 +279,8 @@ class Training(Section):
     """warmup_steps, the number of steps in which the learning rate rises before it decays (section 5.3: 4000). Unit:
     steps."""
     cooldown_steps: Steps | None
-    """Number of steps at the end of training in which the learning rate also falls linearly to 0 (not in the paper). A
-    resumed run then cannot change `steps`. null: no cooldown. Unit: steps."""
+    """Number of steps at the end of training in which the learning rate is also multiplied by a factor that falls
+    linearly to 0 (not in the paper). A resumed run then cannot change `steps`. null: no cooldown. Unit: steps."""
     beta1: Probability
     """beta_1 of Adam, the decay rate of the moving average of gradients (section 5.3: 0.9)."""
     beta2: Probability
@@ -318,8 +318,9 @@ class Training(Section):
     paper; Graves et al. 2006, Kim et al. 2017). It teaches the encoder the order of the tokens. Models that translate
     need null, because CTC expects the tokens in the order in which they are spoken. null: no such loss."""
     subword_regularization: Annotated[float, Field(gt=0, lt=1)] | None
-    """Sample a new segmentation of each sentence into tokens in each epoch (not in the paper). For bpe, this is the
-    probability of skipping a merge (BPE-dropout). For unigram, it is the exponent of the segmentations' probabilities.
+    """Sample a new segmentation of each sentence into tokens in each epoch (not in the paper). For bpe, the value
+    is the probability of skipping a merge (BPE-dropout). For unigram, it is the exponent of the segmentation
+    probabilities.
     null: always use the best segmentation."""
     start_from: Annotated[str, Field(min_length=1, max_length=4_096)] | None
     """Model whose weights and vocabulary training starts from (not in the paper): the name of a published model, or the
@@ -335,7 +336,7 @@ class Training(Section):
     """Number of steps between lines with training metrics in the run's log.jsonl (not in the paper). Unit: steps."""
 
     def describe_short_training(self, steps: int) -> str | None:
-        """Return a warning if training for `steps` steps ends before the learning rate warm-up does, or else None."""
+        """Return a warning if training for `steps` steps is shorter than the learning rate warm-up, otherwise None."""
         if steps >= self.warmup_steps:
             return None
         return (
@@ -364,7 +365,7 @@ class Decoding(Section):
     """alpha, the exponent of the length penalty (section 6.1: 0.6). 0 means no penalty."""
     length_penalty: Literal["gnmt", "power"]
     """Divisor of a hypothesis's log-probability. gnmt: ((5 + length) / 6)^alpha (Wu et al. 2016, cited in section 6.1).
-    power: length^alpha, as in Marian, fairseq and transformers. EOS counts in the length."""
+    power: length^alpha, as in Marian, fairseq and transformers. The length includes EOS."""
     stopping_rule: Literal["admissible", "shrinking", "full"]
     """When beam search ends (not in the paper). admissible: when no unfinished hypothesis can still become one of the
     `beam` best. shrinking: each finished hypothesis reduces the beam size by one, and search ends at 0, as in Marian.
@@ -377,7 +378,7 @@ class Decoding(Section):
     50). EOS is not counted. With `stopping_rule: shrinking`, a translation that is cut off has one more token, in place
     of EOS, as in Marian. Unit: tokens."""
     min_length: Count = Field(le=10_000)
-    """Minimum length of a translation, without EOS (not in the paper; fairseq and CTranslate2: 1). If it exceeds the
+    """Minimum length of a translation, excluding EOS (not in the paper; fairseq and CTranslate2: 1). If it exceeds the
     maximum length, the maximum length applies. Unit: tokens."""
     suppressed_tokens: Annotated[tuple[TokenId, ...], Field(strict=False, max_length=1_000)]
     """IDs of tokens that no translation contains (not in the paper; Marian suppresses the unknown token). The other
@@ -401,5 +402,5 @@ class Decoding(Section):
         Annotated[Literal["auto"], Tag("word")] | Annotated[Annotated[int, Field(ge=1, le=1_024)], Tag("number")],
         Discriminator(lambda value: "word" if isinstance(value, str) else "number"),
     ]
-    """Threads that decode batches in parallel (not in the paper). auto: one per core if the backend computes a batch on
-    one core, otherwise 1. Unit: threads."""
+    """Number of threads that decode batches in parallel (not in the paper). auto: one per core if the backend computes
+    a batch on one core, otherwise 1. Unit: threads."""

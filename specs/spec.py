@@ -65,8 +65,8 @@ class Spec(Section):
     vocabulary: Vocabulary
     """How text is split into subword tokens (section 5.1)."""
     languages: Languages | None
-    """Languages of a model that translates in several directions, or writes the text of files in several languages (not
-    in the paper). null: the model reads `corpus.source` and writes `corpus.target` only."""
+    """Languages of a model that translates in several directions, or that reads audio or images and writes text in
+    several languages (not in the paper). null: the model reads `corpus.source` and writes `corpus.target` only."""
     corpus: Corpus
     """Training, development and test data: sentence pairs (section 5.1) or trees (section 6.3)."""
     training: Training
@@ -92,7 +92,7 @@ class Spec(Section):
 
     @property
     def default_direction(self) -> Direction:
-        """Source and target language of sentences that zoo itself translates, for example to verify a bundle.
+        """Source and target languages of the sentences that zoo itself translates, for example to verify a bundle.
 
         These are the languages of `corpus` or, if `languages.codes` does not contain both, its first two codes.
         """
@@ -103,7 +103,9 @@ class Spec(Section):
         return first, second
 
     def yaml(self, version: str | None = None) -> str:
-        """Return the spec as YAML, with all fields and the format version. YAML 1.1 and 1.2 parsers read it the same.
+        """Return the spec as YAML, with all fields and the format version.
+
+        YAML 1.1 and YAML 1.2 parsers read the text in the same way.
 
         Args:
             version: Version of zoo to record in a comment on the first line.
@@ -125,7 +127,7 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _expand_corpus(self) -> Self:
-        """Replace the `pairs` of the corpus by files. The checks run before this, on the parts that users wrote."""
+        """Replace the corpus's `Pairs` parts with `Files` parts. Checks run first, on the parts that users wrote."""
         codes = self.languages.codes if self.languages else ()
         return self.model_copy(update={"corpus": self.corpus.expanded(codes)})
 

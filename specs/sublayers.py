@@ -53,7 +53,8 @@ class SelfAttention(_Attention):
     """Multi-head self-attention of the encoder or decoder (section 3.2.3)."""
 
     kind: Literal["self_attention"]
-    """Multi-head self-attention (section 3.2.3). In the decoder, a position sees only itself and earlier positions."""
+    """Multi-head self-attention (section 3.2.3). In the decoder, a position attends only to itself and to
+    earlier positions."""
 
 
 class CrossAttention(_Attention):
@@ -98,7 +99,7 @@ class MixtureOfExperts(Sublayer):
     """Mixture of feed-forward networks (experts). A gate selects a few experts per position (Shazeer et al. 2017)."""
 
     kind: Literal["mixture_of_experts"]
-    """Mixture of feed-forward networks, the experts. A noisy gate selects and weights the best few for each position
+    """Mixture of feed-forward networks, the experts. A noisy gate selects and weights a few experts for each position
     (Shazeer et al. 2017, section 2)."""
     experts: Experts
     """n, the number of experts (Shazeer et al. 2017, section 2). Unit: experts."""

@@ -61,7 +61,7 @@ def validate(section: type[_S], values: LocatedValue, files: Sequence[str] = (),
 
 
 def accepts_fractions(path: Sequence[str | int]) -> bool:
-    """Return whether the field at a path of keys and indices accepts a float."""
+    """Return whether the spec field at a path of keys and indices accepts a float."""
     return _contains_float(_resolve(Spec, path).annotation)
 
 
@@ -263,7 +263,7 @@ def _resolve(root: type[Section], location: Sequence[str | int]) -> _Field:
 
 
 def _members(annotation: Any) -> dict[str, Any]:
-    """Return the members of a union, keyed by their tags or by the values of their `kind` field."""
+    """Return the members of a union type, keyed by their tags or by the values of their `kind` field."""
     members: dict[str, Any] = {}
     for member in get_args(_unannotated(annotation)):
         section = _unannotated(member)
@@ -279,7 +279,7 @@ def _contains_float(annotation: Any) -> bool:
 
 
 def _unannotated(annotation: Any) -> Any:
-    """Return a type without its annotations. For an optional section, return the section."""
+    """Return a type without its `Annotated` metadata. For an optional section, return the section's class."""
     if get_origin(annotation) is Annotated:
         return get_args(annotation)[0]
     section, *others = get_args(annotation) or (None,)

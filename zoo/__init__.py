@@ -165,7 +165,7 @@ def train(
 
 
 def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedProgram:
-    """Compile a spec to a PyTorch module with random weights, ready to be trained.
+    """Compile a spec to a trainable PyTorch module with random weights.
 
     Calling the module as `model(source, target)` returns the summed loss of a batch and the number of target tokens.
     The source is a `zoo.PaddedBatch`; `zoo.PaddedBatch.pad` creates one from lists of token IDs. `model.weights()`
@@ -224,7 +224,7 @@ def _load_spec(reference: Spec | str | PathLike[str]) -> Spec:
 
 
 def _import(module: str) -> Any:
-    """Import a module of zoo. First check that `specs` and `compiler` are not other packages with these names."""
+    """Import a module of zoo, after checking that Python finds zoo's own `specs` and `compiler` packages."""
     require_own_packages("specs", "compiler")
     return import_module(module)
 

@@ -1,4 +1,4 @@
-"""Let `python -m zoo` run the same command line as the `zoo` command."""
+"""Run the `zoo` command as `python -m zoo`."""
 
 from zoo.entry_point import main
 

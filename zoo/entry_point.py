@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-_SIGNALLED = 128  # exit status after a signal, minus the number of the signal
+_SIGNALLED = 128  # the exit status after a signal is this offset plus the number of the signal
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 
 
@@ -60,7 +60,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def require_own_packages(*names: str) -> None:
-    """Check that Python imports these packages from the folder that contains `zoo`. Raise ImportError otherwise."""
+    """Check that Python finds these packages in the folder that contains `zoo`. Raise ImportError otherwise."""
     root = Path(__file__).resolve().parents[1]
     for name in names:
         found = find_spec(name)

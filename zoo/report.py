@@ -40,7 +40,7 @@ class Report:
     """Interface for messages, warnings and progress. This base class shows nothing. Subclasses override its methods."""
 
     ask: Callable[[str, str, str], bool] | None = None
-    """Function that asks the user a yes-no question, such as `cli.console.confirm`. None: the answer is always yes."""
+    """Function that asks the user a yes-no question, such as `cli.console.confirm`. If None, all answers are yes."""
 
     def info(self, text: str) -> None:
         """Report a message that needs no action."""
@@ -168,7 +168,7 @@ def escape_control_characters(text: str) -> str:
 
 
 def amount(count: float, unit: str) -> str:
-    """Format a number with its unit for display, such as "1,200 steps" or "3.4 GB". `unit` is a plural."""
+    """Format a number with its unit for display, such as "1,200 steps" or "3.4 GB". `unit` must be plural."""
     if unit == "bytes":
         return size(count)
     unit = unit.removesuffix("s") if count == 1 else unit

@@ -39,9 +39,10 @@ class BuildRequest:
 
     @cached_property
     def parameters(self) -> Mapping[str, nn.Parameter]:
-        """The parameters of the graphs: for training, copies of the weights; otherwise the weights, shared if possible.
+        """The parameters of the graphs, computed from the weights.
 
-        All programs that are built from this request share the parameters.
+        For training, they are copies. Otherwise they share memory with the weights if possible. All programs that are
+        built from this request share the parameters.
         """
         trains, makers = Purpose.TRAIN in self.graphs, origins(self.graphs.values())
         device = "cpu" if trains else self.device
@@ -63,13 +64,13 @@ class BuildRequest:
 
     @cached_property
     def search_graphs(self) -> Graphs:
-        """The graphs for beam search on a GPU. Raises Unsupported if a part of the model has no kernel."""
+        """The graphs for beam search on a GPU. Raises Unsupported if a part of the model has no GPU kernel."""
         return search_graphs(self.spec, self.graphs.keys(), self.precision)
 
 
 @dataclass(frozen=True)
 class Backend:
-    """Runtime for graphs, such as PyTorch, TensorRT or our own C++ kernels."""
+    """Backend, which builds programs for a runtime such as PyTorch, TensorRT or our own C++ kernels."""
 
     name: str
     summary: str

@@ -21,8 +21,9 @@ ROWS, SOURCE_LENGTH, TARGET_LENGTH = 4, 9, 7
 def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] | None = None) -> dict[Purpose, float]:
     """Return how much the results of a compiled model differ from the results of the reference interpreter.
 
-    Both run on the same random sentences. The interpreter runs the unoptimised graph. The compiled model's decoder
-    reads one to four tokens per step, and removes and adds sentences, until all targets end.
+    The compiled model and the interpreter run on the same random sentences. The interpreter runs the unoptimised graph.
+    The compiled model's decoder reads one to four tokens per step. Sentences join and leave the batch until all targets
+    end.
 
     Args:
         program: The compiled model to check. If it can be trained, it is set to evaluation mode.

@@ -39,9 +39,10 @@ def program(
 
 
 def gpu_searcher(request: BuildRequest) -> Callable[[EmittedProgram], Searcher] | None:
-    """Return a function that makes the beam search of a program that translates on a GPU. Otherwise return None.
+    """Return a function that creates the GPU beam search of a compiled model.
 
-    Warn if the search cannot run in CUDA graphs.
+    Return None if the request is not for translation on a GPU. Warn and return None if the search cannot run in CUDA
+    graphs.
     """
     purposes = request.graphs.keys()
     searches = {Purpose.ENCODE, Purpose.DECODE_STEP} <= purposes and Purpose.TRAIN not in purposes

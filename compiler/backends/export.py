@@ -46,7 +46,7 @@ class _ExportableModule(nn.Module):
 
 
 def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
-    """Export the encoder and the decoder step with torch.export and dynamic sizes. Return them keyed by purpose."""
+    """Export the encoder and the decoder step with dynamic sizes. Return the exported programs, keyed by purpose."""
     from torch.export import export  # slow to import, and needed only to compile
 
     run = Functions(emit(request.graphs.values()))
@@ -62,7 +62,7 @@ def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
 
 
 def dynamic_shapes(graph: Graph, spec: Spec) -> tuple[dict[int, Any], ...]:
-    """Return the `dynamic_shapes` argument for torch.export. Products such as batch × beams are `Dim.DYNAMIC`."""
+    """Return the `dynamic_shapes` argument for torch.export. A product such as batch × beams is `Dim.DYNAMIC`."""
     from torch.export import Dim
 
     limits = dict(MAX_SIZES)

@@ -1,4 +1,4 @@
-"""The `inductor` backend: compiles each kind of layer once with torch.compile, for dynamic sizes."""
+"""The `inductor` backend: compiles each kind of layer once, with torch.compile and dynamic sizes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _compile(code: EmittedCode, *, loops: bool) -> dict[str, Any]:
 
     Args:
         code: The emitted code.
-        loops: Whether a layer contains Python loops, which are called without compiling them.
+        loops: Whether any layer calls functions that loop over positions in Python. These functions are not compiled.
     """
     namespace = execute(code)
     if loops:
@@ -68,7 +68,7 @@ def _vector_bits() -> int:
 
 
 def _allow_variants(function: Function) -> Function:
-    """Return a function that calls the given function with a higher torch recompilation limit."""
+    """Wrap a function so that it runs with a higher torch recompilation limit."""
 
     def run(parameters: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         # Set on each call, because in torch 2.13 each thread has its own limit.

@@ -1,4 +1,4 @@
-"""The `native` backend: C++ kernels compiled for this processor, with the fastest decoder step on a CPU.
+"""The `native` backend: C++ kernels compiled for this processor, with the fastest decoder steps on a CPU.
 
 The kernels are compiled once with the host's C++ compiler and run all models. For the kernels, a model is a list of
 instructions with packed weights. A call runs on the calling thread, so several threads can share one program.
@@ -136,7 +136,7 @@ class _Packer:
         return PackedModel({**vars(code), **parts}, memory)
 
     def _fields(self, i: Instruction) -> dict[str, Any]:
-        """Return an instruction as the fields of a C struct. Offsets of weights replace the names of parameters."""
+        """Return the fields of the C struct for an instruction. Offsets of weights replace the names of parameters."""
         operands, constants = {"out": i.out, "a": i.a, "b": i.b, "c": i.c}, i.constants
         return {
             **vars(i),

@@ -1,7 +1,7 @@
 """The `tensorrt` backend: compiles the encoder and the decoder step to TensorRT engines, with torch-tensorrt.
 
-TensorRT's libraries are not on PyPI: NVIDIA distributes them. The tests of this module do not need the libraries. They
-test the request checks, profiles, settings, exported programs, and the names of the weights to refit.
+NVIDIA distributes TensorRT's libraries, which are not on PyPI. The tests of this module do not need the libraries. The
+tests cover request checks, profiles, settings, exported programs, and the names of the weights to refit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_NEW_TOKENS = 8
 
 
 class Profile(NamedTuple):
-    """Optimisation profile of one input of an engine: the smallest, the usual and the largest shape."""
+    """Optimisation profile for one input of an engine: its minimum, optimal and maximum shapes."""
 
     min: tuple[int, ...]
     usual: tuple[int, ...]
@@ -37,7 +37,10 @@ class Profile(NamedTuple):
 
 
 def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
-    """Return a profile per graph input, with shapes from one sentence to a large batch of the longest sentences."""
+    """Return an optimisation profile for each graph input.
+
+    The profiles cover shapes from one sentence to a large batch of the longest sentences.
+    """
     max_source = spec.corpus.max_length + 1
     max_target = int(max_source * spec.decoding.length_factor) + spec.decoding.extra_length
     capacity = -(-(max_target + 1) // CACHE_BLOCK) * CACHE_BLOCK  # the decoder also reads BOS
@@ -158,8 +161,8 @@ def _refuse(request: BuildRequest) -> str | None:
     longest, positions = request.spec.corpus.max_length, request.spec.architecture.max_positions
     if positions is not None and longest >= positions:
         return (
-            f"its engines need {longest + 1} positions, but the model has learned {positions}: lower "
-            "`corpus.max_length`"
+            f"its engines need {longest + 1} positions, but the model has {positions} learned positions: "
+            "lower `corpus.max_length`"
         )
     return export.refuse(request)
 

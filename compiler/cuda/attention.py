@@ -1,9 +1,9 @@
 """Attention over packed rows: all sentences of a batch are concatenated in one row of constant length.
 
-Each query sees a span of consecutive keys: the keys of its sentence. Each key is seen by a span of queries. A program
-computes a block of consecutive queries, which may belong to several sentences. It reads only the keys from the first
-to the last that these queries see. The grid depends only on the length of the row, as a CUDA graph requires. The
-backward pass needs no atomic additions, so its sums are deterministic.
+Each query sees a span of consecutive keys: the keys of its sentence. Each key is seen by a span of queries. A Triton
+program computes the attention of a block of consecutive queries, which may belong to several sentences. It reads only
+the keys from the first to the last that these queries see. The grid depends only on the length of the row, as a CUDA
+graph requires. The backward pass needs no atomic additions, so its sums are deterministic.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _rows(x, stride, offsets, inside, columns, width, column):
 
 @triton.jit
 def _store_rows(x, stride, offsets, inside, columns, width, column, values):
-    """Write `values` [rows, width], the features of one head, to `x`, from the column `column` on."""
+    """Write `values` [rows, width], the features of one head, to `x`, starting at the column `column`."""
     valid = inside[:, None] & (columns < width)[None, :]
     tl.store(x + offsets[:, None].to(tl.int64) * stride + column + columns[None, :], values, valid)
 
@@ -169,7 +169,7 @@ def packed_attention(
             keys.
         readers: For each key, the index of the first query that sees it, and the index after the last such query.
         heads: The columns of queries, keys and values.
-        scale: Factor of Q Kᵀ.
+        scale: Factor by which Q Kᵀ is multiplied.
         causal: Whether a query sees only keys up to its own index.
     """
     return _PackedAttention.apply(q, None if kv is q else kv, spans, readers, heads, scale, causal)

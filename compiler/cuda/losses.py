@@ -1,4 +1,4 @@
-"""Cross entropy with label smoothing in one kernel, which overwrites the logits with their gradients (5.4)."""
+"""Cross entropy with label smoothing in one kernel, which overwrites the logits with their gradients (section 5.4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compiler.operations.probability import SUPPRESSED_LOGIT
 from specs import PAD
 
 BLOCK, WARPS = 4096, 16
-"""Number of logits that a program processes at a time, and number of warps per program."""
+"""Number of logits that a Triton program processes at a time, and number of warps per Triton program."""
 VECTOR: tl.constexpr = tl.constexpr(8)
 """Number of neighbouring logits that a thread reads at once and reduces by itself."""
 

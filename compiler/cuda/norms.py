@@ -16,11 +16,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 ELEMENTS, WARPS = 1024, 2
-"""Elements per step and warps of a program. These values are the fastest on an H100 for rows of 512 elements."""
+"""Elements per step and warps of a Triton program. These values are the fastest on an H100 for rows of 512 elements."""
 RELU_BLOCK, RELU_ROWS = (32, 128), 256
-"""Rows and columns that a program of the ReLU backward pass processes at a time, and its total number of rows."""
+"""Rows and columns that a Triton program of ReLU's backward pass processes at a time, and its total number of rows."""
 BACKWARD_PROGRAMS = 1056
-"""Maximum number of programs in the backward pass. Each program sums the gradients of gain and bias over its rows."""
+"""Maximum number of Triton programs in the backward pass. Each sums the gradients of gain and bias over its rows."""
 _RESIDUAL_COPY = "_residual_copy"
 """Attribute of a norm's result that contains a second copy of the result. The next residual connection reads the copy.
 So the norm's backward pass receives two gradients, and adds them in its own kernel."""
@@ -241,7 +241,7 @@ def seeded_dropout(
 
 
 class _SeededDropout(torch.autograd.Function):
-    """Dropout. The backward pass applies the same function to the gradient."""
+    """Dropout as an autograd function. The backward pass applies the same mask and scale to the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:

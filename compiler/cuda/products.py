@@ -1,8 +1,8 @@
 """Matrix products with few rows, and optionally a norm before them, for decoder steps with few sentences.
 
-Such a product takes as long as reading its matrix. Therefore the matrix is divided between many programs, and each
-program computes the norm of all rows again. A kernel is launched before the previous kernel has finished. After each
-program has read its part of the matrix, it waits for the previous kernel (programmatic dependent launch).
+Such a product takes as long as reading its matrix. Therefore the matrix is divided among many Triton programs, and
+each program computes the norm of all rows again. A kernel is launched before the previous kernel has finished. After
+each program has read its part of the matrix, it waits for the previous kernel (programmatic dependent launch).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compiler.cuda.norms import linear_relu, residual_norm
 MAX_ROWS = 4
 """Largest number of rows for which the kernel was measured to be faster than cuBLAS."""
 WIDTH = 2048
-"""Maximum number of matrix rows that a program reads at a time, and maximum width of a norm."""
+"""Maximum number of matrix rows that a Triton program reads at a time, and maximum width of a norm."""
 
 
 @triton.jit
@@ -126,7 +126,7 @@ def _launch(
     c: Tensor | None = None, gain: Tensor | None = None, norm_bias: Tensor | None = None, normed: Tensor | None = None,
     epsilon: float = 0.0,
 ) -> Tensor:  # fmt: skip
-    """Run the kernel for small numbers of rows, which computes `step_linear` or, if `normed` is given, `norm_linear`.
+    """Run the kernel for few rows. It computes `step_linear` or, if `normed` is given, `norm_linear`.
 
     Each Triton program computes `block` columns of the result.
     """

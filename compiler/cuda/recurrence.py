@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 BLOCK, WARPS = 128, 2
-"""Number of features that a program computes for a whole sentence, and number of warps per program."""
+"""Number of features that a Triton program computes for a whole sentence, and number of warps per Triton program."""
 
 
 @triton.jit

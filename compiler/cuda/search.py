@@ -21,11 +21,11 @@ from compiler.slots import RESULT_HEAD, Field, Slots
 from specs import BOS, EOS, PAD
 
 KEYS = 16
-"""Number of keys that a program of an attention kernel reads at a time. Each program has one warp."""
+"""Number of keys that a Triton program for attention reads at a time. Each Triton program has one warp."""
 VOCABULARY_BLOCK = 1024
-"""Number of logits that a program of the selection kernel reads at a time. Each program has one warp."""
+"""Number of logits that a Triton program for selection reads at a time. Each Triton program has one warp."""
 PROGRAMS = 2048
-"""Number of programs that share the logits of all rows. There are fewer programs if there are few logits."""
+"""Number of Triton programs that share the logits of all rows. Fewer programs run if there are few logits."""
 COLUMNS = 64
 """Number of positions that are copied at a time when hypotheses are reordered."""
 
@@ -160,7 +160,7 @@ def _best(
 
 @triton.jit
 def _move(table, first, parents, rows: tl.constexpr, row_block: tl.constexpr, capacity, end, block: tl.constexpr, live):
-    """In an array [rows, capacity], replace each row i < `live` with row `parents[i]`, in the columns before `end`."""
+    """Replace each row i < `live` of an array [rows, capacity] with row `parents[i]`, in the columns before `end`."""
     numbers = tl.arange(0, row_block)
     for start in range(0, end, block):
         columns = start + tl.arange(0, block)

@@ -21,7 +21,7 @@ inline float scores_to_weights(float* scores, int64_t n, int64_t padded, float s
     return sum(sums);
 }
 
-// Biases of scores by the distance of query and key (the position of the key minus that of the query). With a table
+// Score biases by distance, which is the position of the key minus the position of the query. With a table
 // [ranges, heads], `numbers` contains a row of the table for each distance: first for keys before the query, from 0 to
 // `max_distance`, then for keys after it. Without a table, `numbers` contains the slope of each head, by which the
 // absolute distance is multiplied.

@@ -48,7 +48,7 @@ void add_masks(Sentence& s, const int64_t* tokens, const uint8_t* allowed, int64
     }
 }
 
-// Runs one search step per input token of a sentence, until a draft token is rejected. Discards the remaining ones.
+// Runs one search step per input token of a sentence, until a draft token is rejected. Discards the remaining tokens.
 // The sentence's tokens and results start at row `first`.
 void run_steps(NGrams& n_grams, bool learn, Sentence& s, const std::vector<int64_t>& read, const TopK& top,
                int64_t first) {

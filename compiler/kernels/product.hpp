@@ -27,8 +27,8 @@ struct Target {
     bool relu;
 };
 
-// Prefetches memory from `from` on. For a SINGLE_TILE per panel, it prefetches as many bytes as the panel has, otherwise
-// one cache line every 2^log2_interval groups.
+// Prefetches memory starting at `from`. For a SINGLE_TILE per panel, it prefetches as many bytes as the panel has,
+// otherwise one cache line every 2^log2_interval groups.
 struct Prefetch {
     const char* from;
     int log2_interval;
@@ -125,7 +125,7 @@ class PanelWriter {
     }
 };
 
-// A part of a product: the rows from `row` on, and a panel.
+// A part of a product: the rows starting at `row`, and a panel.
 struct Part {
     int64_t row, panel;
     Prefetch prefetch;

@@ -180,7 +180,7 @@ class KernelProgram:
         if len(rules.sentences) != state.sentences:
             raise ValueError(f"got limits for {len(rules.sentences)} sentences, but the state has {state.sentences}")
         if rules.kinds.shape != (self.vocabulary,) or rules.kinds.dtype != np.int32:
-            raise ValueError(f"`kinds` has the shape {rules.kinds.shape}; it should be ({self.vocabulary},) of int32")
+            raise ValueError(f"`kinds` is {rules.kinds.dtype} {rules.kinds.shape}, not int32 ({self.vocabulary},)")
         counts = _concatenated([(each.words, each.constituents, len(each.word_tokens)) for each in rules.sentences])
         words = _concatenated([each.word_tokens for each in rules.sentences])
         forced = _concatenated(prefixes)
@@ -244,7 +244,7 @@ class KernelProgram:
         """Read k tokens per row, and find the `count` most probable next tokens after each token.
 
         Args:
-            state: The state before the tokens.
+            state: The state before the tokens are read.
             tokens: The tokens to read, row by row.
             k: Number of tokens in each row.
             count: Number of next tokens to return for each token.

@@ -43,7 +43,7 @@ inline Vector gelu(Vector x) {
 // x (1 + tanh(u)) / 2 = x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), an approximation of x Phi(x).
 inline Vector gelu_tanh(Vector x) { return x * sigmoid((x + x * x * x * 0.044715f) * 1.5957691216f); }
 
-// Computes out[i] = f(x[i] ...) in vectors. The last one is padded with zeros.
+// Computes out[i] = f(x[i] ...) in vectors. The last vector is padded with zeros.
 template <class F, class... X>
 inline void map(int64_t n, float* out, F f, const X*... x) {
     int64_t i = 0;
@@ -86,7 +86,7 @@ inline void ssru_state(const float* gate, const float* z, const float* previous,
         map(n, c, [](Vector g, Vector x) { return (1.0f - sigmoid(g)) * x; }, gate, z);
 }
 
-// Layer normalisation of x, or of x + y if y is not null. The variance is that of the population.
+// Layer normalisation of x, or of x + y if y is not null. The variance is the population variance.
 inline void norm(const float* x, const float* y, const float* gain, const float* bias, float epsilon, float* out,
                  int64_t n) {
     if (y) add(x, y, out, n), x = out;
@@ -117,7 +117,7 @@ inline void rms_norm(const float* x, const float* y, const float* gain, float ep
          [&](int64_t i) { out[i] = x[i] * factor * gain[i]; });
 }
 
-// Cosines, then sines, of the angles position * theta^(-2i/width) by which rotary positions turn pairs of features.
+// Cosines, then sines, of the angles position * theta^(-2i/width) of rotary position embeddings.
 inline void rotation(int64_t position, int64_t width, float theta, float* out) {
     for (int64_t i = 0; i < width / 2; i++) {
         const double angle = double(position) * std::pow(double(theta), -double(2 * i) / double(width));
@@ -125,7 +125,7 @@ inline void rotation(int64_t position, int64_t width, float theta, float* out) {
     }
 }
 
-// Turns the pairs (x[i], x[i + width / 2]) by the angles of `rotation`.
+// Rotates the pairs (x[i], x[i + width / 2]) by the angles of `rotation`.
 inline void rotate(const float* x, const float* angles, float* out, int64_t width) {
     const int64_t half = width / 2;
     for (int64_t i = 0; i < half; i++) {

@@ -1,4 +1,4 @@
-"""Lowering of multi-head attention (3.2, Figure 2): self-attention, restricted or not, and cross-attention."""
+"""Lowering of multi-head attention (section 3.2, Figure 2): self-attention (restricted or not) and cross-attention."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def cross_attention(y: Value, sublayer: CrossAttention, context: LayerContext) -
 
 
 def attention_scale(architecture: Architecture, d_k: int) -> float:
-    """Return the scale of the dot products: 1 / sqrt(d_k) in scaled dot-product attention (3.2.1), otherwise 1."""
+    """Return the scale of dot products: 1 / sqrt(d_k) in scaled dot-product attention (section 3.2.1), otherwise 1."""
     return float(d_k**-0.5) if architecture.attention_score == "scaled_dot_product" else 1.0
 
 
 class MultiHeadAttention:
-    """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O with head_i = Attention(Q W_Q, K W_K, V W_V) (3.2.2).
+    """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O, head_i = Attention(Q W_Q, K W_K, V W_V) (section 3.2.2).
 
     If there are fewer key-value heads than query heads, h / kv_heads consecutive query heads share a key-value head.
     """
@@ -80,8 +80,8 @@ class MultiHeadAttention:
 
         Args:
             x: The input.
-            memory: The output of the encoder. None: self-attention, in which keys and values are projected from x. With
-                rotary positions, its queries and keys are also rotated.
+            memory: The output of the encoder. None: self-attention, in which keys and values are projected from x. If
+                the spec selects rotary position embeddings, self-attention queries and keys are also rotated.
         """
         read = x if memory is None else memory
         projections = (
@@ -107,7 +107,7 @@ class MultiHeadAttention:
             query: The queries.
             key: The keys.
             value: The values.
-            *added: A mask, and the bias of the scores if there is one.
+            *added: A mask and, if there is one, a bias to add to the scores.
         """
         biased = added[-1].type.kind is ValueKind.BIAS
         if self.b.purpose is not Purpose.ATTEND:
@@ -135,7 +135,8 @@ class MultiHeadAttention:
             count: Number of earlier positions that the caches hold. PAST: all positions.
 
         Returns:
-            The keys of the earlier positions, and the keys and values of the earlier and new positions.
+            The keys of the earlier positions, the keys of the earlier and new positions, and the values of the earlier
+            and new positions.
         """
         earlier, keys = self.context.recent("keys", key, count)
         _, values = self.context.recent("values", value, count)
@@ -146,7 +147,7 @@ class MultiHeadAttention:
         return [self.b.parameter("score", self.h, self.d_k)] if self.additive else []
 
     def _linear(self, name: str, x: Value, width: int) -> Value:
-        """Return a projection of x to `width` features, with a bias if the spec has `projection_bias` (3.2.2)."""
+        """Project x to `width` features, with a bias if the spec has `projection_bias` (section 3.2.2)."""
         initial = Initializer.MATRIX if name == "output" else Initializer.PROJECTION
         matrix = self.b.parameter(name, x.width, width, initial=initial)
         bias = [self.b.parameter(f"{name}_bias", width, initial=Initializer.ZERO)] if self.projection_bias else []

@@ -48,7 +48,7 @@ class LayerContext:
 
     @property
     def causal(self) -> bool:
-        """Whether a position must not depend on later positions, as in the decoder (3.2.3).
+        """Whether a position must not depend on later positions, as in the decoder (section 3.2.3).
 
         The decoder has no padding mask, because padding comes after all tokens.
         """
@@ -78,7 +78,7 @@ names, and a tuple, which contains the lengths if the layer runs from the last p
 
 
 def bidirectional(x: Value, context: LayerContext, recurrence: Recurrence) -> Value:
-    """Add one recurrent layer in the decoder. In the encoder, add two layers of half the width in opposite directions.
+    """Add one recurrent layer to a decoder, or two half-width layers in opposite directions to an encoder.
 
     An encoder needs both directions. Otherwise its output for the first words would not depend on the rest of the
     sentence (Bahdanau et al. 2015; the first layer of GNMT and all layers of RNMT+). The outputs of the two layers are

@@ -1,4 +1,4 @@
-"""Lowering of position-wise feed-forward networks (3.3), and of a mixture of such networks (Shazeer et al. 2017)."""
+"""Lowering of position-wise feed-forward networks (section 3.3) and mixtures of experts (Shazeer et al. 2017)."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -122,7 +122,7 @@ class TopKGates(Operation):
 
 
 class Experts(Operation):
-    """Compute Σ_e gate_e · (max(0, x W1_e + b1_e) W2_e + b2_e) (3.3; Shazeer et al. 2017, equation 1).
+    """Compute Σ_e gate_e · (max(0, x W1_e + b1_e) W2_e + b2_e) (section 3.3; Shazeer et al. 2017, equation 1).
 
     Inputs: x [batch, n, d], gates [batch, n, experts]. Parameters: W1 [experts, d, f], b1 [experts, f],
     W2 [experts, f, d], b2 [experts, d]. Result: [batch, n, d]. Every expert runs at every position, even if its gate

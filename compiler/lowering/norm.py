@@ -1,4 +1,4 @@
-"""Lowering of norms (3.1), and their operations.
+"""Lowering of norms (section 3.1), and their operations.
 
 To add a kind of norm, add its name to `specs.parts`. Then add an operation and a line in `NORMS` here.
 """
@@ -54,7 +54,7 @@ class NormOperation(Operation):
 
 
 class LayerNorm(NormOperation):
-    """Layer normalisation: (x - mean) / sqrt(variance + epsilon) · gain + bias (3.1; Ba et al. 2016)."""
+    """Layer normalisation: (x - mean) / sqrt(variance + epsilon) · gain + bias (section 3.1; Ba et al. 2016)."""
 
     vectors: ClassVar = {"gain": Initializer.ONE, "bias": Initializer.ZERO}
 
@@ -83,7 +83,7 @@ class RmsNorm(NormOperation):
 
 
 class HalfVariance(Scale):
-    """Multiply by sqrt(0.5), so that the variance of a residual sum stays the same (Gehring et al. 2017, 3.5)."""
+    """Multiply by sqrt(0.5) to keep the variance of residual sums constant (Gehring et al. 2017, section 3.5)."""
 
     factor: float = 0.5**0.5
 

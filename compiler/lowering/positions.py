@@ -1,7 +1,7 @@
-"""Lowering of positions (3.5): the positional encoding of a stack, and the operations that it adds.
+"""Lowering of positional encodings (section 3.5): the positional encoding of a stack, and the operations that it adds.
 
-To add a kind, add its spec class to `specs.parts`. Then add an operation and a case in `StackPositions` here. A bias of
-attention scores needs an operation of the `PositionBias` class.
+To add a kind of positional encoding, add its spec class to `specs.parts`. Then add an operation and a case in
+`StackPositions` here. For a bias that is added to attention scores, write a subclass of `PositionBias`.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
@@ -53,7 +53,7 @@ class StackPositions:
             builder: The builder of the graph.
             architecture: The architecture of the model.
             stack: Name of the stack, `encoder` or `decoder`.
-            causal: Whether a position cannot see later positions.
+            causal: Whether a position sees only itself and earlier positions.
         """
         self.b, self.options, self.stack, self.causal = builder, architecture.positions, stack, causal
 
@@ -91,7 +91,7 @@ class StackPositions:
         return self.b.node(f"{name}_rotated", Rotate(self.options.theta), inputs)
 
     def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
-        """Return the bias of self-attention scores [batch or 1, h, n, m], or None if there is no bias.
+        """Return the bias to add to self-attention scores [batch or 1, h, n, m], or None if there is no bias.
 
         Args:
             stream: Input of the stack, of which only the shape matters: [batch, n, ...].
@@ -116,7 +116,7 @@ class StackPositions:
 
 
 def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list[float]:
-    """Return the encoding of one position: PE(pos, 2i) = sin(pos / 10000^(2i / d)), PE(pos, 2i + 1) = cos(...) (3.5).
+    """Return one position's encoding: PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(...) (section 3.5).
 
     Args:
         position: The position, counted from 0.
@@ -130,11 +130,11 @@ def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list
 
 
 class PositionalEncoding(Operation):
-    """Add the encoding of each position (3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
+    """Add the encoding of each position (section 3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
 
     Without the input `position`, positions are counted from 0. Encodings are sinusoids, or rows of a parameter
-    [positions, d].
-    `halves` means the same as in `sinusoidal_encoding`. Position 0 gets the sinusoids of position `first`.
+    [positions, d]. `halves` means the same as in `sinusoidal_encoding`. Position 0 gets the sinusoids of position
+    `first`.
     """
 
     halves: bool = False
@@ -329,7 +329,7 @@ class AlibiBias(PositionBias):
 
 
 def relative_bucket(distance: int, buckets: int, max_distance: int, causal: bool) -> int:
-    """Return the index of the bucket that contains a distance, as in T5's relative positions.
+    """Return the index of the bucket that contains a distance, as in T5's relative position biases.
 
     Args:
         distance: Position of the key minus position of the query.

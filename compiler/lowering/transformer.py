@@ -1,8 +1,8 @@
 """Lowering of the whole model from a spec to a graph. The methods follow Figure 1 of the paper.
 
 The table shows the inputs and outputs for each purpose. `source` ends with EOS. `target` starts with BOS and ends with
-EOS. Both are padded. Masks are computed from `source_length`, the number of positions in each source. Source features
-are [batch, frames, width]. Convolutions shorten `frames` to `source` positions.
+EOS. Both inputs are padded. Masks are computed from `source_length`, the number of positions in each source.
+Source features are [batch, frames, width]. Convolutions shorten `frames` to `source` positions.
 
 | purpose       | inputs                                       | outputs                                          |
 |---------------|----------------------------------------------|--------------------------------------------------|
@@ -128,7 +128,7 @@ class Transformer:
         """Add an input for token IDs, with shape [batch, length]."""
         return self.b.input(name, BATCH, length, kind=ValueKind.INTEGER)
 
-    # Figure 1, left: the encoder (3.1)
+    # Figure 1, left: the encoder (section 3.1)
 
     def encoder(self) -> Memory:
         """Add the encoder to the graph, and return its output."""
@@ -149,7 +149,7 @@ class Transformer:
                 x = self.layer(x, self.a.encoder, replace(context, index=i))
         return Memory(self.final_norm("encoder", x), padding)
 
-    # Figure 1, right: the decoder (3.1)
+    # Figure 1, right: the decoder (section 3.1)
 
     def decoder(self, target: Value, memory: Memory | None, position: Value | None = None) -> Value:
         """Add the decoder to the graph, and return its output [batch, target, d_model]."""
@@ -205,15 +205,15 @@ class Transformer:
         with self.b.sublayer(stack):
             return normalised(x, self.a.norm)
 
-    # Embeddings, positional encoding and the pre-softmax projection (3.4, 3.5)
+    # Embeddings, positional encoding and the pre-softmax projection (sections 3.4 and 3.5)
 
     def look_up(self, side: str, tokens: Value) -> Value:
-        """Return the embeddings of tokens, multiplied by sqrt(d_model) if the spec has `scale_embeddings` (3.4)."""
+        """Embed tokens. Multiply the embeddings by sqrt(d_model) if the spec has `scale_embeddings` (section 3.4)."""
         scale = self.a.d_model**0.5 if self.a.scale_embeddings else 1.0
         return self.b.node("embedded", Embedding(scale), (tokens,), self.table(side))
 
     def with_positions(self, stack: str, x: Value, position: Value | None = None) -> Value:
-        """Add positional encodings to embeddings, normalise the sum (if specified), and apply dropout (5.4)."""
+        """Add positional encodings to embeddings, normalise the sum (if specified), and apply dropout (section 5.4)."""
         x = self.positions(stack).add(x, position)
         if self.a.norm.embeddings:
             with self.b.sublayer(stack):
@@ -251,9 +251,10 @@ class Transformer:
 
 
 def cross_entropy(model: Transformer) -> None:
-    """Add to the graph the cross entropy of the target tokens, each predicted from the tokens before it (5.4).
+    """Add the cross entropy of the target tokens to the graph (section 5.4).
 
-    For purposes other than training, add the log-probabilities of the target tokens instead.
+    Each token is predicted from the tokens before it. For purposes other than training, add the log-probabilities of
+    the target tokens instead.
     """
     (logits, labels, memory), b, training = model.teacher_forced(), model.b, model.spec.training
     if not b.purpose.trains:

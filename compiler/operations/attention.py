@@ -1,4 +1,4 @@
-"""Attention on split heads: multi-head attention (3.2) and self-attention restricted to a neighbourhood (4)."""
+"""Attention on split heads: multi-head attention (section 3.2) and restricted self-attention (section 4)."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -58,8 +58,8 @@ class HeadColumns:
 class AttentionWeights(Operation):
     """Attention weights softmax(scale · Q Kᵀ + bias, masked), for graphs that return these weights to the caller.
 
-    Inputs: Q [batch, h, n, d_k], K [batch, kv_heads, m, d_k], masks, and a bias of the scores if `biased`. Result:
-    [batch, h, n, m], always in float32. The weights of a query sum to 1, and hidden keys have weight 0. With a
+    Inputs: Q [batch, h, n, d_k], K [batch, kv_heads, m, d_k], masks, and, if `biased`, a bias to add to the scores.
+    Result: [batch, h, n, m], always in float32. The weights of a query sum to 1, and hidden keys have weight 0. With a
     parameter v [h, d_k], the scores are additive (see `Attention`).
     """
 
@@ -121,11 +121,11 @@ class AttentionWeights(Operation):
 
 
 class Attention(AttentionWeights):
-    """Scaled dot-product attention, softmax(scale · Q Kᵀ + bias, masked) V (3.2.1), or additive attention.
+    """Scaled dot-product attention, softmax(scale · Q Kᵀ + bias, masked) V (section 3.2.1), or additive attention.
 
     Inputs: Q [batch, h, n, d_k], K [batch, kv_heads, m, d_k], V [batch, kv_heads, m, d_v], masks that hide keys,
-    and a bias of the scores if `biased`. Result: [batch, h, n, d_v]. Dropout applies to the weights after the softmax.
-    With a parameter v [h, d_k], the score of a query and a key is v · tanh(query + key), and the scale is 1.
+    and, if `biased`, a bias to add to the scores. Result: [batch, h, n, d_v]. Dropout applies to the weights after the
+    softmax. With a parameter v [h, d_k], the score of a query and a key is v · tanh(query + key), and the scale is 1.
     """
 
     dropout: float = 0.0
@@ -166,7 +166,7 @@ class Attention(AttentionWeights):
         return f"attention.grouped_product({weights}, {value})" if self.groups > 1 else f"{weights} @ {value}"
 
     def with_one_kernel(self, parameters: Sequence[str]) -> Attention:
-        """Return the variant with one kernel, which supports neither dropout nor additive scores."""
+        """Return the variant with one fused kernel, or this operation if it has dropout or additive scores."""
         return self if self.dropout or parameters else replace(self, one_kernel=True)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:

@@ -1,4 +1,4 @@
-"""Convolutions over positions, which the paper compares with self-attention (4): contiguous, dilated, separable."""
+"""Contiguous, dilated and separable convolutions, which the paper compares with self-attention (section 4)."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 

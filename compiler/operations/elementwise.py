@@ -1,4 +1,4 @@
-"""Elementwise operations: residual connections (3.1), activations (3.3), gates, scales, dropout (5.4)."""
+"""Elementwise operations: residual connections, activations, gates, scales and dropout (sections 3.1, 3.3 and 5.4)."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -29,7 +29,7 @@ class BinaryOperation(PlainOperation):
 
 
 class Add(BinaryOperation):
-    """Add two values of the same type, as in a residual connection (3.1)."""
+    """Add two values of the same type, as in a residual connection (section 3.1)."""
 
     code = "{0} + {1}"
 
@@ -54,7 +54,7 @@ class ActivationOperation(Operation):
 
 
 class Relu(ActivationOperation):
-    """ReLU: max(0, x) (3.3)."""
+    """ReLU: max(0, x) (section 3.3)."""
 
     activation = ActivationKind.RELU
     code = "functional.relu({0})"
@@ -132,7 +132,7 @@ class Scale(PlainOperation):
 
 
 class Dropout(Operation):
-    """In training, set elements to zero with probability `dropout`, and scale the others up (5.4)."""
+    """In training, set elements to zero with probability `dropout`, and scale the others up (section 5.4)."""
 
     dropout: float
 

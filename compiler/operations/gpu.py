@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 class KernelOperation:
     """Base class of operations that have a GPU kernel, but no reference implementation for the interpreter.
 
-    Each of them computes exactly one operation, or one sequence of operations, so the passes that insert them compare
-    the classes of operations. They occur only in graphs for packed rows (see `compiler.passes.pack_rows`) or slots (see
-    `compiler.slots`). Tests compare the results of such a graph with the results of the equivalent graph for padded
-    batches, which the interpreter can run.
+    A kernel computes exactly one operation, or one sequence of operations. The passes that insert kernel operations
+    therefore check the classes of the operations to replace. Kernel operations occur only in graphs for packed rows
+    (see `compiler.passes.pack_rows`) or slots (see `compiler.slots`). Tests compare the results of such a graph with
+    the results of the equivalent graph for padded batches, which the interpreter can run.
     """
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
@@ -50,7 +50,7 @@ class KernelOperation:
 
 
 class PackedAttention(KernelOperation, Operation):
-    """Scaled dot-product attention of all heads, where each query sees the keys of its own sentence (3.2.2).
+    """Scaled dot-product attention of all heads, where each query sees the keys of its own sentence (section 3.2.2).
 
     Inputs: features with the queries [batch, n, ...], and features with keys and values [batch, m, ...]. The batch has
     one row. Further inputs: the span of keys that each query sees [2, n], and the span of queries that see each key
@@ -74,8 +74,8 @@ class PackedAttention(KernelOperation, Operation):
 class PackedSsru(KernelOperation, Operation):
     """Simpler simple recurrent unit (Kim et al. 2019) whose state is 0 before the first token of each sentence.
 
-    Inputs: gate and z [batch, n, d] (see `Ssru`), where the batch has one row, and the span of each token's sentence
-    [2, n], which is a first index and an exclusive end index. Result: the states c at all positions, [batch, n, d].
+    Inputs: gate and z [batch, n, d] (see `Ssru`), and the span of each token's sentence [2, n]. The batch has one row.
+    A span is a first index and an exclusive end index. Result: the states c at all positions, [batch, n, d].
     """
 
     code = "cuda.recurrence.packed_ssru({all})"
@@ -118,7 +118,7 @@ class ResidualNorm(KernelOperation, LayerNorm):
 
 
 class SeededDropout(Dropout):
-    """Dropout whose mask depends only on the random seed of the training step (5.4). Inputs: x, and the seed."""
+    """Dropout whose mask depends only on the random seed of the training step (section 5.4). Inputs: x, the seed."""
 
     site: int = 0
 
@@ -126,7 +126,7 @@ class SeededDropout(Dropout):
 
 
 class LinearRelu(KernelOperation, Linear):
-    """Linear map with ReLU, max(0, x W + b): x [..., i], W [i, o], b [o] -> [..., o] (3.3)."""
+    """Linear map with ReLU, max(0, x W + b): x [..., i], W [i, o], b [o] -> [..., o] (section 3.3)."""
 
     activation = ActivationKind.RELU
     code = "cuda.norms.linear_relu({0}, {1}, {2})"
@@ -134,7 +134,7 @@ class LinearRelu(KernelOperation, Linear):
 
 
 class PackedPositions(PositionalEncoding):
-    """Add sinusoidal encodings (3.5) from a table: x [batch, n, d], positions [batch, n] -> [batch, n, d].
+    """Add sinusoidal encodings (section 3.5) from a table: x [batch, n, d], positions [batch, n] -> [batch, n, d].
 
     All positions are less than n.
     """
@@ -144,7 +144,7 @@ class PackedPositions(PositionalEncoding):
 
 
 class WholeCrossEntropy(ChunkedCrossEntropy):
-    """Pre-softmax projection and cross entropy in one operation, with all logits in memory (5.4).
+    """Pre-softmax projection and cross entropy in one operation, with all logits in memory (section 5.4).
 
     Its inputs and result are the same as in `ChunkedCrossEntropy`.
     """
@@ -156,7 +156,7 @@ class WholeCrossEntropy(ChunkedCrossEntropy):
 
 
 class SlotEmbedding(KernelOperation, Operation):
-    """Embed the last token of each hypothesis, and add the encoding of its position (3.4, 3.5).
+    """Embed the last token of each hypothesis, and add the encoding of its position (sections 3.4 and 3.5).
 
     Input: the slots, which contain the beam search states (see `compiler.slots`). Parameters: table [V, d], and
     optionally learned positions. Result: [rows, 1, d]. If `positions` is None, no encodings are added.

@@ -55,7 +55,7 @@ class PaddingMask(Mask):
 
 
 class CausalMask(Mask):
-    """Hide keys after the query (3.2.3).
+    """Hide keys after the query (section 3.2.3).
 
     Input: a value [batch, length, ...], of which only the shape is used. Result: [1, 1, length, length].
     """

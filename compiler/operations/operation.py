@@ -31,7 +31,7 @@ class GraphError(ValueError):
 
 
 class ValueKind(StrEnum):
-    """Kind of the elements in a value: integers (such as token IDs), floats, masks, or biases of attention scores."""
+    """Kind of the elements in a value: integers (such as token IDs), floats, attention masks, or attention biases."""
 
     INTEGER = "integer"
     FLOAT = "float"
@@ -97,13 +97,13 @@ class ReceptiveField:
     """Whether the operation is a recurrence. A recurrence computes each position from the result at its neighbour."""
 
     def extend(self, distances: Sequence[float], limit: int, *, ahead: bool) -> list[float]:
-        """Extend paths by this operation, and return the distances that the longer paths connect.
+        """Extend paths by this operation, and return the largest distance that they then span, indexed by path length.
 
-        A recurrence counts once for each position that the path crosses. A dilated operation skips positions. It
-        extends only paths that already connect the skipped positions.
+        A recurrence adds 1 to the path length for each position that the path crosses. A dilated operation skips
+        positions. It extends only paths that already reach the skipped positions.
 
         Args:
-            distances: For each path length, the largest distance in positions that such a path connects. -inf: none.
+            distances: The largest distance, in positions, that a path of each length spans. -inf: no such path.
             limit: The distance between the first and the last position.
             ahead: Whether distances are measured to later positions instead of earlier positions.
         """
@@ -165,7 +165,7 @@ class Operation(ABC):
     is_projection: ClassVar[bool] = False
     """Whether the operation computes x W (+ b) with a matrix [i, o]. Several projections of one input can be fused."""
     is_vocabulary_projection: ClassVar[bool] = False
-    """Whether the operation computes x Eᵀ (+ b) with a table [V, d]: the pre-softmax projection (3.4)."""
+    """Whether the operation computes x Eᵀ (+ b) with a table [V, d]: the pre-softmax projection (section 3.4)."""
     is_attention: ClassVar[bool] = False
     """Whether the operation is scaled dot-product attention with the inputs query, keys, values and masks."""
     is_norm: ClassVar[bool] = False
@@ -217,7 +217,7 @@ class Operation(ABC):
         codegen.alias_input(node)
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
-        """Return the fields of the native attention instruction that define this score bias, by name.
+        """Return the fields of the native attention instruction that define this score bias, keyed by name.
 
         Raises:
             Unsupported: The native backend cannot compute the bias.
@@ -227,7 +227,7 @@ class Operation(ABC):
     # Variants, for passes
 
     scale: float
-    """Factor of embeddings or of attention scores. Operations without such a factor do not define this field."""
+    """Factor by which embeddings or attention scores are multiplied. Operations without a factor lack this field."""
 
     dropout: float = 0.0
     """Probability of dropout in training. Operations with dropout define it as a field."""
@@ -245,10 +245,10 @@ class Operation(ABC):
         return self
 
     def with_planned_cache(self) -> Operation | None:
-        """Return the variant for preallocated caches of an operation that computes a mask or bias for cache entries.
+        """Return the variant of this operation for preallocated caches.
 
-        The inputs of such an operation are the positions of the queries and the cache. Return None for any other
-        operation.
+        Only operations that compute a mask or bias for cache entries have such a variant. Their inputs are the
+        positions of the queries and the cache. For all other operations, return None.
         """
         return None
 

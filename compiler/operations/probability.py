@@ -1,4 +1,4 @@
-"""Probabilities of tokens, and the loss that training minimises (5.4)."""
+"""Probabilities of tokens, and the loss that training minimises (section 5.4)."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -68,7 +68,7 @@ class PickLabels(Operation):
 
 
 class CrossEntropy(Operation):
-    """Cross entropy with label smoothing (5.4), summed over labels. Labels that are PAD are ignored.
+    """Cross entropy with label smoothing (section 5.4), summed over labels. Labels that are PAD are ignored.
 
     Inputs: logits [..., V], labels [...]. The result [2] contains the smoothed loss, which training minimises, and the
     loss without smoothing, which gives the perplexity. `smoothing` is the probability that is spread over all V classes
@@ -100,7 +100,9 @@ class CrossEntropy(Operation):
 
 
 class AlignmentLoss(Operation):
-    """Add to the smoothed loss the cross entropy between the first head's attention weights and a word alignment.
+    """Add a guided alignment loss to the smoothed loss.
+
+    The added loss is the cross entropy between the first head's attention weights and a word alignment.
 
     Inputs: the two losses from `CrossEntropy` [2], attention weights [batch, h, n, m], and the alignment [batch, n, m].
     Each row of the alignment is a probability distribution, or all zeros if the position has no link. The result [2]
@@ -128,8 +130,9 @@ class CtcLoss(Operation):
     """Add the connectionist temporal classification (CTC) loss to the smoothed loss (Graves et al. 2006).
 
     The CTC loss is the negative logarithm of the total probability of all paths that spell the labels. A path has one
-    symbol per encoder position. PAD is the blank. To read the labels from a path, merge repeated
-    symbols, then remove the blanks. EOS is not part of these labels.
+    symbol per encoder position. PAD is the blank. To read the labels from a path, merge repeated symbols, then remove
+    the blanks. EOS is not part of these labels.
+
     Inputs: the two losses from `CrossEntropy` [2], logits [batch, source, V] at the encoder's positions, the mask of
     their padding [batch, 1, 1, source], and labels [batch, target]. The result [2] contains both losses. If an example
     has too few positions for its labels, the example adds nothing.

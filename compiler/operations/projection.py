@@ -1,4 +1,4 @@
-"""Token embeddings (3.4), and matrix products with weights, in floating point and in int8."""
+"""Token embeddings (section 3.4), and matrix products with weights, in floating point and in int8."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -35,7 +35,7 @@ def scaled(x: str, scale: float) -> str:
 
 
 class Embedding(Operation):
-    """Look up tokens in a table and multiply the vectors by `scale`, which is sqrt(d_model) in the paper (3.4).
+    """Look up tokens in a table and multiply the vectors by `scale`, which is sqrt(d_model) in the paper (section 3.4).
 
     Inputs: token IDs [...]. Parameters: table [V, d]. Result: [..., d].
     """
@@ -125,7 +125,7 @@ class Linear(_Projection):
 
 
 class Logits(_Projection):
-    """Pre-softmax projection x Eᵀ, or x Eᵀ + b (3.4): x [..., d], table E [V, d] [, b [V]] -> [..., V].
+    """Pre-softmax projection x Eᵀ, or x Eᵀ + b (section 3.4): x [..., d], table E [V, d] [, b [V]] -> [..., V].
 
     With tied embeddings, the embedding uses the same table.
     """

@@ -82,7 +82,7 @@ class Slice(View):
 
 
 class SplitHeads(View):
-    """Split features into h heads: [batch, n, h·d] -> [batch, h, n, d] (3.2.2)."""
+    """Split features into h heads: [batch, n, h·d] -> [batch, h, n, d] (section 3.2.2)."""
 
     heads: int
 
@@ -97,7 +97,7 @@ class SplitHeads(View):
 
 
 class MergeHeads(PlainOperation):
-    """Concatenate the heads: [batch, h, n, d] -> [batch, n, h·d] (3.2.2)."""
+    """Concatenate the heads: [batch, h, n, d] -> [batch, n, h·d] (section 3.2.2)."""
 
     shares_buffer = True
     code = "{0}.transpose(1, 2).flatten(2)"

@@ -1,7 +1,7 @@
 """Compiler passes, in the order in which they run. To add a pass, write its function and add a line to PASSES.
 
 An exact pass changes results only by rounding errors. Other passes are approximate. A spec can disable a pass by name
-(`compilation.disabled_passes`). Tests compare each pass with the interpreter.
+(`compilation.disabled_passes`). Tests compare the results of each pass with the interpreter's results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from specs.errors import suggest
 
 @dataclass(frozen=True)
 class Pass:
-    """Compiler pass."""
+    """Compiler pass, and the device, precision and purposes for which it runs."""
 
     rewrite: Callable[[Any], Any]
     """Function that rewrites one graph or, if `together`, all graphs that share weights."""

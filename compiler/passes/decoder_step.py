@@ -58,7 +58,7 @@ def beams_as_queries(graph: Graph) -> Graph:
 
 
 def _one_memory_per_sentence(graph: Graph) -> Graph:
-    """Add a beam axis to the inputs of a decoder step, so that all hypotheses of a sentence read one encoder output.
+    """Add a beam axis to the inputs of a decoder step, so that all hypotheses of a sentence share an encoder output.
 
     Nodes that read both the encoder output and hypotheses get one row per sentence. Other nodes get one row per
     hypothesis.

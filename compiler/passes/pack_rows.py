@@ -2,7 +2,7 @@
 
 Therefore all steps have the same shapes, and a GPU can run each step as one CUDA graph. Only attention, recurrence and
 positions depend on where a sentence begins. All other operations compute each position separately. Dropout gets its
-masks from a seed, and the operations after a matrix product become one operation, which is one kernel on a GPU.
+masks from a seed, and the operations after a matrix product are fused into one operation, which one kernel computes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def pack(graph: Graph) -> Graph:
     for node in packed_graph.nodes:
         operation = node.operation
         if operation.receptive_field() is not None or operation.mask_role is not None or operation.depends_on_batch:
-            raise Unsupported(f"it has {type(node.operation).__name__}, which has no kernel for packed rows")
+            raise Unsupported(f"it uses {type(node.operation).__name__}, which the GPU kernels do not support")
     return packed_graph
 
 
@@ -83,7 +83,7 @@ def _packed_attention(graph: Graph, merged: Node) -> Node:
     attention = plain_attention(node)
     query, key, value, mask = (graph.by_name[name] for name in node.inputs)
     if mask.operation.mask_role not in (MaskRole.PADDING, MaskRole.CAUSAL):
-        raise Unsupported(f"its attention has {type(mask.operation).__name__}, which has no kernel for GPUs")
+        raise Unsupported(f"its attention uses {type(mask.operation).__name__}, which the GPU kernels do not support")
     (q, q_column), (kv, k_column), (v, v_column) = (columns(graph, each) for each in (query, key, value))
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
     q_width, kv_width = heads.count * heads.d_k, heads.kv_count * (heads.d_k + heads.d_v)
@@ -101,15 +101,15 @@ def _packed_attention(graph: Graph, merged: Node) -> Node:
 
 
 def plain_attention(node: Node) -> Attention:
-    """Return a node's operation. Raise Unsupported unless it is dot-product attention with one mask.
+    """Return a node's attention operation. Raise Unsupported unless it is dot-product attention with one mask.
 
-    Other attention has no GPU kernels.
+    The GPU kernels support no other kind of attention.
     """
     operation = node.operation
     if not isinstance(operation, Attention):
-        raise Unsupported(f"it has {type(operation).__name__}, which has no kernel for GPUs")
+        raise Unsupported(f"it uses {type(operation).__name__}, which the GPU kernels do not support")
     if operation.dropout or operation.biased or node.parameters or len(node.inputs) != 4:
-        raise Unsupported("its attention has dropout, biases or additive scores, which have no kernel for GPUs")
+        raise Unsupported("its attention has dropout, biases or additive scores, which the GPU kernels do not support")
     return operation
 
 
@@ -120,7 +120,7 @@ def head_columns(query: ValueType, value: ValueType, *columns: int) -> HeadColum
     """
     (_, count, _, d_k), (_, kv_count, _, d_v) = query.shape, value.shape
     if max(d_k.constant, d_v.constant) > MAX_HEAD_WIDTH:
-        raise Unsupported(f"its attention heads have more than {MAX_HEAD_WIDTH} features")
+        raise Unsupported(f"its attention heads have more than {MAX_HEAD_WIDTH} features, the limit of the GPU kernels")
     return HeadColumns(count.constant, kv_count.constant, d_k.constant, d_v.constant, *columns)
 
 
@@ -133,7 +133,7 @@ def columns(graph: Graph, heads: Node, *, whole: bool = False) -> tuple[str, int
         whole: Whether to follow nested slices to the original value.
     """
     if not heads.operation.splits_heads:
-        raise Unsupported("it rotates queries and keys, which has no kernel for GPUs")
+        raise Unsupported("it rotates queries and keys, which the GPU kernels do not support")
     (name,), first = heads.inputs, 0
     while (part := graph.by_name[name].operation.sliced_range()) and part[0] == -1:
         name, first = graph.by_name[name].inputs[0], first + part[1]
@@ -151,7 +151,7 @@ def fuse_kernels(graph: Graph) -> Graph:
         return graph.by_name.get(name) if graph.uses[name] == 1 else None
 
     def biased_product(name: str) -> Node | None:
-        """Return a node if it is a projection with a bias and only one node reads its result, otherwise None."""
+        """Return the node that computes a value, if it is a projection with a bias and the value has one reader."""
         node = sole(name)
         return node if node and node.operation.is_projection and len(node.parameters) == 2 else None
 

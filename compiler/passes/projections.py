@@ -34,7 +34,9 @@ def fuse_projections(graph: Graph) -> Graph:
 def fuse_group(
     group: list[Node], name: str, names: list[str], parameters: dict[str, Parameter], layer: str
 ) -> list[Node]:
-    """Fuse projections. Return the fused node, and one slice of its result per projection, with the projection's name.
+    """Fuse projections into one node. Return this node, followed by a slice of its result for each projection.
+
+    Each slice has the name of the projection that it replaces.
 
     Args:
         group: The projections.

@@ -38,7 +38,7 @@ def choose_attention(graph: Graph) -> Graph:
 def bfloat16(graph: Graph) -> Graph:
     """Round all weights to bfloat16. PyTorch code then computes everything before the log-probabilities in bfloat16.
 
-    The weights take half the memory. On many processors, products of matrices are several times as fast.
+    The weights take half the memory. On many processors, matrix products are several times as fast.
     """
     return replace(graph, parameters={n: Parameter(n, Rounded(p.origin)) for n, p in graph.parameters.items()})
 

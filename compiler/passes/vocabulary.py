@@ -17,8 +17,8 @@ _MULTIPLE = 8
 def pad_vocabulary(graphs: Graphs) -> Graphs:
     """Pad the table and bias of the pre-softmax projection to a multiple of 8 rows.
 
-    Matrix products are fastest if their dimensions are multiples of the hardware's tile size. Most vocabularies have a
-    size that is not such a multiple.
+    Matrix products are fastest if their dimensions are multiples of the hardware's tile size. Most vocabulary
+    sizes are not such multiples.
     """
     padded: dict[str, Parameter] = {}
     for graph in graphs.values():
@@ -36,7 +36,7 @@ def _pad(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
 
     Args:
         graph: The graph.
-        padded: The padded parameters by name. They are the same for all graphs, so that graphs still share parameters.
+        padded: The padded parameters, keyed by name. All graphs share them.
     """
     nodes: list[Node] = []
     for node in graph.nodes:

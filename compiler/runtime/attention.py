@@ -1,4 +1,4 @@
-"""Attention: masks, biases and rotations that depend on positions, caches, and attention itself."""
+"""Attention, and the masks, score biases, rotations and caches that it uses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def padding_mask(length: Int[Tensor, " batch"], stream: Shaped[Tensor, "batch ke
 
 
 def causal_mask(stream: Shaped[Tensor, "batch length ..."]) -> Bool[Tensor, "1 1 length length"]:
-    """Return a mask that is True at keys after the query (3.2.3). Only the shape of `stream` is used."""
+    """Return a mask that is True at keys after the query (section 3.2.3). Only the shape of `stream` is used."""
     length = stream.shape[1]
     return torch.ones(1, 1, length, length, dtype=torch.bool, device=stream.device).triu(1)
 
@@ -201,7 +201,7 @@ def fused_attention(
         key: Keys [batch, h, m, d_k], or with fewer heads if `grouped`.
         value: Values [batch, h, m, d_v], or with fewer heads if `grouped`.
         hidden: True at keys that a query must not see. None: a query sees all keys.
-        scale: Factor of Q Kᵀ.
+        scale: Factor by which Q Kᵀ is multiplied.
         bias: A bias that is added to the scores.
         grouped: Whether several query heads share one key-value head.
     """

@@ -1,4 +1,4 @@
-"""Layers other than attention: encodings of positions, dropout, 8-bit products, convolutions, recurrences, experts."""
+"""Layers other than attention, such as positional encodings, dropout, int8 products, convolutions and recurrences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sinusoids(
     halves: bool = False,
     first: int = 0,
 ) -> Float[Tensor, "... d_model"]:
-    """Return the positional encodings PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(...) (3.5).
+    """Return positional encodings PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(...) (section 3.5).
 
     Args:
         x: The embeddings. The encodings have the same length, d_model, type and device.
@@ -42,10 +42,12 @@ def sinusoids(
 
 
 def sinusoids_2d(x: Float[Tensor, "batch length d_model"], *, rows: int) -> Float[Tensor, "length d_model"]:
-    """Return positional encodings of patches. The first half of the features encodes the column, the second the row.
+    """Return positional encodings of image patches.
+
+    The first half of the features encodes the column, and the second half encodes the row.
 
     Args:
-        x: The patches. The encodings have the same length, d_model, type and device.
+        x: The patch embeddings. The encodings have the same length, d_model, type and device.
         rows: Number of patches in each column. Position p is the patch in column p // rows and row p % rows.
     """
     position = torch.arange(x.shape[1], device=x.device)
@@ -75,7 +77,7 @@ def _encode_positions(position: Int[Tensor, ...], d_model: int, halves: bool) ->
 
 
 def dropout(x: Float[Tensor, ...], probability: float, training: bool) -> Float[Tensor, ...]:
-    """Apply dropout in training (5.4): set random elements to zero, and scale the others by 1 / (1 - probability).
+    """Apply dropout in training (section 5.4): set random elements to 0, and scale the others by 1 / (1 - probability).
 
     On a CPU, torch draws one random number per element, one after the other. For a small model, this takes a fifth of a
     training step. This function is faster: it uses one 64-bit random number for four elements, and rounds the
@@ -207,7 +209,7 @@ def ssru(
 def ssru_step(
     gate: Float[Tensor, "rows new d"], value: Float[Tensor, "rows new d"], state: Float[Tensor, "rows 1 d"]
 ) -> Float[Tensor, "rows 1+new d"]:
-    """Continue an SSRU from a state over new positions. Return the given state, then the state at each new position.
+    """Run an SSRU over new positions, starting from `state`. Return `state` and the state at each new position.
 
     The computation runs in at least float32. The result is rounded to the type of `value` at the end.
     """
@@ -251,7 +253,7 @@ def lstm_step(
     recurrent: Float[Tensor, "outer gates"],
     bias: Float[Tensor, " gates"],
 ) -> Float[Tensor, "rows 1+new 2*outer"]:
-    """Continue an LSTM from a state over new positions. Return the given state, then the state at each new position.
+    """Run an LSTM over new positions, starting from `state`. Return `state` and the state at each new position.
 
     Args:
         x: The inputs at the new positions.

@@ -1,4 +1,4 @@
-"""Losses of training, and the log-probabilities of given tokens."""
+"""Training losses, and log-probabilities of given tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pick(
 def smoothed_loss(
     logits: Float[Tensor, "batch length V"], labels: Int[Tensor, "batch length"], smoothing: float, wrong_classes: bool
 ) -> Float[Tensor, 2]:
-    """Return the cross entropy, summed over all labels: first with, then without label smoothing (5.4).
+    """Return the cross entropy, summed over all labels: first with, then without label smoothing (section 5.4).
 
     Labels that are PAD are ignored.
 
@@ -54,7 +54,10 @@ def alignment_loss(
     alignment: Float[Tensor, "batch target source"],
     weight: float,
 ) -> Float[Tensor, 2]:
-    """Add to the smoothed loss `weight` times the cross entropy between the first head's attention and an alignment."""
+    """Return the losses, with `weight` times the alignment loss added to the smoothed loss.
+
+    The alignment loss is the cross entropy between the first head's attention weights and a word alignment.
+    """
     nats = -(alignment * weights[:, 0].clamp(min=SMALLEST_ATTENTION).log()).sum()
     return loss + torch.stack([weight * nats, nats.new_zeros(())])
 
@@ -66,9 +69,10 @@ def ctc_loss(
     labels: Int[Tensor, "batch target"],
     weight: float,
 ) -> Float[Tensor, 2]:
-    """Add to the smoothed loss `weight` times the CTC loss, summed over the examples. PAD is the blank.
+    """Return the losses, with `weight` times the CTC loss added to the smoothed loss. PAD is the blank.
 
-    The CTC loss is computed on the CPU for every device, because PyTorch's GPU kernel sums gradients in random order.
+    The CTC loss is summed over the examples. It is computed on the CPU for every device, because PyTorch's GPU kernel
+    sums gradients in random order.
     """
     log_p, labels = logits.float().log_softmax(-1).transpose(0, 1).cpu(), labels.cpu()
     positions, tokens = (~padding[:, 0, 0]).sum(-1).cpu(), ((labels != PAD) & (labels != EOS)).sum(-1)
@@ -214,7 +218,7 @@ def _logits_to_probabilities(logits: Tensor, labels: Tensor, possible: Tensor | 
 def _probabilities_to_gradient(
     probabilities: Tensor, labels: Tensor, smoothing: _Smoothing, classes: Tensor | int, possible: Tensor | None
 ) -> None:
-    """Overwrite probabilities with the gradient of the loss for the logits: probabilities minus smoothed labels."""
+    """Overwrite probabilities with the gradient with respect to the logits: probabilities minus smoothed labels."""
     own, other = smoothing.labels(classes)
     if smoothing.probability:
         probabilities -= other if possible is None else other * possible

@@ -112,7 +112,7 @@ def time_sublayer(
             timed.
 
     Returns:
-        The shortest time, in seconds, for each length that was not skipped. It is the least affected by other programs.
+        The shortest time, in seconds, for each length that was not skipped. Other programs affect it the least.
     """
     program, times = _program(sublayer, d, heads, causal), dict.fromkeys(lengths, math.inf)
     for _ in range(rounds):

@@ -33,7 +33,7 @@ from zoo.generation.translation import SearchInput
 
 VOCABULARY = 101
 RULES: tuple[Any, ...] = ("admissible", "full", "shrinking")
-REFUSED = {"additive": "additive scores", "t5": "biases", "alibi": "biases", "restricted": "no kernel"}
+REFUSED = {"additive": "additive scores", "t5": "biases", "alibi": "biases", "restricted": "kernels do not support"}
 
 Searching = Callable[..., tuple[EmittedProgram, Searcher]]
 

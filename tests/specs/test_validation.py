@@ -84,7 +84,7 @@ MISTAKES = [
     ("architecture: {positions: {kind: rotary}, d_k: 5}", "`d_k` is odd (5)", 2, "`d_k: 6`"),
     ("architecture: {positions: {kind: alibi}, attention_score: additive}", "does not support", 2, "another"),
     ("architecture: {encoder: [{kind: self_attention, kv_heads: 3}]}", "among 3 key-value heads", 2, "divides `h`"),
-    ("decoding: {workers: many}", "`decoding.workers` must be `auto`, not `many`", 2, "Threads"),
+    ("decoding: {workers: many}", "`decoding.workers` must be `auto`, not `many`", 2, "Number of threads"),
     ("decoding: {suppressed_tokens: [3]}", "contains 3 (EOS)", 2, "remove 3"),
     ("decoding: {suppressed_tokens: [37000]}", "the largest ID is 36,999", 2, "remove 37,000"),
     ("training:\n\tsteps: 5", "invalid YAML", 3, "indent with spaces"),

@@ -27,7 +27,7 @@ _BYTES_PER_ORDERED_EXAMPLE = 64  # index, lengths and sort keys
 _LENGTH_NOISE = 0.05
 """Relative random noise that is added to lengths before examples are sorted by length.
 
-The noise adds one percent of padding, but halves the number of examples that are in one batch again in the next epoch.
+The noise adds one percent of padding, but halves the number of examples that share a batch in the next epoch again.
 """
 _BANDS_PER_SQRT_BATCHES = 1.5
 """Number of bands (groups of similar source lengths), divided by the square root of the number of batches.
@@ -41,11 +41,11 @@ class BatchSize(NamedTuple):
 
     rows: int
     source_tokens: int
-    """Source tokens with EOS, without padding."""
+    """Source tokens, including EOS, excluding padding."""
     target_tokens: int
-    """Target tokens with EOS, without BOS and padding."""
+    """Target tokens, including EOS, excluding BOS and padding."""
     padded_tokens: int
-    """Source and target tokens, with EOS and padding."""
+    """Source and target tokens, including EOS and padding."""
 
     @classmethod
     def of(cls, lengths: Mapping[str, Sequence[int] | Lengths]) -> Self:
@@ -77,7 +77,7 @@ class Batch:
 
     Attributes:
         streams: Values of each stream. Input streams end with EOS. The output stream begins with BOS and ends with EOS.
-        size: Size of the whole batch, even if `streams` contains only a part of the examples.
+        size: Size of the whole batch over all processes. `streams` may contain only some of its examples.
     """
 
     streams: Mapping[str, PaddedBatch]
@@ -90,7 +90,7 @@ class Batch:
         Args:
             streams: Names of the streams.
             width: Number of features per frame of the inputs. None if the inputs are tokens.
-            size: Size of the whole batch.
+            size: Size of the batch over all processes.
         """
         nothing = PaddedBatch(torch.tensor([[BOS, PAD]]), torch.tensor([1]))
         source = PaddedBatch.pad([[EOS] if width is None else torch.zeros(1, width)])
@@ -103,23 +103,23 @@ class Batch:
 
     @property
     def target(self) -> PaddedBatch:
-        """The stream that the decoder writes."""
+        """The stream that the decoder predicts."""
         return self.streams[OUTPUT]
 
     def __len__(self) -> int:
         return len(self.target.lengths)
 
     def to(self, device: torch.device | str) -> Batch:
-        """Return a copy of the batch on a device. The copy is made asynchronously."""
+        """Copy the batch to a device asynchronously, and return the copy."""
         return Batch({name: stream.to(device) for name, stream in self.streams.items()}, self.size)
 
     def split_packed(self, budgets: Mapping[str, int]) -> list[Batch]:
-        """Split a batch of token IDs into batches of at most `budgets[stream]` tokens per stream, not counting padding.
+        """Split a batch of token IDs into batches of at most `budgets[stream]` tokens per stream, excluding padding.
 
         Each example must fit into a batch of this size.
         """
         limits = [budgets[name] for name in self.streams]
-        # With EOS and without BOS
+        # Including EOS, excluding BOS
         lengths = [stream.lengths.numpy() - (name == OUTPUT) for name, stream in self.streams.items()]
         return self._parts(packed_bounds(lengths, limits).tolist())
 
@@ -135,7 +135,7 @@ class Batch:
 
 
 class Examples(dict[str, Sequence[Values]]):
-    """Token IDs or features of several examples, without BOS and EOS: `{stream: [values of an example, ...]}`."""
+    """Token IDs or features of several examples, without BOS and EOS: `{stream: [values of each example]}`."""
 
     @classmethod
     def from_store(cls, store: Store, indices: npt.ArrayLike) -> Self:
@@ -145,7 +145,7 @@ class Examples(dict[str, Sequence[Values]]):
 
     @property
     def lengths(self) -> dict[str, Lengths]:
-        """Length of each example in each stream, with EOS. Features have no EOS."""
+        """Length of each example in each stream, including EOS. Features have no EOS."""
         return {
             name: np.array([len(row) + (not is_features(row)) for row in rows], np.int32) for name, rows in self.items()
         }
@@ -161,7 +161,7 @@ class Examples(dict[str, Sequence[Values]]):
         return Examples((name, [values[index] for index in chosen]) for name, values in self.items())
 
     def to_batch(self, rank: int = 0, count: int = 1) -> Batch:
-        """Return the padded batch for one of several processes: every `count`-th example, beginning with `rank`.
+        """Return the padded batch for one of several processes: every `count`-th example, starting at index `rank`.
 
         If the examples are sorted by length, the batches of all processes have similar lengths. If there is no example
         for this process, return an empty batch.
@@ -179,7 +179,7 @@ class Examples(dict[str, Sequence[Values]]):
 
 
 def padded_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
-    """Divide ordered examples into consecutive batches that are as large as possible. Padding counts.
+    """Divide ordered examples into consecutive batches as large as possible. Padding counts towards the limits.
 
     See `packed_bounds` for the arguments and the result.
     """
@@ -198,7 +198,7 @@ def padded_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
 
 
 def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
-    """Divide ordered examples into consecutive batches that are as large as possible. Padding does not count.
+    """Divide ordered examples into consecutive batches as large as possible. Padding does not count.
 
     Args:
         lengths: Lengths of each stream, `[examples]`.
@@ -227,7 +227,7 @@ def epoch_batches(
     """Divide the examples of an epoch into batches. The examples of a batch have similar lengths.
 
     With `padded_bounds`, the size of a stream in a batch is the number of rows times the length of the longest row,
-    with EOS. The result depends only on the arguments and the content of the store.
+    including EOS. The result depends only on the arguments and the content of the store.
 
     Args:
         store: Store of the training set.
@@ -303,7 +303,7 @@ def _draw(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indi
 
 
 def _order_by_length(lengths: Sequence[Lengths], random: np.random.Generator) -> Indices:
-    """Return indices that order examples by source length, then by target length. Lengths get random noise.
+    """Return indices that order examples by source length, then by target length, after adding random noise.
 
     Target lengths ascend for one source length and descend for the next, so that adjacent examples always have similar
     lengths.

@@ -42,7 +42,7 @@ class Status(IntEnum):
     DEV = 3
     TEST = 4
     SAME_SOURCE = 5
-    """Not used, because a pair that is held out for dev or test has the same source."""
+    """Not used because a pair that is held out for dev or test has the same source."""
     COPY = 6
     MARKUP = 7
     LANGUAGE = 8
@@ -68,23 +68,23 @@ class CleaningCounts:
 
     read: int = 0
     empty: int = 0
-    """Dropped, because the source or the target contains no text."""
+    """Pairs that are dropped because the source or the target contains no text."""
     unusable: int = 0
-    """Dropped, because the file of the source is damaged or not supported."""
+    """Pairs that are dropped because the source file is damaged or not supported."""
     duplicate: int = 0
-    """Dropped, because the same pair occurred before."""
+    """Pairs that are dropped because the same pair occurred before."""
     held_out: int = 0
-    """Not trained on, because they are held out for dev or test, or have the same source as a held-out pair."""
+    """Pairs that are held out for dev or test, or that have the same source as a held-out pair."""
     long: int = 0
-    """Dropped, because the source or the target has more than `corpus.max_length` tokens."""
+    """Pairs that are dropped because the source or the target has more than `corpus.max_length` tokens."""
     ratio: int = 0
-    """Dropped, because one side has more than `corpus.max_ratio` times as many tokens as the other side."""
+    """Pairs that are dropped because one side has more than `corpus.max_ratio` times as many tokens as the other."""
     copy: int = 0
-    """Dropped by `corpus.filters`, because both sides are equal."""
+    """Pairs that `corpus.filters` drops because both sides are equal."""
     markup: int = 0
-    """Dropped by `corpus.filters`, because a side contains HTML."""
+    """Pairs that `corpus.filters` drops because a side contains HTML."""
     language: int = 0
-    """Dropped by `corpus.filters`, because a side is in another language."""
+    """Pairs that `corpus.filters` drops because a side is in another language."""
     kept: int = 0
     control: int = 0
     """Pairs in which spaces replaced control characters. These pairs also count in another field."""
@@ -157,11 +157,11 @@ def _count(statuses: Statuses, control: int = 0) -> CleaningCounts:
 
 
 def apply_filters(example: Example, filters: Iterable[Filter], languages: Mapping[str, str]) -> Status:
-    """Return the status from the first filter in `corpus.filters` that matches an example, or KEPT if none does.
+    """Return the status for the first filter that matches an example, or KEPT if no filter matches.
 
     Args:
         example: The example.
-        filters: Names of the filters.
+        filters: Names of the filters, as in `corpus.filters`.
         languages: Language of each stream.
     """
     cleaned = cleaned_example(example)
@@ -174,10 +174,10 @@ def apply_filters(example: Example, filters: Iterable[Filter], languages: Mappin
 
 
 def reasons_to_drop(values: Rows, section: Corpus, *, features: bool = False) -> list[str]:
-    """Check the stream lengths of examples. Return a key of REASONS for each example to drop, or "" to keep it.
+    """Check the lengths of examples. For each example, return a key of REASONS to drop it, or "" to keep it.
 
     Args:
-        values: Values of each stream of the examples.
+        values: Token IDs or features of the examples, by stream.
         section: Settings of the corpus, such as `corpus.max_length` and `corpus.max_ratio`.
         features: Whether the first stream consists of features. If so, an example without frames is dropped, because
             its file is unusable.

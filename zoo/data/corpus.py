@@ -35,7 +35,7 @@ _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
 
 
 class MissingFileError(ZooError):
-    """Error for a corpus file that does not exist. `name` is the path of the file, as in the spec."""
+    """Error for a corpus file that does not exist. `name` is the path of the file, as written in the spec."""
 
     def __init__(self, problem: str, *, hint: str, name: str) -> None:
         super().__init__(problem, hint=hint)
@@ -46,7 +46,7 @@ class CorpusReader:
     """Reader for the corpus of a spec. Examples are not cached: each method call reads the files again."""
 
     def __init__(self, spec: Spec, report: Report) -> None:
-        """Prepare to read a corpus.
+        """Create a reader for the corpus of a spec.
 
         Args:
             spec: Spec that describes the corpus.
@@ -63,7 +63,7 @@ class CorpusReader:
             reader.check()
 
     def readers_of(self, split: Split) -> list[PartReader[Any]]:
-        """Return the readers of the parts in a split."""
+        """Return the readers of the corpus parts in a split."""
         return [reader for reader in self.readers if reader.split == split]
 
     def held_out(self, split: Split) -> int:
@@ -74,7 +74,7 @@ class CorpusReader:
         """Return a message about the first missing part of the corpus. Return None if the corpus is complete.
 
         A part counts as missing if its files are not on this machine, or if models generate its text before training.
-        Text that is already generated also counts as missing. No files are downloaded or read.
+        Even text that has already been generated counts as missing. No files are downloaded or read.
         """
         if not self.corpus.train:
             return "it has no training corpus"
@@ -82,7 +82,7 @@ class CorpusReader:
 
     @property
     def short_name(self) -> str:
-        """Short name for the training text, such as its folder or the name of its first file."""
+        """Short name for the training text, such as the name of its folder or of its first file."""
         return self.readers[0].corpus_name() if self.corpus.train else "no corpus"
 
     def scored_examples(self, split: Split) -> list[tuple[Example, Direction]]:
@@ -115,13 +115,13 @@ class CorpusReader:
 
 
 class PartReader(ABC, Generic[_Part]):
-    """Reader of one part of a corpus. `_READERS` lists the subclass for each kind of part."""
+    """Base class for readers of corpus parts. `_READERS` maps each kind of part to its subclass."""
 
     has_user_text: ClassVar[bool] = False
-    """Whether the text may be in different languages from the ones in the spec, because users chose the files."""
+    """Whether users chose the files, so that their text may be in different languages from the ones in the spec."""
 
     def __init__(self, part: _Part, split: Split, spec: Spec, report: Report) -> None:
-        """Prepare to read a part of the train, dev or test set."""
+        """Create a reader for a part of the train, dev or test set."""
         self.part, self.split = part, split
         self.corpus, self.streams, self.report = spec.corpus, spec.task.streams, report
         self.features = cast(FeatureModality, modality_of(spec.task))
@@ -131,13 +131,16 @@ class PartReader(ABC, Generic[_Part]):
         self.tag: str | None = getattr(part, "tag", None)  # only parts with languages of their own have this field
 
     def check(self) -> None:
-        """Raise ZooError if the part contradicts itself, or needs more examples than there are. Read no files."""
+        """Raise ZooError if the settings of the part are inconsistent, or if it needs more examples than exist.
+
+        No files are read.
+        """
 
     def check_suffixes(self) -> None:
         """Warn about a file whose suffix is the language of the other side, such as `train.de` for English sources."""
 
     def examples(self) -> Iterator[Example]:
-        """Yield the examples, unchanged and in the order of the files. By default, there are none.
+        """Yield the examples, unchanged and in the order of the files. The base class yields nothing.
 
         The examples of `train` include those that are held out for dev or test. Archives that are not on this
         machine are downloaded.
@@ -149,7 +152,7 @@ class PartReader(ABC, Generic[_Part]):
         return iter(())
 
     def paths(self) -> Sequence[Path]:
-        """Return the local files: one for each stream, a table, or the files of a treebank."""
+        """Return the local files of the part: one for each stream, a table, or the files of a treebank."""
         return [existing_file(self.corpus, name) for name in self.part.local_paths]
 
     def listed_paths(self) -> Iterator[str]:
@@ -158,7 +161,7 @@ class PartReader(ABC, Generic[_Part]):
         return (example[name] for example in self.examples() for name in names) if names else iter(())
 
     def identity_of_listed(self) -> list[str]:
-        """Return a list with one hash for all files that the part lists, or an empty list for text."""
+        """Return a list with one hash over all listed files, or an empty list if the part lists no files."""
         return [identify(self.listed_paths())] if any(each.names_files for each in self.modalities.values()) else []
 
     def bytes(self) -> int:
@@ -174,7 +177,7 @@ class PartReader(ABC, Generic[_Part]):
         """Return JSON data that identifies the content of the part."""
 
     def missing(self) -> str | None:
-        """Return a message if the part is not on this machine. Download and read no files."""
+        """Return a message if the part is not on this machine. Nothing is downloaded or read."""
         paths = (corpus_path(self.corpus, name) for name in self.part.local_paths)
         return next((f"its corpus is missing: `{path}` does not exist" for path in paths if not path.exists()), None)
 
@@ -221,7 +224,10 @@ class _HeldOutReader(PartReader[HeldOut]):
 
 
 class _SyntheticReader(PartReader[Synthetic]):
-    """Reader of a part that models translate before training. `zoo.training.synthetic` then replaces it with files."""
+    """Reader of a part whose text does not exist yet, because models generate it by translation before training.
+
+    `zoo.training.synthetic` generates the text, and replaces the part with files.
+    """
 
     def identity(self) -> list[Any]:
         hint = "run `zoo prepare SPEC`, which translates the text first"
@@ -252,7 +258,7 @@ class _TreebankReader(PartReader[Treebank]):
 
 
 class _ParallelReader(PartReader[_Part]):
-    """Base class for readers of text that has a file or a column for each stream."""
+    """Base class for readers of parallel text, which has one file or one column per stream."""
 
     has_user_text = True
     unit, suffix = "file", ""
@@ -276,8 +282,8 @@ class _FilesReader(_ParallelReader[_Part]):
         for (side, own), other in zip(self.languages.items(), reversed(self.direction), strict=True):
             if own != other and language_suffix(file := self.sides().get(side, "")) == other:
                 self.report.warn(
-                    f"`{file}` is a {side} file in `corpus.{self.split}`, but the {side} language is `{own}`: correct "
-                    "the languages, or the order of the files"
+                    f"`{file}` is a {side} file in `corpus.{self.split}`, but its suffix is not the {side} language "
+                    f"`{own}`: correct the languages, or the order of the files"
                 )
 
     def examples(self) -> Iterator[Example]:
@@ -293,7 +299,7 @@ class _FilesReader(_ParallelReader[_Part]):
 
 class _ArchiveReader(_FilesReader[Archive]):
     def _known(self) -> str | None:
-        """Return the hash of the archive, if the spec or `corpus.lock` contains it."""
+        """Return the SHA-256 of the archive from the spec or `corpus.lock`, or None if neither contains it."""
         return self.part.sha256 or recorded_sha256(self.part.archive)
 
     def _extracted(self) -> Sequence[Path] | None:
@@ -335,7 +341,7 @@ class _TableReader(_ParallelReader[Table]):
             width = width or len(cells)
             if len(cells) > width:
                 problem = f"the line has {len(cells)} columns, but the first line has {width}"
-                hint = "remove the tabs inside the cells, or give all lines the same columns"
+                hint = "remove the tabs inside the cells, or give all lines the same number of columns"
                 raise ZooError(problem, where=f"{path}:{number}", hint=hint)
             # If the first line is too short, the file probably has a different separator.
             if len(cells) < last and (number == 1 or self.split != "train"):
@@ -362,7 +368,7 @@ _READERS: Mapping[type[CorpusPart], type[PartReader[Any]]] = {
 
 
 def _and_others(path: str, corpus: Corpus) -> str:
-    """Return the name of a file, and the number of other parts of the training set if there are any."""
+    """Return a file's name and the number of other parts in the training set, if any, such as `a.de and 2 more`."""
     name, others = os.path.basename(path), len(corpus.train) - 1
     return f"{name} and {others} more" if others else name
 
@@ -418,5 +424,5 @@ def cleaned_example(example: Example) -> Example:
 
 
 def tree_example(tree: str) -> Example:
-    """Convert a tree to an example. The source is the words, and the target is the tree in bracketed notation."""
+    """Convert a tree to an example. The source consists of the tree's words. The target is the tree."""
     return {"source": " ".join(map(unescape_brackets, words(tree))), "target": tree}

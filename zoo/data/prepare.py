@@ -204,7 +204,10 @@ class _Preparation:
         self._write_description()
 
     def _read_train(self) -> Iterator[tuple[Example, Status]]:
-        """Yield the training examples with their filter results. Record their counts and overlap with dev and test."""
+        """Yield each training example with the status from the filters.
+
+        Count the examples of each corpus part, and record which dev and test examples are also in the training set.
+        """
         filters = self.spec.corpus.filters
         for number, reader in enumerate(self.corpus.readers_of("train")):
             self.part_counts.append(0)
@@ -249,7 +252,7 @@ class _Preparation:
             for side, language in zip(SIDES, direction, strict=True):
                 if seen := other_language([each[side] for each in examples if side in each], language):
                     self.report.warn(
-                        f"the {side} text looks like `{seen}`, but `corpus.{side}` is `{language}`: set "
+                        f"the {side} text seems to be in `{seen}`, but `corpus.{side}` is `{language}`: set "
                         f"`corpus.{side}={seen}`, or correct the order of the files or columns"
                     )
 
@@ -398,7 +401,7 @@ def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence
 
 
 def _chunks(examples: Iterable[Example], max_examples: int) -> Iterator[list[Example]]:
-    """Yield the examples in chunks with limited numbers of examples and characters."""
+    """Yield the examples in chunks of at most `max_examples` examples and about `_CHUNK_CHARACTERS` characters."""
     chunk: list[Example] = []
     characters = 0
     for example in examples:

@@ -1,4 +1,4 @@
-"""Store: the values of examples in memory-mapped files. Only the lengths of the examples are kept in memory."""
+"""Store: token IDs or features of examples in memory-mapped files. Only the lengths are kept in memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StoreWriter:
     def __init__(
         self, folder: Path, dtypes: Mapping[str, str], parts: int = 1, widths: Mapping[str, int] | None = None
     ) -> None:
-        """Prepare to write a store.
+        """Create a writer for a store.
 
         Args:
             folder: Folder for the files of the store.
@@ -94,7 +94,7 @@ class Store:
     parts: list[int]
     """Number of examples in each part of `corpus.train`, in order."""
     lengths: Mapping[str, npt.NDArray[np.int32]]
-    """Number of values in each example, without EOS, by stream: `[examples]`."""
+    """Number of values in each example, excluding EOS, by stream: `[examples]`."""
 
     def __init__(self, folder: Path) -> None:
         """Open a store that a `StoreWriter` wrote. The files are not checked (see `PreparedCorpus`).
@@ -133,7 +133,7 @@ class Store:
 
 
 def longest_input(store: Store) -> int:
-    """Return the length, without EOS, of the longest source or, for a language model, of the longest target."""
+    """Return the length, excluding EOS, of the longest source or, for a language model, of the longest target."""
     return int(next(iter(store.lengths.values())).max())
 
 

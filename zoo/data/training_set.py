@@ -92,13 +92,13 @@ class TrainingSet:
     """
 
     def __init__(self, spec: Spec, store: Store, sampler: SubwordSampler | None = None, packed: bool = False) -> None:
-        """Prepare to divide a store into batches, according to the training settings in a spec.
+        """Create a training set that divides a store into batches, according to the training settings in a spec.
 
         Args:
             spec: Spec with the `training` and `corpus` sections.
             store: Token IDs or features of the training set.
             sampler: Sampler for subword regularisation. None: no subword regularisation.
-            packed: Whether padding does not count for the size of batches, because they are trained as packed rows.
+            packed: Whether the examples of a batch are concatenated instead of padded, so that padding does not count.
         """
         self._spec, self.store, self._sampler = spec, store, sampler
         self._modality, self._bounds_of = modality_of(spec.task), packed_bounds if packed else padded_bounds
@@ -201,9 +201,9 @@ class TrainingSet:
 def part_weights(corpus: Corpus, counts: Sequence[int]) -> list[float]:
     """Return how often each part of the training set is repeated in an epoch.
 
-    For multilingual models, `corpus.temperature` T balances the translation directions. The fraction p of a direction
-    becomes proportional to p^(1/T) (Arivazhagan et al. 2019, section 4.3). The number of examples per epoch stays the
-    same.
+    For multilingual models, `corpus.temperature` T balances the translation directions. The fraction p of examples
+    in a direction becomes proportional to p^(1/T) (Arivazhagan et al. 2019, section 4.3). The number of examples per
+    epoch stays the same.
 
     Args:
         corpus: The corpus.

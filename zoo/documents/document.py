@@ -92,9 +92,9 @@ class TextArchive:
         return text
 
     def replace(self, texts: Mapping[str, str]) -> bytes:
-        """Return the bytes of the archive with new texts for some of the files that were read.
+        """Return the bytes of the archive with new texts for some of its files. `read` must have read these files.
 
-        If no text differs, return the original bytes.
+        If no text changes, return the original bytes.
         """
         texts = {name: text for name, text in texts.items() if text != self._texts[name]}
         if not texts:
@@ -179,8 +179,8 @@ class TextFile:
         """Return the text with each segment replaced by the next translation.
 
         Args:
-            translations: The translations of the segments, and then of later files.
-            language: Code of the target language. None: keep the language codes of the document.
+            translations: Iterator over translations. One per segment is consumed, so other files can use the rest.
+            language: Code of the target language. If None, the language codes in the document do not change.
         """
         text = self._text
         for view, parts in zip(self._format, self._views, strict=True):
@@ -192,7 +192,7 @@ class TextFile:
 def _render(
     text: str, parts: Sequence[Fragment | Segment], view: View, translations: Translations, language: str | None
 ) -> str:
-    """Return a text with the segments of a view (see `View`) translated, or the same text if nothing changes."""
+    """Replace the segments of one view (see `View`) with their translations, and return the whole text."""
     texts = [part.text for part in parts if isinstance(part, Segment)]
     chosen = list(islice(translations, len(texts)))
     if len(chosen) < len(texts):
@@ -256,22 +256,22 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> Document:
-        """Read a document from a file. The errors are those of `Document` and `read_bytes`."""
+        """Read a document from a file. Raise the same errors as `Document` and `read_bytes`."""
         return cls(read_bytes(path, MAX_DOCUMENT_BYTES), str(path))
 
     def render(self, translations: Translations, language: str | None = None) -> bytes:
         """Return the translated document. If no text changes, return the original bytes.
 
         Args:
-            translations: The translations of the segments, and then of later documents.
-            language: Code of the target language. None: keep the language codes of the document.
+            translations: Iterator over translations. One per segment is consumed, so other documents can use the rest.
+            language: Code of the target language. If None, the language codes in the document do not change.
         """
         texts = {name: file.render(translations, language) for name, file in self._files.items()}
         return self._archive.replace(texts) if self._archive else texts[self.name].encode()
 
 
 def read_texts(sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:
-    """Return the text of each segment in each document, and whether the segment has markup."""
+    """Return a list per document, with the text of each segment and whether the segment has markup."""
     return [[(each.text, each.needs_alignment) for each in Document(*source).segments] for source in sources]
 
 
@@ -281,9 +281,13 @@ def write_documents(
     alignments: Sequence[list[AlignedToken]],
     language: str | None = None,
 ) -> list[bytes]:
-    """Return the content of the translated documents (see `Translations`).
+    """Return the content of each document with its segments replaced by translations (see `Translations`).
 
-    `language` is the code of the target language.
+    Args:
+        sources: Content, name and element roles of each document.
+        translations: The translation of each segment in all documents, in order.
+        alignments: The token alignment of each translation. It may be empty for segments without markup.
+        language: Code of the target language. If None, the language codes in the documents do not change.
 
     Raises:
         ValueError: The numbers of translations, alignments and segments differ.

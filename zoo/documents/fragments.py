@@ -1,6 +1,6 @@
-"""Fragments of documents, and their division at line breaks and marks.
+"""Fragments of documents, and their division at line breaks and item separators.
 
-Every format is read as a list of fragments, and written from such a list.
+Every document is read as a list of fragments, and written from such a list.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_DEPTH = 100
 SENTENCE_END = re.compile(r"[.!?…:;][\"'’”»)\]]*\s*$")
 _MAX_MARK, _MAX_COPIED = 100, 10_000_000
 """Maximum number of characters in marks at the end of a line, and maximum number of characters in the tags that are
-repeated because of marks between items. A mark counts as 20 characters."""
+repeated because of item separators. A separator counts as 20 characters."""
 _CHARACTER = re.compile(r"&#?\w{1,31};|\\[!-/:-@\[-`{-~]|.", re.DOTALL)
 """Character as it is written in a document: an entity, a character after a backslash, or the character itself."""
 _LONG_NUMBER = re.compile("&#[0-9]{1000,};?")
@@ -29,10 +29,10 @@ DIVIDERS = (
     r"|(?:(?<!\s)\s++)?+(?:(?P<box>[☐☑☒□■]|(?<!\S)\[[ xX]\](?!\S))"
     r"|(?<!\S)\|(?!\S)(?![^(){}\[\]]{0,60}[)}\]]|[^()]{0,60}\([^()]{0,60}\)\)))\s*+"
 )
-"""Pattern for text to copy within a line: icons of special fonts, and marks between items.
+"""Pattern for text that is copied within a line: icons of special fonts, and item separators.
 
-The marks are wide gaps, check boxes, and bars that are not in brackets, as in formulas. The items are translated
-separately.
+The separators are wide gaps, check boxes, and bars. Bars in brackets, as in formulas, are not separators. The items are
+translated separately.
 """
 
 
@@ -54,7 +54,7 @@ class Kind(Enum):
     LINE = auto()
     """Line break inside a paragraph. It divides the paragraph if no sentence continues after it.
 
-    A mark between items, such as a check box, is a line break without text, which always divides.
+    An item separator, such as a check box, is a line break without text, which always divides the paragraph.
     """
     BREAK = auto()
     """Boundary between two segments, such as a paragraph tag. It is copied."""
@@ -74,14 +74,13 @@ class Fragment:
         kind: Kind of the fragment.
         raw: The fragment as it is written in the document.
         text: The characters that the translator reads. For TEXT, the text with decoded entities. For a UNIT (copied
-            inline content), its readable content such as code, a space for white space such as a tab, or "" otherwise.
+            inline content), readable content such as code, a space for white space such as a tab, and "" otherwise.
         key: Name of the element, for OPEN and CLOSE. Identifier of the range, for START and END. The two tags of an
             element, and the two marks of a range, have equal keys.
         output: The fragment as it is written in a translated segment. If None, it is written as in the document.
-        again: The OPEN or CLOSE tag for repetitions of its element. An element is repeated if its words are not
-            adjacent in the translation. For instance, the repeated start tag has no `id`. If None, the tag does not
-            change.
-        raised: Whether the OPEN tag raises or lowers its text, as `sup` and `sub` do in HTML.
+        again: The OPEN or CLOSE tag as it is written when its element is repeated, for instance without an `id`. An
+            element is repeated if its words are not adjacent in the translation. If None, the tag does not change.
+        raised: Whether the OPEN tag begins a superscript or subscript, such as `sup` and `sub` in HTML.
         is_link: Whether the OPEN tag begins a link. A link is never repeated around words that are not adjacent.
     """
 
@@ -101,7 +100,7 @@ class Fragment:
 
     @property
     def written_again(self) -> str:
-        """The tag in a repetition of its element within a translated segment (see `again`)."""
+        """The tag as it is written when its element is repeated in a translated segment (see `again`)."""
         return self.written if self.again is None else self.again
 
 
@@ -121,9 +120,9 @@ class View:
         needs_runs: Whether all text must be in an inline element, as in Word documents.
         wraps: Whether line breaks only wrap a sentence, as in subtitles. Otherwise, a line that begins with a capital
             letter or a digit is a separate segment, as in an address.
-        marks: Pattern for symbols to copy at the start of a line, such as bullets, or dashes in a dialogue.
-        end_marks: Pattern for symbols to copy at the end of a line, such as musical notes in subtitles.
-        dividers: Pattern for text to copy within a line (see `DIVIDERS`).
+        marks: Pattern for symbols that are copied at the start of a line, such as bullets, or dashes in a dialogue.
+        end_marks: Pattern for symbols that are copied at the end of a line, such as musical notes in subtitles.
+        dividers: Pattern for text that is copied within a line (see `DIVIDERS`).
         splits_menus: Whether the links of a text that consists only of links are separate segments.
         finish: Function that completes a translated document, for formats whose escapes depend on the text around them.
     """
@@ -155,7 +154,7 @@ any encoding that they declare.
 
 
 def add_boundaries(text: str, parts: Iterable[tuple[int, Fragment]]) -> list[Fragment]:
-    """Return the fragments in `parts`, with the text between them as boundaries.
+    """Return the fragments in `parts`, with the text between these fragments as boundaries (BREAK).
 
     Args:
         text: The whole text.
@@ -169,7 +168,7 @@ def add_boundaries(text: str, parts: Iterable[tuple[int, Fragment]]) -> list[Fra
 
 
 def pattern_view(pattern: re.Pattern[str]) -> View:
-    """Return a view of the XML text that the pattern's group `text` matches. Other groups match language codes."""
+    """Return a view of the XML text that the group `text` of a pattern matches. Other groups match language codes."""
 
     def find(text: str) -> Iterator[tuple[int, Fragment]]:
         for match in pattern.finditer(text):
@@ -210,15 +209,15 @@ def _begins_sentence(before: str, after: str, view: View) -> bool:
 
 
 def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
-    """Split text at symbols that are copied. Icons become UNIT fragments, and marks between items become line breaks.
+    """Split text fragments at symbols that are copied, such as check boxes. Yield all fragments.
 
-    Yield all fragments.
+    Icons become UNIT fragments, and item separators become LINE fragments.
     """
     for fragment in fragments:
         parts, text = list[tuple[int, Kind]](), fragment.text if fragment.kind is Kind.TEXT else ""
         found = list(view.dividers.finditer(text))
         for match in found:
-            # A check box may be a word of a sentence, unless the text begins with a mark.
+            # A check box may be a word of a sentence, unless the text begins with a separator.
             before, after = text[max(match.start() - 1, 0) : match.start()], text[match.end() : match.end() + 1]
             is_word = after.islower() and before and (before.isalpha() or len(found) == 1) and found[0].start()
             if not (is_word and match["box"]):
@@ -227,7 +226,7 @@ def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment
 
 
 def match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
-    """Match tags between boundaries. Return the index of each end tag, keyed by the index of its start tag."""
+    """Match start and end tags between boundaries. Return indices of end tags, keyed by the indices of start tags."""
     ends, stack = dict[int, int](), list[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:
@@ -240,10 +239,10 @@ def match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
 
 
 class Divider:
-    """Divider of text at line breaks, marks between items, and unmatched tags.
+    """Divider of fragments into segments, at line breaks, item separators and unmatched tags.
 
-    Elements around a line break are closed before the line break and opened again after it. Elements around a mark
-    between items also enclose the mark.
+    Elements around a line break are closed before the line break and opened again after the line break. Elements around
+    an item separator also enclose the separator.
     """
 
     def __init__(self, view: View) -> None:
@@ -255,7 +254,7 @@ class Divider:
         """Number of characters in the tags that are repeated (see `_MAX_COPIED`)."""
 
     def divide(self, fragments: Sequence[Fragment]) -> list[Fragment]:
-        """Replace line breaks, marks and unmatched tags with boundaries between segments, and return all fragments."""
+        """Replace line breaks, item separators and unmatched tags with segment boundaries. Return all fragments."""
         fragments = [*_split_items(_join_lines(fragments, self._view), self._view)]
         ends = match_tags(fragments)
         matched = set(ends.values())
@@ -273,18 +272,18 @@ class Divider:
         return self._result
 
     def _close(self) -> None:
-        """Close the last element. If the element ends with a mark between items, it is not opened again."""
+        """Close the innermost element. If the element was opened again but is empty, drop its tags from the output."""
         _, end = self._open.pop()
         is_empty = self._drop_open_tag(is_reopened=True)
         self._result.append(Fragment(Kind.UNIT, end.raw, output="") if is_empty else end)
 
     def _divide_at(self, line: Fragment) -> None:
-        """Replace a line break, or a mark between items, with a boundary. Close and reopen the elements around it."""
+        """Replace a line break or item separator with a boundary. Close and reopen the elements around it."""
         if len(self._open) > MAX_DEPTH:
             raise ZooError(f"a line break is nested in more than {MAX_DEPTH} elements", hint="reduce the nesting")
         is_mark = not line.text
         count = len(self._open)
-        while is_mark and self._drop_open_tag():  # the element begins with the mark
+        while is_mark and self._drop_open_tag():  # the element begins with the separator
             count -= 1
         closed, begun = self._open[:count], self._open[count:]
         self._open = [(_reopened(start), _reopened(end)) for start, end in self._open]
@@ -300,8 +299,8 @@ class Divider:
     def _drop_open_tag(self, *, is_reopened: bool = False) -> bool:
         """If the last fragment is a start tag, remove the tag from the output. Return whether a tag was removed.
 
-        Trailing fragments without output are ignored. If `is_reopened`, only a tag that is not in the document is
-        removed.
+        Trailing fragments without output are ignored. If `is_reopened`, only a tag that opens an element again
+        is removed.
         """
         index = len(self._result) - 1
         while index > 0 and self._result[index].kind in (Kind.TEXT, Kind.UNIT) and not self._result[index].written:
@@ -317,7 +316,7 @@ def _reopened(tag: Fragment) -> Fragment:
 
 
 def copy_marks(run: list[Fragment], view: View) -> None:
-    """Split marks, such as dashes and musical notes, off both ends of a segment in place, so that they are copied."""
+    """Split marks that are copied, such as dashes and musical notes, off both ends of a segment, in place."""
     solid = [index for index, each in enumerate(run) if each.text.strip()]
     if not solid:
         return

@@ -1,4 +1,4 @@
-"""HTML and XML: tags, text and comments as fragments. Malformed HTML is parsed as in browsers, and nothing is lost."""
+"""HTML and XML: tags, text and comments as fragments. Malformed HTML is parsed as in browsers, without losing text."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ElementRoles:
 
 
 class _Part(NamedTuple):
-    """Fragment that the parser has found: its start, and values for the attributes of a `Fragment`."""
+    """Start position and attributes of a `Fragment` that the parser has found."""
 
     start: int
     kind: Kind
@@ -116,8 +116,8 @@ class _CopiedElement:
 
     Attributes:
         name: Name of the element.
-        is_hidden: Whether the element is not part of the text.
-        depth: Number of open elements with this name.
+        is_hidden: Whether the translator reads nothing in place of the element, as for page numbers.
+        depth: Number of open elements with this name, including this element.
         texts: The text in the element.
     """
 
@@ -163,7 +163,7 @@ class Parser:
             yield Fragment(part.kind, raw, text, part.name, output, part.again, is_raised, part.name == "a")
 
     def read(self) -> Self:
-        """Read the text, and return the parser."""
+        """Parse the text, and return this parser."""
         text, position = self._text, 0
         while position < len(text):
             found = (re.compile("[^<]*+") if self.is_xml else _TEXT).match(text, position)
@@ -304,13 +304,13 @@ class Parser:
                     self._add(position, part.kind, text=None if part.kind is Kind.TEXT else part.text)
 
     def _copied_around(self, name: str) -> _CopiedElement | None:
-        """Return the copied element that contains a tag. If the tag implies the end of this element, end it first."""
+        """Return the copied element around a tag, or None. If the tag implies the end of this element, end it first."""
         if self._copied and not self.is_xml and name in _ENDED_BY.get(self._copied.name, ()):
             self._end_copied(self._copied)
         return self._copied
 
     def _end_copied(self, element: _CopiedElement) -> None:
-        """End the element that is not translated, and set its placeholder text for the translation model."""
+        """End a copied element, and set the text that the translation model reads in its place."""
         text = " ".join("".join(element.texts).split())
         is_unread = element.name in _UNREADABLE or element.is_hidden
         text = "" if is_unread else text or self._text_of_empty(element.name)
@@ -318,7 +318,7 @@ class Parser:
         self._copied = None
 
     def _is_untranslated(self, tag: StartTag) -> bool:
-        """Return whether the client, `translate="no"` or the `notranslate` class excludes an element."""
+        """Return whether the client, or an attribute such as `translate="no"`, excludes an element from translation."""
         if tag.name in self._roles.copied or "translate" not in tag.raw.lower():
             return tag.name in self._roles.copied
         found = tag.values()
@@ -400,7 +400,7 @@ class _XmlParser(Parser):
         """Number of open elements with each name."""
 
     def read(self) -> Self:
-        """Read the text, and return the parser."""
+        """Parse the text, and return this parser."""
         super().read()
         # The tags of elements that are separate segments become boundaries. A parent precedes the elements in it.
         for element in self._elements:
@@ -462,7 +462,7 @@ def _text_view(roles: ElementRoles, parser: type[Parser]) -> View:
 
 
 def _html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
-    """Return the format for HTML with these roles.
+    """Return a format for HTML. `parser` reads the HTML, and `roles` are the roles of its elements.
 
     Attributes are translated before text, because the translated text may repeat tags.
     """

@@ -1,4 +1,4 @@
-"""Markdown: text and inline markup as fragments. Code, formulas, extensions and the markup of blocks are copied."""
+"""Markdown: text and inline markup as fragments. Code, formulas, syntax extensions and block markup are copied."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ATTRIBUTES, _PARSE_HTML = html.FORMAT[0], html.FORMAT[1].parse
 def parse(text: str, attributes: Callable[[str], list[Fragment]] | None = None) -> list[Fragment]:
     """Return the fragments of a Markdown document.
 
-    If `attributes` is given, it splits each HTML block into fragments, and everything else is copied.
+    If `attributes` is given, this function splits each HTML block into fragments, and everything else is copied.
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     removed = [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
@@ -87,7 +87,7 @@ def _read_html(content: str) -> Iterator[Fragment]:
 
 
 def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
-    """Yield the fragments of an inline text. Attributes, such as `{#id}`, are copied unchanged."""
+    """Yield the fragments of inline Markdown. Attributes, such as `{#id}`, are copied unchanged."""
     spans = list(_spans(tokens))
     closed = {token.content: index for index, (token, _, _) in enumerate(spans) if token.content.startswith("</")}
     """The last end tag of each HTML element."""
@@ -128,7 +128,7 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
 
 
 def _spans(tokens: Sequence[Token]) -> Iterator[tuple[Token, int, int]]:
-    """Yield each token of an inline text with its start and end offset."""
+    """Yield each inline token with its start and end offset."""
     end = 0
     for token in tokens:
         start = end
@@ -143,7 +143,7 @@ def _spans(tokens: Sequence[Token]) -> Iterator[tuple[Token, int, int]]:
 
 
 def _fragment(token: Token, raw: str, label: str) -> Fragment:
-    """Return the fragment of a token. If the token ends a link, `label` is the content of the link."""
+    """Convert a token to a fragment. If the token ends a link, `label` is the content of the link."""
     if token.type in ("text", "text_special"):
         return Fragment(Kind.TEXT, raw, token.content)
     if token.nesting:
@@ -166,7 +166,7 @@ def _fragment(token: Token, raw: str, label: str) -> Fragment:
 
 
 def _merge(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
-    """Attach attributes to the elements that they follow, and merge adjacent text fragments."""
+    """Append attributes, such as `{#id}`, to the elements before them, and merge adjacent text fragments."""
     attached = list[Fragment]()
     for fragment in fragments:
         if attached and attached[-1].kind in (Kind.CLOSE, Kind.UNIT) and ATTRIBUTES.fullmatch(fragment.raw):

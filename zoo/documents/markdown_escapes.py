@@ -1,6 +1,7 @@
 """Escapes in Markdown. They depend on the surrounding text, so they are written when the document is complete.
 
-Until then, lone surrogates are markers. No document contains them, because UTF-8 cannot represent them.
+Until then, lone surrogates mark their positions. No document contains lone surrogates, because UTF-8 cannot represent
+them.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def finish(text: str) -> str:
 
 
 def _write_line(match: re.Match[str]) -> str:
-    """Return the Markdown line break that replaces a sequence of placeholders for line breaks.
+    """Return the Markdown line break that replaces a sequence of marked line breaks.
 
     At the start or end of a line of text, or before a comment, the sequence is removed.
     """

@@ -1,4 +1,4 @@
-"""Parser for Markdown and its common extensions. It records the source positions of all inline texts and marks."""
+"""Parser for Markdown and its common extensions. It records the source positions of all inline text and markup."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MARKS = (
     r"(?<![^\W_])(?<!:):(?:[+-]1|(?=[\w+-]*[a-z])[\w+-]+):(?!:|[^\W_])",
     r"\{[ \t]*/\*(?:[^*{]|\*(?!/)|\{(?![ \t]*/\*))*+\*/[ \t]*\}",
 )
-"""Extensions that are not words: attributes, footnotes, citations, names of emoji and MDX comments."""
+"""Syntax extensions that are not words: attributes, footnotes, citations, names of emoji and MDX comments."""
 _WORDS = (
     *(r"\{\{(?:[^{}]|\{(?!\{)|\}(?!\}))*\}\}", r"\{%(?:[^%{]|%(?!\})|\{(?!%))*%\}", r"<%[^%]*%>"),
     *(rf"<(?:[a-zA-Z][a-zA-Z0-9+.-]{{1,31}}:[^\s<>]*|{_EMAIL})>", _URL, _EMAIL),
@@ -68,7 +68,7 @@ class Place:
 
     Attributes:
         content: The text of the block.
-        offsets: Start positions, in `content`, of substrings that are contiguous in the source. The first one is 0.
+        offsets: Start positions, in `content`, of substrings that are contiguous in the source. The first offset is 0.
         positions: Start positions of the same substrings in the source.
     """
 
@@ -83,7 +83,7 @@ class Place:
 
 
 def make_parser() -> MarkdownIt:
-    """Create the Markdown parser. It stores the source positions of each token with text in `token.meta["place"]`."""
+    """Create the Markdown parser. For tokens that contain text, `token.meta["place"]` stores source positions."""
     parser = (
         MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(["text_join", "fragments_join", "autolink"])
     )
@@ -114,7 +114,7 @@ _InlineRule = Callable[[StateInline, bool], bool]
 
 
 def _placed(rule: _BlockRule, place: Callable[[StateBlock, Sequence[Token]], None]) -> _BlockRule:
-    """Wrap a block rule so that it also records the source positions of its tokens with text."""
+    """Wrap a block rule so that `place` records the source positions of the rule's tokens that contain text."""
 
     def placed(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         first = len(state.tokens)

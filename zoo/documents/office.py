@@ -1,4 +1,4 @@
-"""XML of office documents: tokens, styles for code, and paragraphs."""
+"""Readers for the XML in office documents: tokens, styles for code, and paragraphs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STYLE_TAG = re.compile(r"""<(?:[\w.-]++:)?(style|name|basedOn)\s(?:[^<>"']|"[^"
 
 
 class Role(Enum):
-    """Role of an element, which depends on its style, for instance."""
+    """Role of an element in translation. The role depends, for instance, on the style of the element."""
 
     TEXT = auto()
     COPIED = auto()
@@ -57,7 +57,7 @@ def read_tokens(text: str, namespaces: Mapping[str, str]) -> list[Token]:
     """Split XML into tags and text.
 
     Args:
-        text: The XML.
+        text: Content of an XML file.
         namespaces: Prefixes for token names, keyed by namespace. The file may use other prefixes.
 
     Raises:
@@ -108,7 +108,7 @@ def children(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def element_ends(tokens: Sequence[Token]) -> list[int]:
-    """Return the index after each token. For a start tag, return the index after the whole element."""
+    """Return the index after each token or, for a start tag, the index after its whole element."""
     ends, opened = list(range(1, len(tokens) + 1)), list[int]()
     for index, token in enumerate(tokens):
         if token.kind == "start":
@@ -129,7 +129,7 @@ def join_text(tokens: Sequence[Token]) -> str:
 
 
 def code_styles(*files: str) -> frozenset[str]:
-    """Return the names of all styles for program code in XML files, including styles based on such a style."""
+    """Return the names of all styles for program code in XML files, including styles that are based on them."""
     found, style, based = list[str](), "", defaultdict[str, list[str]](list)
     for tag in (tag for text in files for tag in _STYLE_TAG.finditer(text)):
         given = local_attributes(tag[0])
@@ -148,11 +148,11 @@ def code_styles(*files: str) -> frozenset[str]:
 
 
 class InlineElement(NamedTuple):
-    """Inline element of a paragraph. The properties at its start, such as `w:sdtPr`, belong to its start tag.
+    """Inline element of a paragraph. Properties at its start, such as `w:sdtPr`, count as part of its start tag.
 
     Attributes:
-        is_unique: Whether the element keeps its tags for one place, even if its words are not adjacent in the
-            translation. All other elements are repeated.
+        is_unique: Whether the tags are written only once, even if the words of the element are not adjacent in the
+            translation. Other elements, except links, are repeated around each group of adjacent words.
         child: Name of the child element that contains the text, or "" if the element itself contains the text.
         is_link: Whether the element is a link (see `Fragment`).
     """
@@ -162,9 +162,9 @@ class InlineElement(NamedTuple):
     is_link: bool = False
 
     def content(self, tokens: Sequence[Token], ends: Sequence[int], start: int) -> tuple[int, int]:
-        """Return the start and end of the content of the element at `start`. They are equal if it has no content.
+        """Return the start and end index of an element's content. They are equal if there is no content.
 
-        `ends` contains the index after each element (see `element_ends`).
+        `start` is the index of the start tag. `ends` contains the index after each element (see `element_ends`).
         """
         first, last = start + 1, ends[start] - 1
         while first < last and tokens[first].name.endswith("Pr"):
@@ -176,7 +176,7 @@ class InlineElement(NamedTuple):
 
 
 class ParagraphReader(ABC):
-    """Reader for the paragraphs of an office format.
+    """Base class of readers for the paragraphs in office documents.
 
     Attributes:
         paragraphs: Names of the paragraph elements.

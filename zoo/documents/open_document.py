@@ -1,4 +1,4 @@
-"""OpenDocument texts (.odt). Everything but the text of paragraphs is copied."""
+"""OpenDocument text documents (.odt). Everything but the text of paragraphs is copied."""
 
 from __future__ import annotations
 
@@ -61,11 +61,10 @@ class _Reader(ParagraphReader):
     def parse(self, text: str, level: int = 1) -> list[Fragment]:
         """Return the fragments of an XML file.
 
-        The start of a range without an end, such as a comment at a single point, becomes a UNIT fragment, which is
-        copied.
+        A start mark without an end mark, such as a comment at a single point, becomes a UNIT fragment, which is copied.
 
         Args:
-            text: The XML.
+            text: Content of the XML file.
             level: Nesting level of the paragraphs (see `ParagraphReader.read`).
 
         Raises:
@@ -81,7 +80,7 @@ class _Reader(ParagraphReader):
         ]
 
     def _with_role(self, token: Token) -> Token:
-        """Return a token with the role that its style has."""
+        """Return a token with the role of its style."""
         if token.kind != "start" or token.name not in (*self.paragraphs, "text:span"):
             return token
         return token._replace(role=self._roles.get(local_attributes(token.raw).get("style-name", ""), Role.TEXT))
@@ -117,7 +116,7 @@ def _unit_text(tokens: Sequence[Token]) -> str:
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    """Return the format of each XML file with text in an OpenDocument archive.
+    """Return the format of each XML file that contains text in an OpenDocument archive.
 
     Notes are translated before the paragraphs that contain them, because translating a paragraph can move its notes.
     """

@@ -23,13 +23,13 @@ whole, because the time grows with the square of the length."""
 
 
 def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], view: View) -> str:
-    """Return the translation of a segment with the markup of the segment.
+    """Return the translation of a segment, with the segment's markup around the corresponding words.
 
     Args:
-        segment: The segment.
-        target: The translation of the segment's text.
+        segment: Segment of the source document.
+        target: Translation of the segment's text.
         tokens: The translation's tokens, aligned to the source. Ignored if the segment has no markup.
-        view: The part of the file that contains the segment. It determines how text is escaped.
+        view: The view of the file that contains the segment. It determines how text is escaped (see `View`).
     """
     if not segment.needs_alignment:
         return view.escape(segment.start + target + segment.end)
@@ -44,10 +44,10 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
 
 
 class _SourceOrder:
-    """Aligned words in the order of their source positions. Words are indices in the translation.
+    """Words of a translation that are aligned to the source, sorted by source position.
 
     Attributes:
-        pairs: Source position and index of each word. The first pair is the start of the translation.
+        pairs: Source position and index of each aligned word. The first pair stands for the start of the translation.
     """
 
     def __init__(self, words: Sequence[Word]) -> None:
@@ -57,7 +57,7 @@ class _SourceOrder:
     def preceding(self, position: int) -> int:
         """Return the index of the last translated word that is aligned to a source word before `position`.
 
-        If there is none, return 0, the index of the start of the translation.
+        If there is no such word, return 0, the index of the start of the translation.
         """
         return self.pairs[bisect_left(self.pairs, (position, 0)) - 1][1]
 
@@ -66,7 +66,7 @@ class _SourceOrder:
         return self.pairs[bisect_left(self.pairs, (start, 0)) : bisect_left(self.pairs, (end, 0))]
 
     def outermost(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the first and the last word, in the translation, whose sources are in `[start, end)`, or None."""
+        """Return the indices of the first and last words whose source positions are in `[start, end)`, or None."""
         first, last = bisect_left(self.pairs, (start, 0)), bisect_left(self.pairs, (end, 0))
         if first >= last:
             return None
@@ -85,9 +85,9 @@ class _SourceOrder:
 
 
 def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -> list[Word]:
-    """Split a translation into words, after an empty word for its start.
+    """Split a translation into words. The first word is empty, and represents the start of the translation.
 
-    The token with the highest weight in a word determines its source position.
+    The source position of a word is that of its token with the highest alignment weight.
     """
     words = [Word(*match.span(), match[0]) for match in WORDS.finditer(target)] or [Word(0, len(target), target)]
     words.insert(0, Word(0, 0, ""))
@@ -105,7 +105,7 @@ def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -
 def _replace_words(segment: Segment, words: list[Word]) -> list[Unit]:
     """Replace the words that stand for copied content, such as an image, with this content.
 
-    Return the content for which the translation has no word.
+    Return the content that has no word in the translation.
     """
     visible = [unit for unit in segment.units if unit.end > unit.start]
     rest = [unit for unit in segment.units if unit.end == unit.start]
@@ -131,9 +131,10 @@ def _replace_words(segment: Segment, words: list[Word]) -> list[Unit]:
 
 
 def _choose_words(source: str, texts: list[str], aligned: list[list[int]], words: list[Word]) -> list[int | None]:
-    """Choose the word with the same text for each unit, or None if there is no such word.
+    """Choose a translated word with the same text for each unit. Return its index, or None if there is no such word.
 
-    A word that is aligned to a different unit is chosen if no word with this text is aligned to the unit.
+    If possible, the word is aligned to the unit. A word that corresponds to the same word in ordinary source text is
+    never chosen.
     """
     named = [[each for each in found if words[each].text == text] for text, found in zip(texts, aligned, strict=True)]
     chosen = [found[0] if found else None for found in named]
@@ -189,10 +190,10 @@ def _word_parts(segment: Segment, text: str, position: int, span: slice, view: V
 
 
 def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder, view: View) -> list[Unit]:
-    """Put each markup element that has lost its words around the nearest word with the same outer elements.
+    """Put each markup element that contains no translated word around the nearest word with the same outer elements.
 
     If there is no such word, return an empty element. In Word documents, only words from runs with the least formatting
-    may move to a different run, so that formatted runs do not lose their words.
+    may move to a different run. Thus, formatted runs do not lose their words.
     """
     starts: dict[int, int] = {}
     for stack, positions in groupby(range(len(segment.stacks)), segment.stacks.__getitem__):
@@ -220,7 +221,7 @@ def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder,
 
 
 class _FreeWords:
-    """Words that can get more markup elements: source position and index, grouped by the elements around the word."""
+    """Words around which more markup elements can be put, grouped by the current elements around each word."""
 
     def __init__(self, words: Sequence[Word], order: _SourceOrder, plain: set[int]) -> None:
         """Group the words. The runs in `plain` do not count as elements around a word."""
@@ -233,9 +234,10 @@ class _FreeWords:
                 self._groups.setdefault(stack[:-1] if is_plain else stack, []).append((source, index))
 
     def surround_nearest(self, outer: Stack, start: int, stack: Stack) -> bool:
-        """Put the elements of `stack` around the word in `outer` whose source is nearest to `start`.
+        """Put the elements of `stack` around a free word whose current elements are `outer`.
 
-        In a tie, take the first word. Return whether there is such a word.
+        Choose the word whose source position is nearest to `start` or, in a tie, the first word. Return whether there
+        is such a word.
         """
         group = self._groups.get(outer, [])
         following = bisect_left(group, (start, 0))
@@ -253,7 +255,7 @@ class _FreeWords:
 
 
 def _place_units(words: Sequence[Word], order: _SourceOrder, units: Sequence[Unit], target: str) -> None:
-    """Put copied content after the translation of the word that precedes it."""
+    """Put copied content after the translation of the source word that precedes the content."""
     gaps = enumerate(target[one.end : other.start] for one, other in pairwise(words))
     spaces = [index for index, gap in gaps if " " in gap]
     good = [index for index in spaces if target[words[index + 1].start].isalnum()] or spaces or [len(words) - 1]

@@ -123,7 +123,7 @@ class Segment:
 
     @cached_property
     def is_copied(self) -> bytearray:
-        """Mask of the text: 1 for characters that stand for copied content and for the end, 0 for all others."""
+        """Mask of the text: 1 for each character of copied content and for the end, 0 for all other characters."""
         mask = bytearray(len(self.text)) + b"\1"
         for unit in self.units:
             mask[unit.start : unit.end] = b"\1" * (unit.end - unit.start)
@@ -167,7 +167,7 @@ class SegmentReader:
         """Whether the last character belongs to a unit. A letter after it then begins a new word."""
 
     def read(self) -> Segment:
-        """Return the segment that the fragments form."""
+        """Create the segment from the fragments."""
         for fragment in self._fragments:
             if fragment.kind is Kind.OPEN:
                 self._stack = (*self._stack, len(self._elements))
@@ -297,7 +297,7 @@ class _Element(NamedTuple):
         before: The last characters before the element.
         text: The text of the element.
         after: The text after the element.
-        is_raised: Whether the element is raised or lowered. Raised digits do not continue a number before them.
+        is_raised: Whether the element is a superscript or subscript, so its digits do not continue a number before it.
     """
 
     end: int
@@ -319,7 +319,7 @@ class _Element(NamedTuple):
         return " " if self.text.isspace() else ""
 
     def reference_text(self) -> str | None:
-        """Return the text that the translator reads for a reference such as a footnote number. None: no reference.
+        """Return the text that the translator reads for a reference, such as a footnote number. Otherwise, return None.
 
         A reference directly follows a word, or it is a superscript number after a sentence.
         """
@@ -336,7 +336,7 @@ class _Element(NamedTuple):
 
 
 def _copy_elements(run: Sequence[Fragment], text_of: Callable[[_Element], str | None]) -> list[Fragment]:
-    """Merge each short element for which `text_of` returns text into a UNIT fragment, which is copied.
+    """Merge each short element for which `text_of` returns a string into a UNIT fragment, which is copied.
 
     Return all fragments of the segment.
     """
@@ -373,7 +373,7 @@ def _read_element(run: Sequence[Fragment], start: int, before: str) -> _Element 
 
 
 def _join_glued(fragments: list[Fragment]) -> None:
-    """Join the copied elements at the end of a list, if only a sign such as "+", or nothing, is between them."""
+    """Join the last two copied elements of a list in place, if at most a sign such as "+" is between them."""
     for count in range(2, min(len(fragments), 3) + 1):
         first, last = fragments[-count], fragments[-1]
         is_word = first.kind is Kind.UNIT and first.text.strip() and (last.text.strip() or not last.written)

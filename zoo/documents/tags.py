@@ -1,7 +1,7 @@
 """Start tags of HTML and XML, their attributes, and template code.
 
-Each character of a tag is read once, even in malformed tags. Template code is copied. It divides the text, or is a
-placeholder in a sentence.
+Each character of a tag is read once, even in malformed tags. Template code is copied. It separates segments, or becomes
+a placeholder in a sentence.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Attribute(NamedTuple):
 
     Attributes:
         name: The name in lower case.
-        value: The value without entities.
+        value: The value, with entities decoded.
         quote: The quotation mark around the value, or "".
         start: Position of the name in the tag.
         value_start: Position of the value, without quotation mark.
@@ -70,7 +70,7 @@ class StartTag(NamedTuple):
 
     Attributes:
         start: Position of the tag in its file.
-        name: Name of the element, as the parser writes it.
+        name: Name of the element, as normalised by the parser, for instance in lower case.
         raw: The tag as it is written in the file.
     """
 
@@ -107,7 +107,7 @@ class StartTag(NamedTuple):
 
 
 def local_attributes(raw: str) -> dict[str, str]:
-    """Return the attribute values of the first tag, keyed by lower-case names without namespace prefixes."""
+    """Return the attributes of the tag that begins `raw`, keyed by lower-case names without namespace prefixes."""
     tag = TAG.match(raw)
     found = StartTag(0, tag[2], tag[0]).attributes() if tag else ()
     return {each.name.rpartition(":")[2]: each.value for each in found}
@@ -139,14 +139,14 @@ def attribute_view(
 
 
 def has_only_variables(text: str) -> bool:
-    """Return whether all template code in the text is variables, which stay in the text."""
+    """Return whether the template code in a text consists only of variables, which stay in the text."""
     return all(_VARIABLE.fullmatch(code[0]) for code in HTML_CODE.finditer(text))
 
 
 def split_code(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[tuple[int, Fragment]]:
     """Split `text[start:end]` into text and template code. Yield the position and the fragment of each part.
 
-    Code on a line of its own, and code such as `{% if %}`, is a BREAK. Other code is a UNIT in the sentence around it.
+    Code on a line of its own, and code such as `{% if %}`, becomes a BREAK fragment. Other code becomes a UNIT.
     """
     for code in pattern.finditer(text, start, end):
         is_last = code.lastgroup == "between" and not text.startswith("<a", code.end())  # no link follows

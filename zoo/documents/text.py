@@ -12,7 +12,7 @@ _GAP = re.compile(r"([\r\n\v\f\x85\u2028\u2029]+|\t+|[ \u00a0]{2,})")
 _RULES = re.compile(
     DIVIDERS + r"|^([-=*~#+])\3{2,}|(?<![\w*~#+=-])([-=*~#+])\4{2,}\s*$|([-=])\5{2,}\s*$|(?<!\S)\.{4,}(?!\S)"
 )
-"""Text to copy within a line, including rules of repeated signs at the edges, and leader dots between spaces.
+"""Text that is copied within a line, including rules of repeated signs at the edges, and leader dots between spaces.
 
 Stars after a letter may replace letters. A rule of underscores may be a blank in a sentence, so it is not included.
 """
@@ -41,7 +41,7 @@ def _parse_text(text: str) -> list[Fragment]:
 
 
 def _parse_subtitles(text: str) -> list[Fragment]:
-    """Return the fragments of subtitles. No segment extends over several subtitles.
+    """Return the fragments of subtitles. A segment never spans several subtitles.
 
     A line that begins a new sentence, or that has a different speaker, begins a new segment.
 
@@ -51,7 +51,7 @@ def _parse_subtitles(text: str) -> list[Fragment]:
     before, *parts = _HEAD.split(text)
     for number, line in enumerate(_HEAD.sub(lambda head: "\n" * head[0].count("\n"), text).split("\n"), start=1):
         if _DAMAGED.search(line):
-            problem = f"line {number:,} ({excerpt(line.strip())}) does not have the start and end of a subtitle"
+            problem = f"line {number:,} ({excerpt(line.strip())}) does not contain the start and end time of a subtitle"
             raise ZooError(problem, hint="write the line as in `00:00:01,000 --> 00:00:02,500`")
     if not parts and before.strip():
         raise ZooError("the file has no subtitle times", hint="write times as in `00:00:01,000 --> 00:00:02,500`")

@@ -34,14 +34,14 @@ def translate_document(
     """Translate the text of a document, and copy everything else.
 
     The suffix of the path determines the format: `.txt`, `.md`, `.html`, `.htm`, `.srt`, `.docx`, `.odt` or `.epub`.
-    Bold words and links are placed by word alignment. Code is not translated. A Python warning gives the number of
-    sentences to check, if there are any.
+    Word alignment determines which translated words are bold or links. Code is not translated. If translated sentences
+    have a low probability, a Python warning gives their number.
 
     Args:
         translator: A model that translates text.
         path: Path of the document.
-        source: Language code of the document. Without it, a multilingual model translates each paragraph from the
-            language that is detected.
+        source: Language code of the document. If None and the model is multilingual, the language of each paragraph
+            is detected.
         target: Language code of the translation. It can be omitted if the model translates into one language only.
         protect: Whether to keep amounts, dates, links, placeholders and the like (see `TranslationOptions`).
 

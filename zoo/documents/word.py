@@ -29,7 +29,7 @@ from zoo.text.sentences import MAX_TEXT_LENGTH
 
 
 class _FieldMark(Enum):
-    """Mark of a field. The value is its type in the document."""
+    """Mark of a field. The value is the `fldCharType` attribute in the document."""
 
     BEGIN = "begin"
     SEPARATE = "separate"
@@ -45,7 +45,7 @@ class _FieldCode:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Run (text with one style). Runs with the same style are equal.
+    """Run in a Word document: text with one style. Runs with the same style are equal.
 
     Attributes:
         style: The properties of the run, as they are written in the document.
@@ -90,7 +90,7 @@ class _Field:
 
     @property
     def hides(self) -> bool:
-        """Whether a field that begins at the current position is in this field's code or in a result that is copied."""
+        """Whether a nested field that begins now is in this field's code, or in a result that is copied."""
         return self.is_inside or self.separate < 0 or _is_computed(self.code)
 
 
@@ -135,9 +135,9 @@ def _join_fields(fragments: Iterable[Fragment]) -> list[Fragment]:
 def _join(fragments: list[Fragment], field: _Field) -> None:
     """Join the last fragments, which form a field, in place.
 
-    The fragments become one UNIT fragment, which is copied, if Word computes the field's result, if there is no result,
-    or if the field is a blank in a form. Otherwise, the fragments before and after the result become the tags of an
-    inline element. Fragments that are not whole become a boundary between segments.
+    The fragments become one UNIT fragment, which is copied, in three cases: Word computes the field's result, there is
+    no result, or the field is a blank in a form. Otherwise, the fragments before and after the result become the tags
+    of an inline element. Fragments that are not whole become a boundary between segments.
     """
     again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
     parts = fragments[field.begin :]
@@ -204,7 +204,7 @@ class _Reader(ParagraphReader):
     paragraphs, untranslated, elements = ("w:p",), ("w:del", "w:moveFrom"), _ELEMENTS
 
     def __init__(self, prefix: str, code: Collection[str]) -> None:
-        """Create a reader. `prefix` is the prefix of the element names, and `code` are the styles for code."""
+        """Create a reader. `prefix` is the prefix of element names. `code` contains the names of styles for code."""
         self._prefix, self._code = prefix, code
         self._copied = 0
         """Number of characters in the start tags and styles that are repeated (see `_MAX_COPIED`)."""
@@ -213,7 +213,7 @@ class _Reader(ParagraphReader):
         """Return the fragments of an XML file.
 
         Args:
-            text: The XML.
+            text: Content of the XML file.
             level: Nesting level: 1 for ordinary paragraphs, 2 for paragraphs in text boxes, which are in paragraphs.
 
         Raises:
@@ -225,7 +225,7 @@ class _Reader(ParagraphReader):
         return _join_fields(_wrap_runs(self.read(self._tokens(text), level)))
 
     def write_text(self, text: str) -> str:
-        """Return the element with a text."""
+        """Return a text element (`w:t`) that contains a text."""
         return f'<{self._prefix}t xml:space="preserve">{escape(text)}</{self._prefix}t>'
 
     def _tokens(self, text: str) -> list[Token]:
@@ -248,7 +248,7 @@ class _Reader(ParagraphReader):
         return result
 
     def read_leaf(self, tokens: Sequence[Token]) -> Iterator[Fragment]:
-        """Yield the fragments of a part of a paragraph, such as a run, that is not an inline element."""
+        """Yield the fragments of an element in a paragraph, such as a run, that is not an inline element."""
         name, raw = tokens[0].name, join_raw(tokens)
         if name == "w:r":
             yield from self._read_run(tokens)
@@ -294,7 +294,7 @@ class _Reader(ParagraphReader):
             yield Fragment(Kind.UNIT, raw, text, output="" if is_dropped else raw)
 
     def _in_run(self, fragment: Fragment, run: _Run) -> Fragment:
-        """Return a fragment of a run. Boundaries, such as tabs, and parts of fields get a run of their own.
+        """Assign a fragment to a run. Boundaries, such as tabs, and parts of fields get a run of their own.
 
         Raises:
             ZooError: The repeated start tags and styles have more than `_MAX_COPIED` characters in total.

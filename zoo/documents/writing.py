@@ -22,7 +22,7 @@ class Word:
     Attributes:
         start: Start position in the translation.
         end: End position in the translation.
-        text: The word.
+        text: Characters of the word.
         source: Position in the segment's text that the word is aligned to, or None if the word is not aligned.
         parts: Substrings of the word, each with the markup elements around it. Empty until the elements are known.
         unit: Copied content, such as an image, that replaces the word.
@@ -75,7 +75,7 @@ class Writer:
     """Writer for a translated segment. It opens and closes inline elements as needed."""
 
     def __init__(self, segment: Segment, words: Sequence[Word], target: str, view: View) -> None:
-        """Create a writer for a translation (`target`). The first of its words is empty and represents its start."""
+        """Create a writer for a translation (`target`). The first word is empty: the start of `target`."""
         self._segment, self._words, self._target, self._view = segment, words, target, view
         self._parts = [_Part("", ())]
         self._runs = set[int]()
@@ -114,7 +114,7 @@ class Writer:
         return self._finish(self._target[position:])
 
     def _write_start(self) -> None:
-        """Write white space after the start marks of the first word."""
+        """Write white space after the start marks of the first word. By default, write nothing."""
 
     def _write_gap(self, index: int, gap: str) -> None:
         """Write the text between two words, inside the elements that enclose both words."""
@@ -154,7 +154,7 @@ class Writer:
             self._parts.append(_Part(text, stack, is_text=True, is_bridge=True))
 
     def _write_owed_space(self, stack: Stack) -> None:
-        """Write the space between the first copied content and the text, inside the elements that enclose both."""
+        """Write the pending space between leading copied content and the text, inside their common elements."""
         if self._owes_space:
             self._owes_space = False
             self._write_text(" ", common(self._parts[-1].stack, stack))
@@ -185,8 +185,8 @@ class Writer:
         """Keep each link only around its longest group of adjacent parts.
 
         Between two parts of a group, there may be white space, marks, and one word without an element of its own, which
-        join the link. All other parts leave the link. In Word documents, text that leaves a link gets the run with the
-        least formatting outside links, if there is one.
+        join the link. Parts in shorter groups leave the link. In Word documents, text that leaves a link gets the run
+        with the least formatting outside links, if there is one.
         """
         parts, link_stack, groups = self._parts, self._segment.link_stack, defaultdict[Stack, list[range]](list)
         for place, part in enumerate(parts):

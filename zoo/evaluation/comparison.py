@@ -88,7 +88,7 @@ def compare(
     Args:
         first: Outputs of system A.
         second: Outputs of system B.
-        references: The references.
+        references: One reference for each input.
         language: Language code for the paper's BLEU. If None, the paper's BLEU is not computed.
         metrics: Names of the metrics, from `TEXT_METRICS`.
 
@@ -189,7 +189,8 @@ def _shared_set(
     if sets[0] != sets[-1]:
         raise ZooError(
             f"the {split} sets of `{folders[0]}` and `{folders[1]}` contain different sentences",
-            hint="translate one set with both models (`zoo decode --output`), and compare the files (`--references`)",
+            hint="translate one set with both models (`zoo decode`), and compare the files "
+            "(`zoo compare FILE FILE --references FILE`)",
         )
     return sets[0]
 
@@ -219,7 +220,7 @@ def bootstrap(name: str, texts: EvaluationSet, outputs: Sequence[str]) -> Bootst
 
     Args:
         name: Name of the metric, from `TEXT_METRICS`.
-        texts: The set.
+        texts: The dev or test set, with its references.
         outputs: Outputs of the system.
 
     Raises:
@@ -281,7 +282,7 @@ def log_perplexity_by_sample(
     Args:
         weights: Result of `sample_counts`.
         log_probabilities: Natural log-probability of each reference.
-        tokens: Number of tokens in each reference, with EOS.
+        tokens: Number of tokens in each reference, including EOS.
     """
     result: FloatArray = -(weights @ np.array(log_probabilities)) / (weights @ np.array(tokens, dtype=np.float64))
     return result

@@ -167,7 +167,7 @@ def evaluate_files(
     """Score a file with one output per line.
 
     Args:
-        outputs: File with the outputs.
+        outputs: File with one output per line.
         references: File with one reference per line.
         language: Language code for the paper's BLEU. If None, the suffix of the reference file is used, such as `de`.
             If the suffix is not a language, the paper's BLEU is not computed.

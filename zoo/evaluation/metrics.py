@@ -1,4 +1,4 @@
-"""Registry of the metrics for models, computation of perplexity and bracket F1, and the scores in `scores.json`.
+"""Registry of evaluation metrics, computation of perplexity and bracket F1, and the format of `scores.json`.
 
 To add a metric, add its `Metric` to `METRICS` and its name to the `scores` of a task. This module does not import
 torch, because `zoo list` only needs the names of metrics.
@@ -73,7 +73,7 @@ class Metric:
 def perplexity(scores: Sequence[TokenScores]) -> float:
     """Return the perplexity per token, as in the paper's Table 3.
 
-    The perplexity is exp(mean negative log-probability) over the tokens of all sentences, with EOS. It can only be
+    The perplexity is exp(mean negative log-probability) over all tokens, including EOS. It can only be
     compared between models with the same vocabulary.
 
     Raises:
@@ -96,8 +96,8 @@ def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
     """Return the F1 of labelled brackets and related scores, in points, as entries of `scores.json`.
 
     Each word of an output gets its part-of-speech tag from the reference. EVALB deletes words with punctuation tags,
-    and then excludes a sentence if the output and the reference have different words. With its own tags, a parser with
-    many tagging errors would only be scored on its easiest sentences.
+    and then excludes a sentence if the output and the reference have different words. If EVALB used the parser's tags,
+    it would therefore exclude sentences with tagging errors, and score the parser only on easy sentences.
 
     Raises:
         ZooError: A reference is not a tree. An output that is not a tree does not raise, but counts as an error.
@@ -122,7 +122,7 @@ def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float 
 
 
 def direction_score(scores: Mapping[str, Any], name: str, *direction: str) -> Any:
-    """Return the entry in `scores.json` for a metric and a source and target language. None if there is no entry."""
+    """Return the entry in `scores.json` for a metric and a translation direction. None if there is no entry."""
     # Older versions of zoo wrote keys such as `bleu_en_de`.
     return scores.get(" ".join((name, *direction)), scores.get("_".join((name, *direction))))
 

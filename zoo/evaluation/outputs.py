@@ -81,7 +81,7 @@ class ModelOutputs:
         """Prepare to run a translator on an evaluation set.
 
         Args:
-            translator: The model.
+            translator: Model that produces the outputs.
             texts: The texts to translate or parse, and their references.
             report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
@@ -121,7 +121,12 @@ class ModelOutputs:
     def _in_each_direction(
         self, compute: Callable[..., Sequence[Any]], streams: Collection[Sequence[str]]
     ) -> list[Any]:
-        """Call `compute` with the texts of each direction, and return all results in the order of the texts."""
+        """Call `compute` once for each translation direction, and return all results in the order of the examples.
+
+        Args:
+            compute: Function that receives the texts of each stream in one direction.
+            streams: The texts of each stream, in all directions.
+        """
         results: dict[int, Any] = {}
         for (source, target), rows in self.evaluation_set.rows_by_direction.items():
             texts = ([lines[row] for row in rows] for lines in streams)
@@ -135,8 +140,8 @@ class SavedOutput:
 
     Attributes:
         output: The best translation, or a parser's bracketed tree.
-        log_probability: Natural log-probability of the reference, with EOS.
-        tokens: Number of tokens in the reference, with EOS.
+        log_probability: Natural log-probability of the reference, including EOS.
+        tokens: Number of tokens in the reference, including EOS.
     """
 
     output: str

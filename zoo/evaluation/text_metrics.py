@@ -64,7 +64,7 @@ class TextMetric:
         return np.array(statistics, dtype=np.float64)
 
     def scores(self, sums: FloatArray) -> FloatArray:
-        """Return the corpus score of each of several sets of sentences, with shape [sets].
+        """Return the corpus scores of several sets of sentences, with shape [sets].
 
         Args:
             sums: Statistics of each set, summed over its sentences, [sets, statistics].

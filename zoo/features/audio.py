@@ -205,7 +205,7 @@ def _require_supported(sound: SoundFile, name: str) -> None:
 def _require_finite(samples: Samples, name: str) -> None:
     """Raise ZooError if a sample is infinite or NaN."""
     if not np.isfinite(samples).all():
-        hint = "convert the file again: full scale is from -1 to 1"
+        hint = "convert the file again, with samples from -1 to 1"
         raise ZooError(f"`{name}` has samples that are infinite, NaN or too large", hint=hint)
 
 

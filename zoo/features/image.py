@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_PIXELS = 25_000_000
 """Maximum number of pixels in a picture. Decoding takes up to ten bytes per pixel."""
 MAX_ASPECT = 512
-"""Maximum ratio of the two sides of a picture. Scaling a much higher picture takes gigabytes of memory."""
+"""Maximum ratio of the two sides of a picture. Scaling a much taller picture takes gigabytes of memory."""
 _MIN_DEVIATION = 1.0
 """Minimum standard deviation, in grey values, by which pixels are divided, so that noise on blank paper stays small."""
 _STEP = 257

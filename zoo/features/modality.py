@@ -63,7 +63,7 @@ class FeatureModality(ABC):
         """Convert a line of a file, or a cell of a table, to the raw data of an example: by default, an absolute path.
 
         Args:
-            file: The text file.
+            file: Text file or table that contains `text`.
             line: Number of the line, for the error message.
             text: Name of a file, relative to the folder of the text file.
 
@@ -90,7 +90,7 @@ class FeatureModality(ABC):
         Args:
             files: Paths of the files.
             unusable: Function that is called with the error message of each file that is damaged or not supported. The
-                result for such a file has no frames. None: raise the error.
+                result for such a file has no frames. If None, the error is raised.
         """
 
         def encode(file: str) -> Frames:
@@ -116,7 +116,7 @@ class FeatureModality(ABC):
     def digits(self) -> ModuleType:
         """Return the module that generates examples for the corpus part `digits`. By default, raise ZooError."""
         problem = f"the corpus part `digits` cannot be generated as {self.options.kind}"
-        raise ZooError(problem, hint="list your own data in this part, with `source` and `target`")
+        raise ZooError(problem, hint="replace the part with your own data: the files `source` and `target`")
 
     @abstractmethod
     def place(self, frame: int) -> str:
@@ -172,9 +172,9 @@ def input_files(path: Path, suffixes: tuple[str, ...]) -> list[str] | None:
     """Find the input files for a path that the user gives.
 
     Returns:
-        For a folder, its files without hidden files, sorted by name. For an input file, only this file. None if the
-        path does not exist, or is a text file, which the caller reads as a list of files. A binary file is an input
-        file even if its suffix is unknown.
+        For a folder, its files with one of the suffixes, except hidden files, sorted by name. For an input file, only
+        this file. None if the path does not exist, or is a text file, which the caller reads as a list of files. A
+        binary file is an input file even if its suffix is unknown.
 
     Raises:
         ZooError: The folder contains no files with one of the suffixes.

@@ -2,8 +2,8 @@
 
 espeak-ng is licensed under the GPL. `python -m zoo.features.spoken_digits SPLIT START END FOLDER` runs it in a separate
 process, and writes one FLAC file for each string. The text, voice and room of a string only depend on its split and its
-number. The samples also depend slightly on earlier strings in the same process and on the time, because espeak-ng has
-internal state.
+number. The samples also depend slightly on earlier strings in the same process and on the current time, because
+espeak-ng has internal state.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _speak(split: str, count: int, folder: Path, report: Report) -> None:
 
 
 def seeded_random(split: str, number: int) -> np.random.Generator:
-    """Return the random numbers for a string of digits, which depend only on its split and its number."""
+    """Return the random number generator for a digit string, seeded with its split and its number."""
     return np.random.default_rng([list(VOICES).index(split), number])
 
 

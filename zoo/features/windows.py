@@ -64,8 +64,8 @@ class Recording:
         """Open a recording.
 
         Args:
-            file: The audio file.
-            modality: Modality of the model.
+            file: Audio file to split: its path, or the file opened in binary mode.
+            modality: The model's `audio` modality, which computes the frames.
             max_seconds: Maximum length of a window, in seconds.
             limit_seconds: Maximum length of the recording, in seconds.
         """
@@ -89,7 +89,11 @@ def read_windows(
 ) -> tuple[list[Window], float]:
     """Split an audio file in memory into windows. Return the windows, and the length of the recording in seconds.
 
-    See `Recording` for the arguments.
+    Args:
+        content: Content of the audio file.
+        options: Options of the model's `audio` modality.
+        max_seconds: Maximum length of a window, in seconds.
+        limit_seconds: Maximum length of the recording, in seconds.
     """
     recording = Recording(BytesIO(content), Audio(options), max_seconds, limit_seconds)
     return list(recording), recording.duration
@@ -154,7 +158,7 @@ def _threshold(levels: npt.NDArray[np.float64], previous: float) -> float:
     """Return the level in decibels below which a hop (a short block of samples) is silent.
 
     Args:
-        levels: The levels of the hops.
+        levels: Level of each hop, in decibels.
         previous: The previous threshold, which is returned if the hops contain only speech or only noise.
     """
     ordered = np.sort(levels)

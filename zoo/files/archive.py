@@ -37,7 +37,7 @@ _UNREADABLE = (
 )
 _BZIP2_MAGIC = b"BZh"
 _Target = Callable[[str], tuple[Path, Path] | None]
-"""Function that returns the final and the temporary path of a member, given its name. None: skip the member."""
+"""Function that returns the final and the temporary path of a member, given its name, or None to skip the member."""
 
 
 class DamagedArchiveError(ZooError):
@@ -168,7 +168,7 @@ def _require_plausible(path: Path, packed: int, unpacked: int) -> None:
     if unpacked > (limit := max(MIN_LIMIT, MAX_RATIO * packed)):
         raise ZooError(
             f"`{path}` is {size(packed)} but unpacks to more than {size(limit)}, which is not plausible",
-            hint="download it again from its authors; if the content really is that large, unpack the file yourself",
+            hint="download the file again from its authors; if its content really is that large, unpack it yourself",
         )
 
 

@@ -165,8 +165,8 @@ def _replace_folder(partial: Path, path: Path) -> None:
 def restore_replaced(folder: Path) -> list[Path]:
     """Undo interrupted replacements: give the old version of each subfolder its name back, if the name is free.
 
-    The process that replaces a subfolder may have been killed between its two renames. If the process is still
-    running, its second rename fails because the name is in use, and the process tries again.
+    A process replaces a subfolder with two renames, and may have been killed between them. If the process is still
+    running, its second rename fails because this function has restored the old version. The process then tries again.
 
     Returns:
         The temporary files and folders that remain in `folder`.
@@ -187,7 +187,7 @@ def remove_folder(path: Path) -> Path | None:
     """Remove a folder. It is renamed first, so that an interrupted removal leaves no folder that looks complete.
 
     Returns:
-        None if the folder was removed. If this user has no permission to remove some of the files, the path of the
+        None if the folder was removed. If the user lacks permission to remove some of the files, the path of the
         renamed folder.
     """
     _remove_leftovers(path.parent)
@@ -197,7 +197,7 @@ def remove_folder(path: Path) -> Path | None:
 
 
 def remove_path(path: Path) -> None:
-    """Remove a file, link or folder if it exists. Skip files that this user has no permission to remove."""
+    """Remove a file, link or folder if it exists. Skip files that the user lacks permission to remove."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -312,7 +312,7 @@ def _set_mode(path: Path, mode: int) -> None:
 
 
 def _host_mark() -> str:
-    """Return the part of temporary names that this process has in common with all processes that it can see."""
+    """Return the part of temporary names that identifies this machine (host name) and container (PID namespace)."""
     namespace = _PID_NAMESPACE.stat().st_ino if _PID_NAMESPACE.exists() else 0
     return f"{_PARTIAL}{socket.gethostname()}-{namespace}-"
 

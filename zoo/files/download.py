@@ -79,7 +79,8 @@ def record_or_compare(address: str, sha256: str, bytes: int, unspecified: str, r
         address: The address of the content.
         sha256: The SHA-256 of the content.
         bytes: The size of the content.
-        unspecified: What would verify the first download, such as "SHA-256". The warning begins with it.
+        unspecified: Property that the user could specify to verify the first download, such as "SHA-256". The warning
+            contains it.
         report: Receives a warning if this is the first download from the address.
 
     Raises:
@@ -99,7 +100,7 @@ def record_or_compare(address: str, sha256: str, bytes: int, unspecified: str, r
 
 
 def discard_damaged(url: str, fetched: Fetched) -> None:
-    """Remove a download that turned out to be damaged, so that the next call downloads it again.
+    """Remove a download that turned out to be damaged, so that the next call to `fetch` downloads it again.
 
     If the server sent the damaged content, remove its SHA-256 from `corpus.lock` too. If the file was corrupted on
     disk after the download, keep the recorded SHA-256.
@@ -131,7 +132,7 @@ def _records() -> dict[str, ManifestEntry]:
     try:
         return {url: ENTRY.validate_python(record) for url, record in read_json(path).items()}
     except ValueError:
-        hint = "remove it: the next download of each archive records its SHA-256 again"
+        hint = "remove the file: the next download of each archive records its SHA-256 again"
         raise ZooError(f"`{path}` is damaged", hint=hint, exit_code=1) from None
 
 
@@ -193,7 +194,7 @@ def _accept(path: Path, url: str, expected: str | None, report: Report) -> Fetch
     if expected is None:
         record_or_compare(url, actual, bytes, "SHA-256", report)
     elif expected != actual:
-        hint = "compare both with the SHA-256 that the authors publish: the file or the specified `sha256` is wrong"
+        hint = "compare both values with the SHA-256 from the authors: the file or the specified `sha256` is wrong"
         problem = f"the file from `{url}` has the SHA-256 {actual}, but {expected} is specified"
         raise ZooError(problem, hint=hint, exit_code=1)
     else:

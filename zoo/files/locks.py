@@ -19,7 +19,7 @@ class FolderRemovedError(ZooError):
 
 @contextmanager
 def exclusive(path: Path, report: Report = SILENT) -> Iterator[None]:
-    """Hold the lock on a path, so that no other process writes it. Wait if another process holds the lock.
+    """Hold the lock on a path, so that no other process writes to it. Wait if another process holds the lock.
 
     On a file system without locks, the `with` block runs without protection.
 
@@ -38,7 +38,7 @@ def exclusive(path: Path, report: Report = SILENT) -> Iterator[None]:
         raise ZooError(problem, hint="set ZOO_HOME to another folder", exit_code=1) from error
     try:
         if not take_lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            report.info(f"waiting for another process that writes {path.name}")
+            report.info(f"waiting for another process to finish writing {path.name}")
             take_lock(descriptor, fcntl.LOCK_EX)
         yield
     finally:

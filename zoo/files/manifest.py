@@ -20,8 +20,8 @@ from zoo.report import sizes
 
 NAME = "manifest.json"
 _RESTORE_HINT = (
-    "restore it from its source: a published model with `zoo pull`, `zoo import` or `zoo publish`; if it is a prepared "
-    "corpus, remove its folder and run `zoo prepare` again"
+    "restore the folder from its source: a published model with `zoo pull`, `zoo import` or `zoo publish`; for a "
+    "prepared corpus, remove the folder and run `zoo prepare` again"
 )
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 """SHA-256 in hexadecimal."""
@@ -31,7 +31,7 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 class ManifestEntry:
     """SHA-256 of a file and its size in bytes, recorded when the file was written.
 
-    pydantic checks the limits in the annotations if the entry is read from JSON.
+    pydantic checks the constraints in the annotations when the entry is read from JSON.
     """
 
     sha256: Digest
@@ -145,10 +145,10 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
     """Check files of a folder against its manifest.
 
     Args:
-        folder: The folder.
+        folder: Folder that contains the files and their manifest.
         names: The files to check. The default is all files in the manifest.
         hashed_bytes: Compare hashes if all files together have at most this many bytes, otherwise compare only sizes.
-            None: always compare hashes.
+            If None, always compare hashes.
 
     Returns:
         Whether the files were hashed.

@@ -62,7 +62,7 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
 
     Raises:
         ZooError: The file is missing or is not a regular file.
-        UnreadableError: This user has no permission to read the file, or reading fails.
+        UnreadableError: The user lacks permission to read the file, or reading fails.
     """
     with _convert_errors(path):
         try:
@@ -96,7 +96,7 @@ def _convert_errors(path: Path) -> Iterator[None]:
 def file_exists(path: Path) -> bool:
     """Return whether there is a regular file at this path.
 
-    If this user has no permission to find out, return True. Opening the file then raises the right error.
+    If the user lacks permission to find out, return True. Opening the file then raises `UnreadableError`.
     """
     try:
         return stat.S_ISREG(os.stat(path).st_mode)

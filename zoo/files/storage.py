@@ -68,7 +68,7 @@ def compiled() -> Path:
 
 
 class Cache(NamedTuple):
-    """Folder of files that zoo creates again when they are needed."""
+    """Folder with files that zoo recreates when they are needed."""
 
     folder: Callable[[], Path]
     contents: str

@@ -95,10 +95,10 @@ def transfer(
     If the server is busy or the connection breaks, wait with increasing delays and try again.
 
     Args:
-        url: The URL.
+        url: URL of the file.
         partial: The file to write. It is kept if the download fails, so that the next call can resume the download.
         report: Receives progress and warnings.
-        max_bytes: The maximum size of the file in bytes. None: no limit.
+        max_bytes: The maximum size of the file in bytes. If None, the size is not limited.
         max_failures: The number of consecutive attempts without new data after which the download fails.
 
     Raises:
@@ -186,7 +186,7 @@ def _require_at_most(url: str, partial: Path, count: int, max_bytes: int | None)
 def _receive(
     response: HTTPResponse, partial: Path, start: int, total: int | None, report: Report, max_bytes: int | None
 ) -> None:
-    """Write the body of a response to `partial`, from byte `start` on. Stop if the file exceeds `max_bytes` bytes."""
+    """Write a response body to `partial`, starting at byte `start`. Stop if the file exceeds `max_bytes` bytes."""
     name = partial.stem
     require_space(partial.parent, (total or start) - start, f"`{name}`")
     with (

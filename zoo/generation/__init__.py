@@ -1,1 +1,1 @@
-"""Generation of text with a program: beam search, sampling, translators and parsers."""
+"""Text generation with a compiled model: beam search, sampling, translators and parsers."""

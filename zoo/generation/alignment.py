@@ -49,8 +49,8 @@ class AlignedToken(NamedTuple):
 class AlignmentHead(NamedTuple):
     """Cross-attention head that aligns words best.
 
-    Weights files store it as `LAYER.HEAD.reads` or `LAYER.HEAD.predicts`. The suffix specifies which decoder position
-    aligns a token: the position that reads the token, or the position that predicts it.
+    Weights files store this head as `LAYER.HEAD.reads` or `LAYER.HEAD.predicts`. The suffix specifies which row of the
+    attention matrix aligns a token: the row of the decoder position that reads the token, or that predicts it.
     """
 
     layer: int
@@ -94,8 +94,8 @@ def align(
 ) -> list[list[AlignedToken]]:
     """Align each translation to its source (see `Translator.align`).
 
-    Sentence pairs with `max_tokens` or more tokens on either side are not aligned. In error messages, the first text
-    has the number `first`.
+    Sentence pairs with `max_tokens` or more tokens on either side are not aligned. Error messages number the texts
+    from `first`.
     """
     build_program = translator.require_attention()
     tokenizers = translator.vocabulary.source, translator.vocabulary.target
@@ -126,7 +126,10 @@ def align(
 
 
 def separate_words(token: AlignedToken, source: str, target: str) -> list[AlignedToken]:
-    """Align the words of a token such as `no. 5` one by one, if its source token has the same number of words."""
+    """Split an aligned token that consists of several words, such as `no. 5`, into one aligned token per word.
+
+    If its source token has a different number of words, return the token unchanged.
+    """
     words = [
         [(start + word.start(), start + word.end()) for word in re.finditer(r"\S+", text[start:end])]
         for text, (start, end) in ((target, token.target), (source, token.source))
@@ -137,10 +140,10 @@ def separate_words(token: AlignedToken, source: str, target: str) -> list[Aligne
 
 
 def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list[tuple[int, int]]:
-    """Return the alignment between words as pairs of word numbers, (source word, target word), counted from 0.
+    """Return the word alignment as pairs of word indices, (source word, target word), counted from 0.
 
-    Words are separated by spaces. Each target word is linked to the source word whose tokens have the highest total
-    weight.
+    Words are separated by spaces. Each target word is linked to the source word to which its tokens attend most
+    in total.
     """
     starts = [[match.start() for match in re.finditer(r"\S+", text)] for text in (source, target)]
     sums = defaultdict[int, defaultdict[int, float]](lambda: defaultdict(float))
@@ -151,7 +154,10 @@ def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list
 
 
 def _split_pair(number: int, source: str, target: str, preprocessor: Preprocessor) -> Iterator[SentencePair]:
-    """Yield each sentence of a text with its translation. If the numbers of sentences differ, yield the whole text."""
+    """Yield each sentence of a text with its translation.
+
+    If the text and its translation have different numbers of sentences, yield them as one pair.
+    """
     parts = [[source], split_sentences(target, base_language(preprocessor.languages.target))]
     if preprocessor.splits_sentences:
         parts[0] = split_sentences(source, base_language(preprocessor.source_language(source)))
@@ -167,7 +173,7 @@ def _split_pair(number: int, source: str, target: str, preprocessor: Preprocesso
 def attention_batches(
     program: EmittedProgram, preprocessor: Preprocessor, pairs: Sequence[SentencePair], max_batch_tokens: int
 ) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
-    """Yield batches of sentence pairs, with the cross-attention of each layer, keyed by layer index.
+    """Yield batches of sentence pairs, with the cross-attention weights of each layer, keyed by layer index.
 
     The last columns of each attention matrix are for EOS and padding.
     """
@@ -193,7 +199,7 @@ def _spans(tokenizer: Tokenizer, sentence: Replaced, sentence_start: int) -> lis
 def _weights_of(
     layers: dict[int, Float32[Tensor, "batch h target source"]], head: AlignmentHead | None
 ) -> Float32[np.ndarray, "batch target source"]:
-    """Return the attention of the alignment head. Without such a head, average the second-to-last layer's heads."""
+    """Return the weights of the alignment head or, if it is missing, the mean over the second-to-last layer's heads."""
     if head is not None and head.layer in layers:
         weights = layers[head.layer][:, head.head]
         return (weights[:, 1:] if head.reads else weights[:, :-1]).numpy()
@@ -203,7 +209,11 @@ def _weights_of(
 def _aligned_tokens(
     weights: Float32[np.ndarray, "target source"], sources: Sequence[Span], targets: Sequence[Span]
 ) -> Iterator[AlignedToken]:
-    """Align the target tokens that attend mostly to `sources`. The columns after `sources` are for EOS and padding."""
+    """Yield each target token with the source token that it attends to most.
+
+    Omit target tokens that attend mostly to EOS. In `weights`, the columns after the source tokens are for EOS
+    and padding.
+    """
     columns = [column for column, (start, end) in enumerate(sources) if start < end]
     if not columns:
         return

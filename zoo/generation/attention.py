@@ -33,17 +33,17 @@ class Attention:
     """Attention weights of a model for a text and its translation (paper, section 3.2).
 
     Tensors are float32 on the CPU: [layers, h, queries, keys], first layer first. Each row sums to 1. If the model
-    lacks one of the three kinds of attention, the tensor for it has 0 layers. Tokens are SentencePiece tokens, with `▁`
-    at the start of a word. For a parser, the target tokens are brackets and words.
+    lacks one of the three kinds of attention (`encoder`, `decoder`, `cross`), its tensor has 0 layers. Tokens are
+    SentencePiece tokens, with `▁` at the start of a word. For a parser, the target tokens are brackets and words.
     """
 
     text: str
     translation: str
     """The translation as text or, for a parser, as a bracketed tree."""
     forced: bool
-    """Whether the caller gave the translation. Otherwise the model generated it."""
+    """Whether the caller provided the translation. Otherwise, the model generated it."""
     log_probability: float
-    """Natural log-probability of the translation given the text, with EOS."""
+    """Natural log-probability of the translation given the text, including EOS."""
     source: tuple[str, ...]
     """Tokens of the text, then `</s>`."""
     target_input: tuple[str, ...]
@@ -111,10 +111,10 @@ def compute_attention(
 
     Args:
         program: A compiled model that was built with `Purpose.ATTEND`.
-        source: Tuple of the text, its token IDs (with EOS if the model reads EOS) or frames, and a string for each
-            encoder position.
+        source: Tuple of the text, its token IDs (including EOS if the model reads EOS) or frames, and a string for
+            each encoder position.
         target: Tuple of the translation, its token IDs, and its tokens as strings, without BOS and EOS.
-        forced: Whether the caller gave the translation. Otherwise, the model generated it.
+        forced: Whether the caller provided the translation. Otherwise, the model generated it.
         language_tokens: Number of language tokens at the start of the source, and at the start of the target.
     """
     text, source_values, source_tokens = source

@@ -1,7 +1,7 @@
 """Batches of sentences that are decoded together. Finished sentences leave a batch, and new sentences join it.
 
-The steps of a `Batch` are tensor operations. The beam search of a `ProgramBatch` runs in the program, many steps per
-call.
+The steps of a `Batch` are tensor operations. The beam search of a `ProgramBatch` runs inside the compiled model,
+many steps per call.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Batch(Generic[State]):
-    """Batch of unfinished sentences, with the states of the decoder and of the search constraint, if there is one.
+    """Batch of unfinished sentences, with the decoder state and, if the search is constrained, the constraint state.
 
     Attributes:
         program: The compiled model, which computes the probabilities of tokens.
@@ -89,8 +89,8 @@ class Batch(Generic[State]):
         """Decode one more token for every sentence, and return the histories of the sentences that are done.
 
         Args:
-            min_rows: Minimum number of rows per sentence after the step. For `join`, both batches must have the same
-                number of rows.
+            min_rows: Minimum number of rows per sentence after the step. `join` requires that both batches have the
+                same number of rows.
         """
         allowed = None if self._constraint is None else self._constraint.allowed()
         selection, self.state = self.histories[0].strategy.step(self, allowed, max(self._min_rows, min_rows))
@@ -119,8 +119,8 @@ class Batch(Generic[State]):
     def join(self, other: Batch[State]) -> Batch[State]:
         """Return a batch with the sentences of this batch, followed by the sentences of `other`.
 
-        Call `other.prepare_to_join` first, so that both batches have the same number of `rows`. Both batches must have
-        sentences. Do not use either batch afterwards.
+        Call `other.prepare_to_join` first, so that both batches have the same number of `rows`. Neither batch may
+        be empty. Do not use either batch afterwards.
         """
         self.histories = [*self.histories, *other.histories]
         self._min_rows = max(self._min_rows, other._min_rows)
@@ -209,7 +209,7 @@ def _max_rows(histories: Sequence[SearchHistory]) -> int:
 
 
 def start_constraint(rule: Constraint, sources: Sequence[SearchInput], device: torch.device | str) -> ConstraintState:
-    """Start a constraint, and advance it over the target prefixes, which must have the same length. Return its state.
+    """Return the state of a constraint after reading the target prefixes, which must have the same length.
 
     Raises:
         ZooError: The constraint forbids a prefix.
@@ -257,7 +257,7 @@ class ProgramBatch(Generic[State]):
     """
 
     rows = 0
-    """Always 0, because batches can join regardless of their numbers of rows."""
+    """Always 0, because batches with different numbers of rows can be joined."""
 
     def __init__(self, program: SearchingDecoder[State], histories: Sequence[SearchHistory]) -> None:
         """Encode the sentences, and run the decoder on their target prefixes, which must have the same length."""
@@ -270,11 +270,11 @@ class ProgramBatch(Generic[State]):
         self._state = program.start_search([*map(_request, histories)], _shortlists(histories), rules)
 
     def prepare_to_join(self, rows: int) -> list[SearchHistory]:
-        """Return an empty list. Batches can be joined before their first step, even if they differ in `rows`."""
+        """Do nothing, because batches can be joined before their first step. Return an empty list."""
         return []
 
     def step(self, min_rows: int = 0) -> list[SearchHistory]:
-        """Run steps until a quarter of the sentences are done or MAX_MICROSECONDS have passed.
+        """Run decoding steps until a quarter of the sentences are done or MAX_MICROSECONDS have passed.
 
         Returns:
             The histories of the sentences that are done.

@@ -34,17 +34,17 @@ class BeamSearch:
     """Beam search with `size` live (unfinished) hypotheses per sentence. It returns the `n_best` finished hypotheses.
 
     Each step takes the 2 * `size` most probable continuations, or only the best one if `size` is 1. Continuations that
-    end with EOS are finished, and ranked by score. The best `size` of the others are the new live hypotheses.
-    There are three stopping rules:
+    end with EOS are finished hypotheses, which are ranked by score. The `size` most probable other continuations are
+    the live hypotheses of the next step. There are three stopping rules:
 
     - "admissible": the search ends when no live hypothesis can still become one of the `n_best`.
-    - "full": the search ends when `size` hypotheses have finished, as in fairseq and CTranslate2. Only the first `size`
-      continuations of a step may finish.
+    - "full": the search ends when `size` hypotheses have finished, as in fairseq and CTranslate2. Only the `size`
+      most probable continuations of a step may finish.
     - "shrinking": each finished hypothesis reduces the beam size by one, as in Marian. Each step takes as many
       continuations as there are live hypotheses. Hypotheses that are still live one token after the maximum length are
       cut off there, without EOS.
 
-    With a `shortlist`, a translation may only contain the tokens that the shortlist gives for its source.
+    With a `shortlist`, a translation may only contain the tokens that the shortlist lists for its source.
     """
 
     size: int
@@ -71,22 +71,22 @@ class BeamSearch:
 
     @property
     def candidates(self) -> int:
-        """The number of continuations per sentence that a step takes."""
+        """The number of continuations that each step takes per sentence."""
         return self.size if self.size == 1 or self.stopping_rule == "shrinking" else 2 * self.size
 
     @property
     def suppressed(self) -> SuppressedTokens | None:
-        """The suppressed tokens, if there is no other constraint."""
+        """The constraint if it is a `SuppressedTokens` without an inner constraint, otherwise None."""
         rule = self.constraint
         return rule if isinstance(rule, SuppressedTokens) and rule.inner is None else None
 
     @property
     def trees(self) -> BracketConstraint | None:
-        """The constraint on parse trees, if there is no other constraint."""
+        """The constraint if it is a `BracketConstraint`, otherwise None."""
         return self.constraint if isinstance(self.constraint, BracketConstraint) else None
 
     def searcher(self, program: StepwiseDecoder[State], beam: int) -> SearchingDecoder[State] | None:
-        """Return the part of the compiled model that can run the whole search, or None if there is no such part.
+        """Return the compiled model's own beam search if it supports this strategy, otherwise None.
 
         Args:
             program: The compiled model.
@@ -175,7 +175,7 @@ class _Limits(NamedTuple):
         tokens: Int[Tensor, "sentences candidates"],
         totals: Float32[Tensor, "sentences rows"],
     ) -> Float32[Tensor, "sentences candidates"]:
-        """Set the totals of candidates that exceed the limits of their sentence to -inf."""
+        """Return `new_totals` with -inf for each candidate that exceeds the limits of its sentence."""
         ranks = torch.arange(tokens.shape[1], device=tokens.device)
         excluded = (ranks >= self.max_candidates) | ((ranks >= self.max_ending) & (tokens == EOS))
         if totals.shape[1] > 1:

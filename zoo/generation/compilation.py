@@ -1,8 +1,8 @@
-"""Compile models, with a message if this takes long, and store packed models in a cache.
+"""Compile models, show a message if this takes long, and store models with packed weights in a cache.
 
 Importing torch, building the graphs and packing the weights takes seconds. This work is done when a published model is
-first opened with the `native` backend. The result is stored in `storage.compiled()`, under the SHA-256 of everything
-that it depends on. From then on, the model translates without torch.
+first opened with the `native` backend. The result is stored in `storage.compiled()`, under a SHA-256 hash of all its
+inputs. From then on, the model translates without torch.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ Build = Callable[["PackedModel | None"], "Program"]
 class PackedProgram(KernelProgram):
     """Compiled model that translates with packed weights, without importing torch.
 
-    Everything else is done by the complete compiled model, which is built when it is first needed.
+    Other operations, such as sampling and scoring, use the complete compiled model, which is built when it is first
+    needed.
     """
 
     def __init__(self, library: Any, model: PackedModel, build: Build) -> None:

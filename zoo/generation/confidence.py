@@ -3,8 +3,8 @@
 A translation counts as good if its chrF against a reference translation is at least `GOOD_CHRF`. A logistic regression
 predicts this from two features of the search result:
 
-- the log-probability per character. It finds the worst translations better than the mean over tokens, because rare
-  words consist of many tokens.
+- the log-probability per character. It finds the worst translations better than the mean log-probability per token,
+  because rare words consist of many tokens.
 - the deviation of the length ratio (translation to source) from the usual ratio.
 
 Attention features do not find more bad translations (see docs/benchmarks/everyday.md).
@@ -58,7 +58,7 @@ class Calibration:
 
     @classmethod
     def fit(cls, translations: Sequence[tuple[str, str, float]], good: ArrayLike) -> Self | None:
-        """Fit the coefficients on the dev set.
+        """Fit a calibration on translations of the dev set.
 
         Args:
             translations: Source, translation and log-probability of each sentence of the dev set.
@@ -82,7 +82,7 @@ class Calibration:
 
     @classmethod
     def read(cls, folder: ModelFolder) -> Self | None:
-        """Read the calibration of a model. Return None if the model has no valid calibration."""
+        """Read the confidence calibration from a model folder. Return None if there is no valid calibration."""
         try:
             calibration = cls(**folder.known_scores["dev"][CALIBRATION_KEY])
             is_valid = all(abs(number) <= _MAX_NUMBER for number in astuple(calibration))  # false for NaN
@@ -121,8 +121,9 @@ def _logistic_regression(
 ) -> Float64[np.ndarray, " features"]:
     """Return the maximum-likelihood coefficients of the logistic regression.
 
-    The targets are slightly above 0 and below 1 (Platt 1999), so that a maximum exists even if all translations are
-    good. A bound replaces the Hessian (Böhning and Lindsay 1988), so that each step improves the likelihood.
+    The targets are slightly above 0 or slightly below 1 (Platt 1999), so that a maximum exists even if all translations
+    are good. Newton's method uses a bound on the Hessian (Böhning and Lindsay 1988), so that each step improves the
+    likelihood.
     """
     count = good.sum()
     targets = np.where(good, (count + 1) / (count + 2), 1 / (len(good) - count + 2))

@@ -17,7 +17,7 @@ from zoo.generation.sampling import Sampling
 from zoo.models.shortlist import Shortlist
 
 DEFAULT_MAX_BATCH_TOKENS = 4096
-"""Default for the maximum number of source tokens in a batch, counting EOS and padding."""
+"""Default for the maximum number of source tokens in a batch, including EOS and padding."""
 _MAX_TOKENS = 100_000_000
 
 LARGE_BEAM = 100
@@ -58,7 +58,7 @@ class LanguageOptions(TypedDict, total=False):
 
 
 class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
-    """Options for `Translator.translate`: languages, splitting, decoding, and whether to keep numbers and links."""
+    """Options for `Translator.translate`: languages, sentence splitting, decoding, protection of numbers and links."""
 
     split: bool
     """Whether to translate each sentence of a text separately. Default: true.
@@ -80,7 +80,7 @@ class GenerationConfig(Decoding):
 
     Attributes:
         seed: Random seed of sampling.
-        max_batch_tokens: Maximum number of source tokens in a batch, counting EOS and padding.
+        max_batch_tokens: Maximum number of source tokens in a batch, including EOS and padding.
         n_best: Number of hypotheses per sentence.
         vocabulary_size: Size of the target vocabulary.
     """
@@ -93,7 +93,7 @@ class GenerationConfig(Decoding):
     @field_validator("*", mode="before")
     @classmethod
     def _convert_integer(cls, value: object) -> object:
-        """Convert integers of other libraries, such as NumPy, to Python integers."""
+        """Convert integers from other libraries, such as NumPy, to Python integers."""
         return index(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
 
     @classmethod
@@ -148,7 +148,7 @@ class GenerationConfig(Decoding):
         """Return the search strategy that these options describe.
 
         Args:
-            constraint: Constraint that all outputs satisfy.
+            constraint: Constraint that all outputs must satisfy.
             shortlist: Vocabulary shortlist of the model. It is only used if the `shortlist` option is true.
         """
         if self.suppressed_tokens or self.min_length:

@@ -68,7 +68,7 @@ class SuppressedTokens:
         tokens: The suppressed token IDs.
         vocabulary_size: Size of the target vocabulary.
         inner: Another constraint, which must be satisfied as well.
-        min_length: Minimum number of tokens, without EOS.
+        min_length: Minimum number of tokens, excluding EOS.
     """
 
     tokens: tuple[int, ...]
@@ -188,7 +188,10 @@ class BracketConstraint:
         self._tables = _Tables(effects, max_counters, strides, case_classes, token_classes, closing_of_label)
 
     def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> BracketState:
-        """Return the state before the first token, one row per sentence. `max_length` must allow a complete tree."""
+        """Return the state before the first token, with one row per sentence.
+
+        The `max_length` of each sentence must be large enough for a complete tree.
+        """
         tables = _Tables(*(table.to(device) for table in self._tables))
         limits = [_limits_of(source) for source in sources]
         counters = torch.tensor([[0, each.words, each.constituents, 0] for each in limits], device=device)
@@ -203,7 +206,7 @@ class BracketConstraint:
 
 
 def _limits_of(source: SearchInput) -> TreeLimits:
-    """Return the constraints on a sentence's tree. PAD in the result's `word_tokens` allows any word token."""
+    """Return the limits on a sentence's tree. In `word_tokens` of the result, PAD allows any word token."""
     words = [PAD if token == UNK else token for token in source.words]
     return TreeLimits(len(words), (source.max_length - len(words)) // 2, words)
 

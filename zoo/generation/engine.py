@@ -1,4 +1,4 @@
-"""The search engine: worker threads that decode the sentences of all callers in continuously refilled batches.
+"""Decoding engine: worker threads that decode the sentences of all callers in continuously refilled batches.
 
 An `Engine` belongs to one compiled model and lives as long as this model. Callers add sentences to its `RequestQueue`,
 and its workers take them from there. Each worker has one running batch for each batch key (see `BeamSearch.batch_key`),
@@ -62,7 +62,7 @@ class Engine(AbstractContextManager["Engine"]):
             program: Compiled model that computes the probabilities of tokens.
             device: Device of the compiled model.
             workers: Maximum number of worker threads.
-            max_batch_tokens: Maximum total number of source tokens in the batches of a worker, counting padding.
+            max_batch_tokens: Maximum total number of source tokens in the batches of a worker, including padding.
         """
         self.queue = RequestQueue(max_batch_tokens)
         self.program, self.device = program, device
@@ -121,7 +121,7 @@ class Engine(AbstractContextManager["Engine"]):
     def search(
         self, chunks: Iterable[Sequence[SearchInput]], strategy: SearchStrategy
     ) -> Generator[SearchResult, None, None]:
-        """Search for hypotheses of every sentence. Yield each sentence with its hypotheses as soon as they are known.
+        """Search for hypotheses of every sentence. Yield each sentence with its hypotheses as soon as they are found.
 
         Chunks are read in the caller's thread, whenever half of the last chunk's sentences have left the queue.
         Errors in worker threads are raised by this method. Closing the returned Python generator ends the search.
@@ -135,7 +135,7 @@ class Engine(AbstractContextManager["Engine"]):
                 NaN or infinite, or a worker thread of this engine calls this method.
         """
         if current_thread() in self.queue.threads:
-            problem = "a callback of a future waits for another search of the same model, which would never begin"
+            problem = "a callback of a future waits for another search with the same model, which would never begin"
             raise ZooError(problem, hint="call `submit` in the callback, or translate in another thread")
         results: SimpleQueue[SearchResult | BaseException | None] = SimpleQueue()
         request = Request(strategy, lambda *result: results.put(result), results.put, lambda: results.put(None))
@@ -227,7 +227,7 @@ class _Worker(Generic[State]):
             self._batches[key] = batch
 
     def _start(self, key: Hashable, histories: Sequence[SearchHistory]) -> None:
-        """Encode the sentences, and add them to the running batch."""
+        """Encode the sentences, and add them to the running batch with this batch key, or start such a batch."""
         new = start_batch(self._program, histories, self._device)
         self._deliver(key, new.prepare_to_join(self._batches[key].rows if key in self._batches else 0))
         if new.histories:
@@ -278,7 +278,7 @@ class _Worker(Generic[State]):
                     self._queue.fail(request, error)
 
     def _drop_cancelled(self) -> None:
-        """Remove the sentences of cancelled requests. The batch removes their rows in its next step."""
+        """Stop decoding the sentences of cancelled requests. Each batch removes their rows in its next step."""
         for key, members in list(self._running.items()):
             for history in [history for history, request in members.items() if not request.active]:
                 history.stop_reason = "cancelled"
@@ -317,7 +317,7 @@ os.register_at_fork(after_in_child=_replace_queues)
 
 
 def notify_if_cancelled(future: Future[Any]) -> None:
-    """If a future was cancelled, wake the threads that wait for the future in `concurrent.futures.wait`."""
+    """Wake the threads that wait for a future in `concurrent.futures.wait`, if the future was cancelled."""
     if future.cancelled():
         future.set_running_or_notify_cancel()
 

@@ -1,4 +1,4 @@
-"""Ensembles: several programs that a search uses like one program. Their probabilities are averaged."""
+"""Ensembles of compiled models. The search uses an ensemble like a single model with averaged probabilities."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Ensemble:
         return self._mean([program.score(source, target) for program in self.programs])
 
     def _mean(self, log_probabilities: Sequence[Float[Tensor, "*shape"]]) -> Float32[Tensor, "*shape"]:
-        """Return the logarithm of the mean probability, computed in float32."""
+        """Average the models' probabilities in float32, and return the logarithm of the mean."""
         stacked = torch.stack([values.float() for values in log_probabilities])
         return stacked.logsumexp(0) - math.log(len(log_probabilities))
 

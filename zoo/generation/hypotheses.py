@@ -25,7 +25,7 @@ def length_penalty(length: int, alpha: float, kind: LengthPenalty = "gnmt") -> f
     """Return the length penalty. The score of a hypothesis is its log-probability divided by this penalty.
 
     Args:
-        length: Number of tokens, with EOS.
+        length: Number of tokens, including EOS.
         alpha: Strength of the penalty. 0 turns it off.
         kind: "gnmt" for ((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14), "power" for length ** alpha.
     """
@@ -73,7 +73,7 @@ class FinishedHypothesis(NamedTuple):
     score: float
     """Log-probability divided by the length penalty."""
     total: float
-    """Log-probability."""
+    """Log-probability of the hypothesis."""
     step: int
     """Index of the step that finished the hypothesis."""
     candidate: int

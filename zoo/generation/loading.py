@@ -1,4 +1,4 @@
-"""Open the model in a training run's folder or a bundle, as a translator, parser, recogniser or language model."""
+"""Open a trained or published model from its folder, as a translator, parser, recognizer or language model."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from zoo.text.vocabulary import Side
 
 
 class ParserPreprocessor(Preprocessor):
-    """Preprocessor for parsers. Sentences are never split, and prefixes for the trees are not supported."""
+    """Preprocessor for parsers. It never splits sentences, and accepts no prefixes."""
 
     # No warning about unknown words, because the tree contains them unchanged.
     terms = InputTerms(verb="parse", unknown_effect=None)
@@ -143,9 +143,10 @@ class Parser(Translator):
         return tokenize_words(text, self.spec.corpus.source)
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check sentences and their trees before scoring. Return both as lists, with trees simplified as for training.
+        """Check sentences and their trees before scoring. Return the list of sentences and the list of trees.
 
-        A sentence whose words differ from the words of its tree is tokenised first.
+        Trees are simplified as in the training data. A sentence whose words differ from the words of its tree is
+        tokenised.
 
         Raises:
             ZooError: A target is not a tree with the words of its sentence.
@@ -167,7 +168,7 @@ class Parser(Translator):
     def to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
-        """Convert the hypotheses of a sentence to trees, as text."""
+        """Convert the hypotheses of a sentence to trees in bracketed notation."""
         words = list(map(escape_brackets, split_words(source.text)))
         return [each.with_text(str(self.symbols.to_tree(each.tokens, words))) for each in hypotheses]
 

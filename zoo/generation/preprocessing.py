@@ -27,10 +27,10 @@ class EncodedText:
     """Text, encoded as inputs for the search. An empty text has no input. If a text is split, each part is an input.
 
     Attributes:
-        index: Position of the text, from 0.
+        index: Index of the text, counted from 0.
         text: The text, without invisible characters.
         parts: The input for each part. A part contains one or more sentences.
-        length: Number of tokens in the whole text, without EOS.
+        length: Number of tokens in the whole text, excluding EOS.
         gaps: The white space between each part and the next.
         too_long: Whether the text is too long for the model to translate as a whole.
     """
@@ -45,22 +45,22 @@ class EncodedText:
 
 @dataclass(frozen=True)
 class InputTerms:
-    """Terms for the texts of a task, in messages and progress bars."""
+    """Task-specific words for messages and progress bars, such as the noun for an input."""
 
     text: str = "text"
-    """Word for a text."""
+    """Noun for an input."""
     unit: str = "sentences"
-    """Word for texts in progress bars."""
+    """Plural noun for inputs in progress bars."""
     length_unit: str = "tokens"
-    """Unit of a text's length."""
+    """Unit for the length of an input."""
     verb: str = "translate"
     """Verb for what the model does, in progress bars."""
     treatment: str = "translated"
-    """Participle for what the model does with a text."""
+    """Past participle for what the model does with an input."""
     unknown_effect: str | None = "omitted, or translated as something else"
     """Effect of characters or words that the model does not know. None: unknown characters cause no warning."""
     advice: str = ""
-    """Advice about long texts, at the end of a warning."""
+    """Advice about long inputs, at the end of a warning."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +70,11 @@ class Preprocessor:
     If `splits_sentences` is false, a text is only split if it is too long for the model, into as few parts as possible.
 
     Attributes:
-        vocabulary: The vocabularies of source and target.
+        vocabulary: The source and target vocabularies.
         spec: The model's spec.
         positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
         longest_in_training: Number of tokens in the longest source in training. None if it is not known.
-        languages: Source and target language.
+        languages: Source and target language of the texts.
         splits_sentences: Whether each sentence of a text is translated separately. Texts with a prefix are not split.
         protects: Whether translations must keep numbers, links and the like. Texts without letters stay unchanged.
     """
@@ -92,18 +92,18 @@ class Preprocessor:
 
     @cached_property
     def terms(self) -> InputTerms:
-        """The terms for the texts in messages."""
+        """Words that messages and progress bars use for texts."""
         return InputTerms()
 
     @cached_property
     def max_source_length(self) -> int:
-        """Maximum number of tokens in a text that is translated as a whole, without EOS."""
+        """Maximum number of tokens in a text that is translated as a whole, excluding EOS."""
         longest = self.spec.decoding.max_source_length
         own = 1 + len(self.languages.source_tokens)  # EOS and the language token
         return longest if self.positions is None else min(longest, self.positions - own)
 
     def is_unchanged(self, text: str) -> bool:
-        """Return whether a text stays unchanged, because texts are protected and this text has no words."""
+        """Return whether a text stays unchanged: `protects` is true, and the text has no words to translate."""
         return self.protects and not needs_translation(text[len(language_tokens(text)) :])
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
@@ -118,7 +118,7 @@ class Preprocessor:
             ZooError: A sentence is too long for the model, the prefix is longer than a translation may be, or the
                 prefix has characters or tokens that the model cannot generate.
         """
-        text = INVISIBLE.sub("", text)  # next to a link, or at the end of a sentence, they would hide its end
+        text = INVISIBLE.sub("", text)  # they would hide the end of a link or sentence
         language = self.source_language(text)
         whole = self.encode_sentence(text, index, language, prefix)
         forced = self._encode_prefix(prefix)
@@ -151,7 +151,7 @@ class Preprocessor:
         return EncodedText(index, text, tuple(inputs), length, gaps, too_long and not by_sentence)
 
     def encode_sentence(self, text: str, index: int, language: str, prefix: str = "") -> SearchInput:
-        """Encode a sentence, or a fragment of it, for the search. `prefix` is the prefix of the text's translation."""
+        """Encode a sentence or sentence fragment for the search. `prefix` is the prefix of the text's translation."""
         replaced = self.replaced(text, language, prefix)
         tokens = tuple(self._encode(replaced.text, "source"))
         own = self.languages.source_tokens if self.source_length(tokens) else ()
@@ -166,7 +166,7 @@ class Preprocessor:
         )
 
     def source_language(self, text: str) -> str:
-        """Return the request's source language. If it is unknown, guess it from the text and the model's languages."""
+        """Return the language of a text. If the request does not specify it, guess one of the model's languages."""
         own = self.languages
         if own.source != UNKNOWN or self.spec.languages is None:
             return own.source
@@ -235,11 +235,11 @@ class Preprocessor:
     def encode_pairs_side(
         self, texts: Sequence[str], side: Side, *, numbers: Sequence[int] | None = None
     ) -> list[list[int]]:
-        """Encode one side of sentence pairs for scoring.
+        """Encode the sources or the targets of sentence pairs, for scoring.
 
         Args:
-            texts: The texts of this side.
-            side: "source" or "target".
+            texts: The sources or the targets.
+            side: "source" or "target", as in `texts`.
             numbers: Number of each text's pair, for error messages. Default: 1, 2, ...
 
         Returns:
@@ -271,7 +271,7 @@ class Preprocessor:
         return rows
 
     def source_length(self, tokens: Sized) -> int:
-        """Return the number of tokens in a source, without EOS."""
+        """Return the number of tokens in a source, excluding EOS."""
         return len(tokens) - len(self.vocabulary.source_suffix)
 
     def source_tokens(self, source: Replaced) -> list[str]:
@@ -302,7 +302,7 @@ class Preprocessor:
             )
 
     def _max_target_length(self, source_length: int) -> int:
-        """Return the maximum number of tokens in a translation, without EOS.
+        """Return the maximum number of tokens in a translation, excluding EOS.
 
         By default, it is the number of source tokens plus 50 (paper, section 6.1).
         """

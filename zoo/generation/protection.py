@@ -44,7 +44,7 @@ class _Damage(NamedTuple):
     text: str
     """The text of the sentence, without language tokens."""
     spans: Sequence[Span]
-    """The spans of the text that a translation must not write as words."""
+    """The spans of the text, except numbers that the translation may contain as words."""
     differences: Differences
     lacks_only_names: bool
     """Whether the translation has lost only months and weekdays."""
@@ -56,7 +56,7 @@ class _Damage(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """Plan for a translation that has all spans."""
+    """Plan to translate a sentence again so that its translation contains all spans, such as numbers and links."""
 
     parts: Sequence[SearchInput | str]
     """Fragments to translate, and strings to copy between them, in order."""
@@ -64,7 +64,10 @@ class _Plan(NamedTuple):
     """The span that each ordinary number stands for while the sentence is translated."""
 
     def join(self, translations: Iterator[Translation]) -> Translation:
-        """Join the copied strings and the next translations, which belong to the fragments."""
+        """Join the copied strings and the translations of the fragments. Replace proxy numbers with the original spans.
+
+        The translations of the fragments are the next items of `translations`.
+        """
         text, used = "", list[Translation]()
         for part in self.parts:
             if isinstance(part, str):
@@ -97,7 +100,7 @@ class Protection:
     """
 
     def __init__(self, translator: TextSearch, preprocessor: Preprocessor, config: GenerationConfig) -> None:
-        """Prepare to check and repair translations.
+        """Create an object that checks and repairs the translations of a call.
 
         Translations are only repaired if beam search returns a single translation per text.
 
@@ -112,7 +115,7 @@ class Protection:
         self._can_repair = config.search == "beam" and config.n_best == 1 and translator.constraint is None
 
     def check(self, source: SearchInput, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        """Convert the hypotheses of a sentence to translations, and set their `unkept` field."""
+        """Convert the hypotheses of a sentence to translations. List lost spans and added numbers in `unkept`."""
         translations = self._convert(source, hypotheses)
         protects = self._preprocessor.protects
         if not (protects and (source.replaced.spans or find_spans(_text(source), source.language, self._target))):
@@ -163,31 +166,32 @@ class Protection:
         return self._translator.span_constraint(self._preprocessor.languages.target_tokens)
 
     def _damage(self, source: SearchInput, first: Translation) -> _Damage:
-        """Return the differences between a sentence and its first translation."""
+        """Compare a sentence with its first translation, and return the lost and added spans."""
         text = _text(source)
         differences = compare(text, first.text, source.language, self._target)
         spans = [span for span in find_spans(text, source.language, self._target) if span not in differences.as_words]
         return _Damage(source, text, spans, differences, all(map(str.isalpha, first.unkept)))
 
     def _with_numbers(self, damage: _Damage) -> _Plan | None:
-        """Plan to translate the whole sentence, with ordinary numbers in place of the lost spans."""
+        """Return a plan to translate the whole sentence, with ordinary numbers in place of the lost spans."""
         apart, lost = damage.apart, damage.differences.missing or damage.spans
         replaced = [span for span in lost if not (span in apart or isinstance(span, CalendarSpan))]
         numbers = (number for number in self._constraint.common_numbers if number not in damage.text)
         return self._whole(damage, dict(zip(numbers, replaced, strict=False)))
 
     def _whole(self, damage: _Damage, proxies: Mapping[str, Span] = {}) -> _Plan | None:
-        """Plan to translate the whole sentence. The numbers in `proxies` stand for some of its spans."""
+        """Return a plan to translate the whole sentence. `proxies` maps numbers to the spans that they replace."""
         return self._plan(damage, damage.apart, proxies) if len(damage.spans) <= _MAX_SPANS else None
 
     def _in_fragments(self, damage: _Damage) -> _Plan | None:
-        """Plan to translate the fragments between the spans."""
+        """Return a plan to copy the spans, and to translate the fragments between them."""
         return None if damage.lacks_only_names else self._plan(damage, damage.spans, {})
 
     def _plan(self, damage: _Damage, cuts: Sequence[Span], proxies: Mapping[str, Span]) -> _Plan | None:
-        """Plan which spans of a sentence to cut out and copy, and which numbers stand for other spans.
+        """Return a plan to translate a sentence, except the spans in `cuts`, which are copied.
 
-        Return None if the model has no tokens for a span.
+        `proxies` maps ordinary numbers to the spans that they replace during translation. Return None if the model has
+        no tokens for a span.
         """
         numbers = {span: number for number, span in proxies.items()}
         fragments, copied, start = [""], list[str](), 0

@@ -1,4 +1,4 @@
-"""Recognizers: models that read audio files or images, and write the text in them."""
+"""Recognizers: models that transcribe audio files or read the text in images."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FilePreprocessor(Preprocessor):
 
     @cached_property
     def terms(self) -> InputTerms:
-        """The terms for the files in messages."""
+        """Words that messages and progress bars use for files."""
         advice = "; `zoo transcribe` cuts recordings into shorter parts" if self.modality.cut_at_pauses else ""
         noun = FILE if self.modality.names_files else "input"
         return InputTerms(noun, f"{noun}s", "frames", "recognise", "read", None, advice)
@@ -100,7 +100,7 @@ class Recognizer(Translator):
         self.modality = cast(FeatureModality, modality_of(self.spec.task))
 
     def translate(self, texts: Any, **options: Any) -> Any:
-        """Return the text in one or more files (see `Translator.translate`). A path is a string or path object."""
+        """Return the text in one or more files, given by path (see `Translator.translate`)."""
         return super().translate(_names(texts), **options)
 
     def score(self, sources: Any, targets: Any, **options: Any) -> Any:
@@ -150,7 +150,7 @@ class Recognizer(Translator):
         n_best: int | None = None,
         **options: Unpack[GenerationOptions],
     ) -> list[list[Translation]]:
-        """Recognise inputs that are in memory, such as parts of a file. Return the texts with their scores.
+        """Recognise the text of inputs that are in memory, such as parts of a file. Return the texts with their scores.
 
         Args:
             inputs: The frames (feature vectors) of each input, `[frames, width]`.
@@ -204,7 +204,7 @@ class Recognizer(Translator):
         values = preprocessor.search_input(frames, text).streams["source"]
         positions = -(-len(frames) // stride)
         if positions > _MAX_ATTENTION_POSITIONS:
-            problem = f"`{text}` has {positions:,} positions, but attention allows at most {_MAX_ATTENTION_POSITIONS:,}"
+            problem = f"`{text}` has {positions:,} encoder positions, but the maximum is {_MAX_ATTENTION_POSITIONS:,}"
             raise ZooError(problem, hint="split the file into shorter files")
         if translation is None:
             best = self.recognize([frames], target=target)[0][0]

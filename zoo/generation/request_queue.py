@@ -27,7 +27,7 @@ class Request:
         deliver: Function that worker threads call with each sentence and its hypotheses.
         fail: Function that is called with the error that ended the request. It may be called more than once.
         request_fill: Function that is called when half of the sentences that were last added have left the queue.
-        batch_key: Key of the batch. Requests with the same key share batches.
+        batch_key: Batch key of the strategy. Requests with the same key share batches.
         queue: The waiting sentences, in the order in which they will be decoded.
         refill_threshold: Number of waiting sentences at which `request_fill` is called.
         served_tokens: Number of tokens in the sentences that have left the queue. The waiting request with the smallest
@@ -59,8 +59,8 @@ class RequestQueue:
     """Queue of sentences that wait for a free row in a batch. All callers and all worker threads share it.
 
     Callers fill the queue (`add`), and the workers empty it (`take`). The batches of a worker together hold as many
-    sentences as fit into `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most an equal
-    share of the queued tokens.
+    sentences as fit into `max_batch_tokens`, including padding. To keep all workers busy, a worker gets at most an
+    equal share of the queued tokens.
 
     Waiting requests are served in turn, so that all of them get the same number of tokens (`served_tokens`). For a new
     request, `served_tokens` starts at the value that it would have if the request had waited from the beginning.
@@ -72,7 +72,7 @@ class RequestQueue:
         """Create an empty queue.
 
         Args:
-            max_batch_tokens: Maximum number of source tokens in the batches of a worker, counting padding.
+            max_batch_tokens: Maximum number of source tokens in the batches of a worker, including padding.
         """
         self.max_batch_tokens = self._initial_max_batch_tokens = max_batch_tokens
         self.changed = Condition()
@@ -80,11 +80,11 @@ class RequestQueue:
         self.threads: list[Thread] = []
         self._waiting: dict[Request, None] = {}  # requests with sentences in the queue, in order of arrival
         self._queued_tokens = self._idle_workers = 0
-        self._fair_share_tokens = 0.0  # tokens of a request that waits from the start
+        self._fair_share_tokens = 0.0  # `served_tokens` of a request that has waited from the beginning
         self._busy_seconds = 0.0  # recent time during which sentences waited
         self._busy_tokens = 0  # tokens that left the queue in `_busy_seconds`
         self._busy_since: float | None = None  # when `_busy_seconds` was last updated
-        self._running_tokens: dict[int, int] = {}  # by thread
+        self._running_tokens: dict[int, int] = {}  # by thread: tokens of the sentences that it is decoding
         self._parked: set[int] = set()  # threads that are not used, because there is not enough memory for them
         self._took_alone: dict[int, bool] = {}  # by thread: whether it was the only worker when it took sentences
 
@@ -204,7 +204,7 @@ class RequestQueue:
                 source = sentences[0][1]
                 return ZooError(
                     f"there is not enough memory to translate sentence {source.index + 1:,}, even "
-                    f"in a batch of its own: {excerpt(source.text)}, length {len(source):,}",
+                    f"in a batch of its own: {excerpt(source.text)}, length {len(source):,} (in tokens or frames)",
                     hint="split the sentence, use a smaller beam, or close other programs",
                     exit_code=1,
                 )
@@ -216,7 +216,7 @@ class RequestQueue:
             return None
 
     def stop(self, error: BaseException | None = None) -> None:
-        """Make all workers end before their next decoding step. Unfinished requests fail."""
+        """Make all workers end before their next decoding step. Unfinished requests fail (see `fail`)."""
         with self.changed:
             self.stopped = True
             requests = list(self._waiting)
@@ -296,5 +296,5 @@ def closed_error() -> ZooError:
 
 
 def _padded_tokens(members: Collection[SearchHistory]) -> int:
-    """Return the number of source tokens in a batch, counting padding."""
+    """Return the number of source tokens in a batch, including padding."""
     return len(members) * max((*(len(each.source) for each in members), MIN_ROW_TOKENS))

@@ -57,11 +57,11 @@ class Sampling:
 
     @property
     def batch_key(self) -> Hashable:
-        """The key of the batch. Sentences with the same key can share a batch, even with different seeds."""
+        """The batch key. Sentences with the same key can share a batch, even with different seeds."""
         return Sampling, self.n_best, self.temperature, self.top_k, self.top_p, self.constraint, self.shortlist
 
     def searcher(self, program: StepwiseDecoder[State], rows: int) -> None:
-        """Return None, because no compiled model can run the whole search (see `BeamSearch.searcher`)."""
+        """Return None, because compiled models have no search that samples (see `BeamSearch.searcher`)."""
 
     def new_history(self, source: SearchInput) -> SearchHistory:
         """Return an empty search history for a sentence, with one random number generator per sample."""

@@ -33,7 +33,7 @@ class TokenScores:
 
     @property
     def tokens(self) -> int:
-        """The number of scored tokens, with EOS."""
+        """The number of scored tokens, including EOS."""
         return len(self.token_log_probabilities)
 
 
@@ -52,7 +52,7 @@ def score_targets(
         translator: The model.
         sources: Token IDs or frames of each source. None if the model has no encoder.
         targets: Token IDs of each target, from BOS to EOS.
-        max_batch_tokens: Maximum number of tokens in a batch, on each side, counting padding.
+        max_batch_tokens: Maximum number of tokens in a batch, on each side, including padding.
         progress: Progress bar, which counts the scored pairs.
         first: Position of the first pair, counted from 1, for error messages.
 

@@ -34,8 +34,8 @@ class SpanConstraint:
     (`Span.spellings`).
 
     While the tokens of a span consist of letters, the output may still change to another word. After the first token
-    with other characters, such as a digit, the output must complete the span. EOS is allowed after all spans, and at
-    the maximum length.
+    with other characters, such as a digit, the output must complete the span. EOS is allowed once all spans are
+    complete, and at the maximum length.
     """
 
     def __init__(self, vocabulary: Vocabulary, free: Sequence[int] = ()) -> None:
@@ -62,7 +62,7 @@ class SpanConstraint:
         return sorted(numbers, key=lambda number: (len(self._vocabulary.encode(number, "target")), int(number) % 10))
 
     def spell(self, span: Span) -> Iterator[tuple[int, list[int]]]:
-        """Yield each spelling of a span, as the trie node at which the spelling begins and the tokens of the spelling.
+        """Yield a pair for each spelling of a span: the trie node where the spelling begins, and its tokens.
 
         Spellings for which the model has no tokens are omitted.
         """
@@ -76,7 +76,7 @@ class SpanConstraint:
                     yield _AFTER_MARK, after_mark[len(mark) :]
 
     def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> SpanState:
-        """Return the state before the first token, one row per sentence."""
+        """Return the state before the first token, with one row per sentence."""
         tries = [_Trie(self, source.required) for source in sources]
 
         def table(rows: Iterable[list[int]]) -> Tensor:
@@ -145,7 +145,7 @@ class _Trie:
 
 
 class SpanState(NamedTuple):
-    """State of `SpanConstraint` for a batch. The last three tensors have a single row, which all hypotheses share."""
+    """State of `SpanConstraint` for a batch. All hypotheses share `free`, `marks` and `extends`, which have one row."""
 
     node: Int[Tensor, " rows"]
     """Current node of each hypothesis in the trie of its sentence."""

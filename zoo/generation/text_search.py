@@ -85,7 +85,7 @@ class TextSearch:
 
         Args:
             program: A compiled model, or an ensemble of compiled models.
-            vocabulary: The vocabularies of source and target.
+            vocabulary: The source and target vocabularies.
             spec: The model's spec.
             longest_source: Number of tokens in the longest source in training, if known.
             positions: Number of learned position embeddings, which limits the length of texts. The default is the limit
@@ -96,10 +96,10 @@ class TextSearch:
             alignment_head: Attention head that aligns words best, if it is known.
             attention_program: Function that returns a compiled model that outputs attention weights. The first call
                 compiles it. None for an ensemble, or if there are no weights to compile.
-            reopen: Function that opens the same translator again, for pickling.
+            reopen: Function that opens the same translator again, for unpickling.
             report: Receives warnings.
             device: Device of the compiled model.
-            max_batch_tokens: Maximum number of source tokens in a batch, with EOS and padding. None for the default.
+            max_batch_tokens: Maximum number of source tokens in a batch, including EOS and padding. None: the default.
         """
         self.program, self.vocabulary, self.spec = program, vocabulary, spec
         self.longest_source = longest_source
@@ -161,9 +161,9 @@ class TextSearch:
         """Start to translate texts, and immediately return a future with the result of `hypotheses`.
 
         A server can call this method from any thread. The texts of all calls share batches, and short calls do not wait
-        for long calls. `future.cancel()` stops the search within a few decoding steps. `asyncio.wrap_future(future)`
-        can be awaited. If the `workers` or `max_batch_tokens` of a call differ from the translator's values, the call
-        uses separate worker threads, and shares no batches.
+        for long calls. `future.cancel()` stops the search within a few decoding steps. To await the result, use
+        `asyncio.wrap_future(future)`. If the `workers` or `max_batch_tokens` of a call differ from the translator's
+        values, the call uses separate worker threads, and shares no batches.
 
         Args:
             texts: The texts. Each text is a single line.
@@ -289,7 +289,7 @@ class TextSearch:
     def translate_chunks(
         self, chunks: Iterable[Sequence[TextWithPrefix]], config: GenerationConfig, stream: TextStream
     ) -> Iterator[tuple[int, list[Translation]]]:
-        """Yield the index and the translations of each text as soon as they are known.
+        """Yield the index and the translations of each text as soon as they are available.
 
         A chunk is read when the search needs more sentences. If reading fails, the texts before the error are
         translated first, and then the error is raised.
@@ -381,7 +381,7 @@ def translate_lines(
         max_chunk_lines: Maximum number of lines that are read in advance.
         paused: Function that returns True while the next line is not available yet. During such a pause, all lines that
             were read are translated, so that an interactive user sees them.
-        first: Index of the first line. Samples and error messages depend on the index of a line.
+        first: Index of the first line. Random samples and error messages depend on the index of a line.
         report: Receives the progress.
         **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
     """

@@ -1,4 +1,4 @@
-"""Texts of one call on their way through the search, and warnings about unusual texts."""
+"""Encode the texts of a call, join the translations of their parts, and warn about unusual texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_UNKNOWN = 8  # characters or words in a warning
 
 
 class TextStream:
-    """Texts of one call: encodes them for the search, and joins the translations of their parts.
+    """Encodes the texts of one call for the search, and joins the translations of their parts.
 
     Attributes:
         preprocessor: The preprocessor that encodes the texts.
@@ -45,7 +45,7 @@ class TextStream:
     def read(self, chunks: Iterable[Sequence[TextWithPrefix]]) -> Iterator[list[SearchInput]]:
         """Read texts, and yield the parts of each chunk that the model must translate.
 
-        An error ends the iteration. `join` raises it after all earlier texts.
+        An error ends the iteration. `join` raises this error after it has yielded all earlier texts.
         """
         inputs = list[SearchInput]()
         try:
@@ -138,7 +138,7 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:
-        """Add a text to the counts."""
+        """Add a text to the counts of all texts and of unusual texts."""
         self._texts += 1
         if not text.parts:
             return

@@ -33,9 +33,9 @@ class SearchInput:
 
     Attributes:
         index: Position of the text that the sentence belongs to, counted from 0.
-        streams: The values of each stream that the encoder reads: token IDs (with EOS if the model uses it), or
+        streams: The values of each stream that the encoder reads: token IDs (including EOS if the model uses EOS), or
             features, [frames, width]. Empty if the model has no encoder.
-        max_length: Maximum number of tokens in the output, without EOS.
+        max_length: Maximum number of tokens in the output, excluding EOS.
         prefix: Token IDs that the output must start with.
         text: The sentence as text, for error messages.
         words: For a parser, the target token of each word in the sentence. UNK means that any word token is allowed.
@@ -76,7 +76,7 @@ class Hypothesis(NamedTuple):
     """`log_probability` divided by the length penalty."""
 
     def with_text(self, text: str) -> Translation:
-        """Return the translation with the given text, which the tokens represent."""
+        """Return a translation with the scores and tokens of this hypothesis, and the given text."""
         return Translation(text, self.score, self.log_probability, self.tokens)
 
 
@@ -144,7 +144,8 @@ def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[
 
     Args:
         lengths: Number of tokens in each sentence.
-        max_batch_tokens: Maximum number of tokens in a batch, counting padding. A longer sentence gets its own batch.
+        max_batch_tokens: Maximum number of tokens in a batch, including padding. A longer sentence gets its own
+            batch.
 
     Returns:
         Batches of sentence indices, longest sentences first.
@@ -159,7 +160,7 @@ def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[
 
 
 def pad_sequences(rows: Sequence[Sequence[int]], device: torch.device | str) -> Int[Tensor, "rows longest"]:
-    """Return sequences of token IDs as one tensor, padded with PAD at the end of each row."""
+    """Combine sequences of token IDs into one tensor. Shorter rows are padded with PAD at the end."""
     return PaddedBatch.pad(rows, device).values
 
 

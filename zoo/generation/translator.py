@@ -171,7 +171,7 @@ class Translator(TextSearch):
         Args:
             sources: One text, or several texts.
             targets: The translation of each text.
-            max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the translator's default.
+            max_batch_tokens: Maximum number of tokens in a batch, including padding. None for the translator's default.
             **languages: Language codes, for a multilingual model (see `LanguageOptions`).
 
         Raises:
@@ -200,7 +200,7 @@ class Translator(TextSearch):
             *texts: Two arguments: the sources and their translations. For a language model, one argument: the texts.
             source: Language code of the sources (see `LanguageOptions`).
             target: Language code of the translations.
-            max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the translator's default.
+            max_batch_tokens: Maximum number of tokens in a batch, including padding. None for the translator's default.
             report: Receives the progress.
             first: Position of the first pair, counted from 1, for error messages.
 
@@ -222,7 +222,7 @@ class Translator(TextSearch):
             return score_targets(self, ids.get("source"), ids[OUTPUT], batch_tokens, progress, first)
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check sources and their translations before scoring, and return both as lists.
+        """Check sources and their translations before scoring. Return the list of sources and the list of translations.
 
         Raises:
             ZooError: The numbers of sources and targets differ, or a text has more than one line.
@@ -350,7 +350,7 @@ class LanguageModel(Translator):
 
         Args:
             texts: The texts. Each text is a single line.
-            max_batch_tokens: Maximum number of tokens in a batch, counting padding. None for the default.
+            max_batch_tokens: Maximum number of tokens in a batch, including padding. None for the default.
         """
         return [score.log_probability for score in self.score_tokens(texts, max_batch_tokens=max_batch_tokens)]
 

@@ -94,8 +94,8 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportChec
         The result of running the exported model in its toolkit. None if the toolkit is not installed.
 
     Raises:
-        ZooError: The model or the format does not exist, the folder is not empty, the format cannot express the model,
-            or the exported model computes different results. In all these cases, nothing is written.
+        ZooError: The model or the format does not exist, the folder is not empty, the format cannot represent the
+            model, or the exported model computes different results. In all these cases, nothing is written.
     """
     format: ExportFormat = format_named(to, "export")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -138,7 +138,7 @@ def _require_same_when_read(model: Model, format: ExportFormat, reader: ImportFo
     require_same_architecture(model.spec.architecture, imported.spec.architecture, format.name, format.may_differ)
     ours, theirs = model.vocabulary, imported.vocabulary
     if ours.source_suffix != theirs.source_suffix:
-        raise cannot_export(format.name, "the model and this format differ in whether sources end with EOS")
+        raise cannot_export(format.name, "the model and this format differ in whether source sentences end with EOS")
     before, after = model.weights.tensors, imported.weights.tensors
     changed = [name for name, ours in before.items() if name not in after or not torch.equal(after[name], ours.float())]
     for name in after.keys() - before.keys():

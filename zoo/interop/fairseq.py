@@ -44,7 +44,7 @@ _CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 _SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 _PAD, _END, _UNKNOWN = 1, 2, 3
 _CODES = ("subword_nmt", "fastbpe")
-"""Values of fairseq's `bpe` option for BPE codes."""
+"""Values of fairseq's `bpe` option for methods that use BPE codes."""
 _OVERWRITE = " #fairseq:overwrite"
 _DECODING = {**search_fields(beam=5, extra_length=200), "min_length": 1}
 """Default search options of the `fairseq-generate` command. A checkpoint contains no search options."""
@@ -103,7 +103,7 @@ def _find_checkpoint(path: Path) -> Path | None:
 
 
 def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
-    """Return the source and target language as in the dictionaries' file names, such as `de` in `dict.de.txt`."""
+    """Return the languages as they appear in the file names of the dictionaries, such as `de` in `dict.de.txt`."""
     source, target = options.any("source_lang"), options.any("target_lang")
     if isinstance(source, str) and isinstance(target, str) and source and target:
         return source, target
@@ -175,7 +175,7 @@ def _read_checkpoint(file: Path) -> tuple[Mapping[str, Any], dict[str, Tensor]]:
     """Return the options and tensors of a checkpoint. Newer versions of fairseq put the options into sections.
 
     Raises:
-        ZooError: The file is damaged, is not a fairseq checkpoint, or refers to a function that fairseq does not use.
+        ZooError: The file is damaged or not a fairseq checkpoint, or its pickles need a global that fairseq never uses.
     """
     content = load_torch_file(file, "fairseq", _replacement)
     model = content.get("model") if isinstance(content, dict) else None
@@ -217,10 +217,10 @@ def _replacement(name: str) -> Any:
 
 
 def _flat_options(options: Mapping[str, Any], sections: Sequence[str], where: str) -> Settings:
-    """Return some options of a checkpoint as one mapping, for all versions of fairseq.
+    """Merge sections of a checkpoint's options into one mapping.
 
     Args:
-        options: The options. Newer versions of fairseq put them into sections.
+        options: The options. If they have no sections, as in older versions of fairseq, all options are returned.
         sections: The sections to return. If several sections have the same key, the last section takes precedence.
         where: The file, for error messages.
     """
@@ -238,7 +238,7 @@ def _flat_options(options: Mapping[str, Any], sections: Sequence[str], where: st
 
 
 def _architecture_fields(options: Settings) -> dict[str, Any]:
-    """Convert options to fields of `architecture`. Raise ZooError if zoo does not support an option."""
+    """Convert fairseq's options to fields of `architecture`. Raise ZooError if an option is not supported."""
     fields = read_settings(options, "fairseq")
     d_model = fields["d_model"]
     for key in ("decoder_input_dim", "decoder_output_dim"):
@@ -256,7 +256,7 @@ def _name_or_value(value: Any) -> Any:
 
 
 def _fields_of_tensors(source: ForeignTensors, positions: Mapping[str, Any]) -> dict[str, Any]:
-    """Infer fields of `architecture` from the tensors. Truncate encoder and decoder positions to the same length.
+    """Infer fields of `architecture` from the tensors. Truncate learned position embeddings to a common length.
 
     Raises:
         ZooError: The position embeddings are missing.
@@ -273,9 +273,10 @@ def _fields_of_tensors(source: ForeignTensors, positions: Mapping[str, Any]) -> 
 
 
 def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
-    """Remove the embeddings and the output projection from `source`, and return them.
+    """Pop the embeddings and the output projection from `source`.
 
-    Raise ZooError if one of these matrices is missing.
+    Raises:
+        ZooError: One of these matrices is missing.
     """
     encoder, decoder = (source.take(f"{side}.embed_tokens.weight") for side in STACKS)
     tied = [options.boolean(f"share_{name}", False) for name in ("decoder_input_output_embed", "all_embeddings")]
@@ -288,7 +289,10 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
 
 
 def _current_tensors(tensors: Mapping[str, Tensor], file: Path) -> ForeignTensors:
-    """Return the tensors that affect the model's results, with separate projections, as in current versions."""
+    """Return the tensors that affect the model's results, named as in current versions of fairseq.
+
+    Split the concatenated query, key and value projections of older checkpoints.
+    """
     current: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         attention, is_joint, kind = name.partition("in_proj_")

@@ -38,8 +38,8 @@ def fetch(card: ModelCard, report: Report) -> None:
     wait for it. The next call resumes an interrupted download.
 
     Args:
-        card: The model's card in the catalogue. It describes a single model, not one model per language pair.
-        report: Receives progress and warnings, and the question about size and licence.
+        card: The model's card in the catalogue. The card must not be a pattern for several models.
+        report: Receives progress and warnings, and asks the user whether to download the model.
 
     Raises:
         ZooError: The user does not agree, the model cannot be downloaded or imported, its SHA-256 is wrong, or its
@@ -61,7 +61,7 @@ def fetch(card: ModelCard, report: Report) -> None:
 
 
 def _missing(card: ModelCard) -> list[str]:
-    """Return the names in `card.members` that have not been stored yet."""
+    """Return the names in `card.members` that are not yet in the local model store."""
     return [name for name in card.members if not StoredModel.current(name).published]
 
 
@@ -109,7 +109,7 @@ def _obtain_from_hub(card: ModelCard, model: HubModel, again: str, report: Repor
 
 
 def _record_or_compare(card: ModelCard, folder: Path, report: Report) -> None:
-    """Record the SHA-256 of a repository's files at the first download. Later, compare it with the recorded value."""
+    """Record the SHA-256 of a repository's files on the first download. Later, check that the SHA-256 is unchanged."""
     files = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".lock"))
     digest = hashlib.sha256("".join(f"{sha256(file)} {file.name}\n" for file in files).encode()).hexdigest()
     download.record_or_compare(card.source, digest, sum(file.stat().st_size for file in files), "revision", report)
@@ -128,7 +128,7 @@ def _unpack_file(path: Path, target: Path) -> None:
 
 
 def _import(card: ModelCard, missing: Collection[str], source: Path, report: Report) -> None:
-    """Import the missing members of an ensemble, or a single model. Store them if they translate as documented."""
+    """Import a single model, or the missing members of an ensemble. Store only models that translate as documented."""
     with ExitStack() as staged:
         folders = []
         for number, name in enumerate(card.members):
@@ -159,7 +159,7 @@ def _import_options(card: ModelCard, name: str) -> ImportOptions:
 
 
 def _model_path(card: ModelCard, number: int, source: Path) -> Path:
-    """Return the file or folder to import: a checkpoint that the card names, or the folder that contains the files."""
+    """Return the path to import: the checkpoint `card.files[number]`, or the folder that contains all files."""
     inside = [path for path in source.iterdir() if not path.name.startswith(".")]  # macOS adds `._NAME` for each file
     folder = inside[0] if len(inside) == 1 and inside[0].is_dir() else source
     if not card.files or card.is_folder:

@@ -22,14 +22,14 @@ from zoo.models.loading import Model
 from zoo.publishing.reference_results import ReferenceLogProbabilities
 
 PositionConvention = Literal["marian", "transformers"]
-"""Toolkit that trained a MarianMTModel. Each toolkit has its own formula for sinusoidal positions."""
+"""Toolkit that trained a MarianMTModel. Each toolkit has its own formula for sinusoidal position encodings."""
 UNKNOWN_LANGUAGES = ("und", "und")
 """Language codes for a model whose files do not contain its languages. `und` is ISO 639 for "undetermined"."""
 _LANGUAGE_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}([-_][A-Za-z0-9]+)*")
 _MAX_LENGTH = 256  # tokens, as `corpus.max_length` in the spec `base`
 _MAX_DESCRIPTION = 200  # characters
 USE_ONNX = "use `--to onnx`: it supports all networks except encoders with restricted attention, SSRUs or LSTMs"
-"""Hint for a model that another format cannot express."""
+"""Hint for a model that another format cannot represent."""
 LAYERS = {
     "encoder": ("self_attention", "feed_forward"),
     "decoder": ("self_attention", "cross_attention", "feed_forward"),
@@ -46,9 +46,9 @@ class ImportRequest:
     name: str = ""
     """Name of the model in the model store and in its spec. If empty, `import_model` derives it from the files."""
     languages: tuple[str, str] | None = None
-    """Codes of the source and target language. If None, use the codes in the files, or else `UNKNOWN_LANGUAGES`."""
+    """Codes of the source and target languages. If None, use the codes in the files, or else `UNKNOWN_LANGUAGES`."""
     positions: PositionConvention | None = None
-    """Formula of the sinusoidal positions. If None, use the default of the format."""
+    """Formula for the sinusoidal position encodings. If None, use the default of the format."""
     origin_name: str | None = None
     """Original name of the model, for example on the Hugging Face Hub. If None, use the name of its file or folder."""
     text: TextOptions = field(default_factory=TextOptions)
@@ -74,7 +74,7 @@ class ImportFormat(Protocol):
     name: ClassVar[str]
     """The value of `--format` that selects this format."""
     takes_positions: ClassVar[bool] = False
-    """Whether the user may choose the formula of the sinusoidal positions."""
+    """Whether the user may choose the formula for the sinusoidal position encodings."""
 
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
@@ -114,7 +114,10 @@ class ExportFormat(Protocol):
     """Fields of `architecture` that may have a different value in the exported model."""
 
     def reader(self, model: Model) -> ImportFormat | None:
-        """Return the import format that reads identical tensors from the exported model, or None if there is none."""
+        """Return the import format that can read the exported model back with identical tensors.
+
+        Return None if there is no such import format.
+        """
         return None
 
     def write(self, model: Model, folder: Path) -> list[str]:
@@ -124,7 +127,7 @@ class ExportFormat(Protocol):
             Notes to show to the user.
 
         Raises:
-            ZooError: The format cannot express a property of the model.
+            ZooError: The format cannot represent a property of the model.
         """
 
     def check(self, model: Model, references: ReferenceLogProbabilities, folder: Path) -> ExportCheck | None:
@@ -140,14 +143,14 @@ class ExportFormat(Protocol):
 
 
 def format_named(name: str, kind: str) -> Any:
-    """Create the format with this name.
+    """Create an instance of the import or export format with this name.
 
     Args:
         name: Name of the format.
-        kind: Key in `FORMATS`.
+        kind: Key in `FORMATS`, such as `import`.
 
     Raises:
-        ZooError: There is no such format.
+        ZooError: There is no format with this name.
     """
     if name in FORMATS[kind]:
         return resolve_name(FORMATS[kind][name]["class"])()
@@ -156,7 +159,7 @@ def format_named(name: str, kind: str) -> Any:
 
 
 def listed_formats(kind: str) -> str:
-    """Join the names and descriptions of all formats with a key in `FORMATS` into one string, for messages."""
+    """Return the names and descriptions of the formats in `FORMATS[kind]` as one string, for messages."""
     return "; ".join(f"{name} ({format['files']})" for name, format in FORMATS[kind].items())
 
 
@@ -172,7 +175,7 @@ def language_codes(source: str, target: str) -> tuple[str, str] | None:
 
 
 def require_folder(path: Path, format: str) -> None:
-    """Raise ZooError if a path is not a folder. Formats whose models are folders call this first."""
+    """Raise ZooError if a path is not a folder, for formats whose models are folders."""
     if not path.is_dir():
         raise ZooError(f"`{path}` is a file, but a model in {format} format is a folder", hint="give its folder")
 
@@ -191,7 +194,7 @@ def imported_spec(
         description: The description of the model. It may contain untrusted text from the model's files, so it is
             reduced to one line without markup.
         architecture: The fields of `architecture` that differ from the spec `base`.
-        vocabulary: The vocabulary. None for the vocabulary of the spec `base`.
+        vocabulary: The converted vocabulary, or None to use the vocabulary section of the spec `base`.
         decoding: The fields of `decoding` that differ from the spec `base`.
 
     Raises:
@@ -270,9 +273,9 @@ def require_same_architecture(
 
 
 def _fields(a: Architecture) -> Iterator[tuple[str, str, Any]]:
-    """Yield the key, the name in the spec, and the value of each field of an architecture.
+    """Yield the key, the name for error messages, and the value of each field of an architecture.
 
-    If a sub-layer's option is null, yield the name and value of the architecture's field that applies instead.
+    If a sub-layer's option is null, the name and the value come from the `architecture` field that applies instead.
     """
     options = {name for side in STACKS for sublayer in getattr(a, side) for name in type(sublayer).model_fields}
     for name in type(a).model_fields:

@@ -61,7 +61,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
 def stage_import(source: str, options: ImportOptions, report: Report) -> Iterator[ModelFolder]:
     """Import a model into a temporary folder, and move it into the local model store at the end of the `with` block.
 
-    The arguments and errors are those of `import_model`. If the block raises an exception, nothing is written.
+    The arguments and errors are the same as for `import_model`. If the block raises an exception, nothing is written.
     """
     if options.languages and not are_language_codes(options.languages):
         problem = f"`--languages {' '.join(options.languages)}` must be two language codes"
@@ -103,7 +103,7 @@ def _notes_for_user(spec: Spec) -> Iterator[str]:
         yield "the languages of the model are unknown: set them with `--languages`, such as `--languages en de`"
     if spec.name in specs.names():
         yield (
-            f"`{spec.name}` is also the name of a spec that zoo contains: `--model {spec.name}` now selects the "
+            f"`{spec.name}` is also the name of a spec included in zoo: `--model {spec.name}` now selects the "
             "imported model. To avoid that, choose another name with `--name`"
         )
 

@@ -57,7 +57,7 @@ class TokenEntry(NamedTuple):
 
     @classmethod
     def decode(cls, message: bytes) -> TokenEntry:
-        """Parse the bytes of an entry. Raise ValueError, TypeError or struct.error if they are not a valid entry."""
+        """Parse an entry. Raise ValueError, TypeError or struct.error if the bytes are not a valid entry."""
         values = _last_values(message)
         text, type_ = values.get(_TEXT, b""), values.get(_TYPE, TokenType.NORMAL)
         score = values.get(_SCORE, b"\0\0\0\0")
@@ -107,14 +107,14 @@ class SentencePieceModel:
     def require_fit(self, tokenizer: str, kind: str) -> None:
         """Check that the model splits text like a tokenizer of Hugging Face transformers.
 
-        These tokenizers put one space before each text and remove extra spaces.
+        Tokenizers in transformers put one space before each text and remove extra spaces.
 
         Args:
             tokenizer: The name of the tokenizer.
             kind: The algorithm of the tokenizer, `bpe` or `unigram`.
 
         Raises:
-            ZooError: The model has another algorithm, or handles spaces differently.
+            ZooError: The model uses a different algorithm, or handles spaces differently.
         """
         if self.kind != kind:
             raise ZooError(f"`{self.file}` is a `{self.kind}` model, but {tokenizer} requires a `{kind}` model")
@@ -190,7 +190,7 @@ class SentencePieceModel:
         Args:
             order: The tokens to write, as IDs in this model, in the order of their new IDs.
             names: The new names of tokens to rename, keyed by their IDs in this model.
-            special: The new IDs of UNK, BOS, EOS and PAD, keyed by their IDs in zoo. Tokens may be omitted.
+            special: The new IDs of UNK, BOS, EOS and PAD, keyed by their IDs in zoo. Each of them may be omitted.
         """
         entries = [self.entries[id]._replace(name=names.get(id, self.entries[id].name)) for id in order]
         named = {id: (row, entries[row].name) for id, row in special.items()}
@@ -254,7 +254,7 @@ def word_list_tokenizer(numbering: Numbering, name: str, rules: TextRules | None
 
 
 def without_source_end(tokenizer: Tokenizer, name: str) -> Tokenizer:
-    """Return a copy of a tokenizer in which EOS is an unused token, for a model whose sources do not end with EOS."""
+    """Return a copy of a tokenizer in which EOS is an unused token, for a model that reads sources without EOS."""
     eos = _special_entries()[EOS]
     unused = eos._replace(type=TokenType.UNUSED).encode()
     fields = (field.encoded for field in parse_fields(tokenizer.content))

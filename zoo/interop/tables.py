@@ -30,7 +30,7 @@ _BIAS, _GAIN, _NORM_BIAS = 1, 2, 3
 """Indices of the words in `Layout.words`. The word for a matrix has index 0."""
 PROJECTIONS = ("query", "key", "value", "output")
 FIRST_POSITION = 2
-"""Number of the first position in fairseq. Tables of learned positions begin with this many unused rows."""
+"""Number of the first position in fairseq. Learned position embeddings begin with this many unused rows."""
 
 
 class Settings:
@@ -158,9 +158,9 @@ class Setting(NamedTuple):
     field: str
     """Field of `architecture`, such as `norm.epsilon`."""
     default: Any = None
-    """Default value. Its type is the type of the setting. None means that an integer is required."""
+    """Default value. Its type is the type of the setting. None if the setting is a required integer."""
     names: Mapping[Any, str] | None = None
-    """The other toolkit's values, mapped to zoo's values. If several have the same meaning, export the first."""
+    """The other toolkit's values, mapped to zoo's values. Of values with equal meaning, an export writes the first."""
 
     @classmethod
     def listed(cls, sections: Sequence[str]) -> Iterator[Setting]:
@@ -175,7 +175,7 @@ class Setting(NamedTuple):
                     yield cls(key.replace(_SIDE, side), field, row.get("default"), row.get("names"))
 
     def read(self, settings: Settings) -> Any:
-        """Read the setting, and return the value for `field`. Raise ZooError if it is invalid or not supported."""
+        """Read the setting and convert it to the value of `field`. Raise ZooError if it is invalid or not supported."""
         readers: Mapping[type, Any] = {bool: settings.boolean, float: settings.number, str: settings.text}
         read = readers.get(type(self.default), partial(settings.integer, minimum=1))
         value = read(self.key, self.default)
@@ -186,7 +186,7 @@ class Setting(NamedTuple):
         return self.names[value]
 
     def written(self, a: Any) -> Any:
-        """Return the other toolkit's value of this setting for the architecture `a`. None if `a` has no such field."""
+        """Return the other toolkit's value of this setting. Return None if the architecture does not have `field`."""
         value: Any = a
         for name in self.field.split("."):
             value = getattr(value, "depths" if name == "N" else name, None)  # `N` may be one number for both sides
@@ -196,8 +196,7 @@ class Setting(NamedTuple):
 def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
     """Check the settings that are listed in sections of `toolkits.yaml`, and convert them to `architecture` fields.
 
-    If there is no setting for `d_k`, it is the number of features divided by the number of attention heads. `d_v` is
-    equal to `d_k`.
+    If there is no setting for `d_k`, `d_k` is d_model divided by the number of heads. `d_v` is equal to `d_k`.
 
     Raises:
         ZooError: A setting has a value that zoo does not support, or the encoder and the decoder have different values
@@ -222,7 +221,7 @@ def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
 
 
 def _set(fields: dict[str, Any], field: str, value: Any) -> Any:
-    """Set a field such as `norm.epsilon`, unless it already has a value. Return its value."""
+    """Set a field such as `norm.epsilon`, unless the field already has a value. Return the value of the field."""
     *sections, name = field.split(".")
     for section in sections:
         fields = fields.setdefault(section, {})
@@ -269,12 +268,12 @@ NamedTensors = Iterator[tuple[str, Tensor]]
 def read_tensors(
     source: ForeignTensors, table: Iterable[TensorRow], *, optional_biases: bool = False
 ) -> dict[str, Tensor]:
-    """Remove tensors from `source`, and return them with zoo's names and layout.
+    """Pop the tensors that a table lists from `source`. Return tensors with zoo's names and layout.
 
     Args:
         source: The tensors of the other toolkit's model.
-        table: The names and shapes of the tensors to remove.
-        optional_biases: Whether a missing bias is replaced with zeros. Otherwise, it is an error.
+        table: The names and shapes of the tensors to pop.
+        optional_biases: Whether a missing bias is replaced with zeros. Otherwise, a missing bias is an error.
 
     Raises:
         ZooError: A tensor is missing or invalid.
@@ -291,7 +290,7 @@ def read_tensors(
 
 
 def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -> NamedTensors:
-    """Yield the tensors in a table with the other toolkit's names and layout. This is the inverse of `read_tensors`.
+    """Yield the listed tensors with the other toolkit's names and layout. This is the inverse of `read_tensors`.
 
     Missing biases are replaced with zeros.
 
@@ -321,13 +320,13 @@ class Layout:
     """
 
     stack: str
-    """Beginning of the names of a stack's tensors."""
+    """Prefix of all tensor names of the encoder or decoder, such as `model.{side}.`."""
     layer: str
-    """Part between `stack` and the end in the names of a layer's tensors."""
+    """Part that follows `stack` in the names of a layer's tensors, such as `layers.{number}.`."""
     parts: Mapping[str, str]
     """The other toolkit's names of the sub-layers, keyed by zoo's names, such as `self_attention`."""
     names: Mapping[str, str]
-    """Ends of the names, keyed by the end of zoo's name, such as `w2`.
+    """Last parts of the other toolkit's names, keyed by the last part of zoo's name, such as `w2`.
 
     `projection` is the key of all attention projections, and `gated_w1` is the key of `w1` in gated networks. A matrix
     and its bias share an entry, as do the gain and the bias of a norm. If a name depends on the sub-layer, the key
@@ -346,7 +345,7 @@ class Layout:
     """Number of unused rows at the beginning of position embeddings."""
 
     def rows(self, spec: Spec) -> Iterator[TensorRow]:
-        """Yield a row for each tensor in a model with this spec. Tensors that `names` does not list are omitted."""
+        """Yield a `TensorRow` for each tensor of a model with this spec, except tensors that `self.names` omits."""
         projections = dict(zip(PROJECTIONS, self.projections, strict=True))
         for parameter in lower(spec, Purpose.SCORE).parameters.values():
             for tensor in parameter.origin.stored():

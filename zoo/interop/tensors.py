@@ -100,7 +100,7 @@ class Numbering:
 
     @cached_property
     def ids(self) -> dict[int, int]:
-        """IDs in zoo, keyed by row in the original model's matrices. If two tokens share a row, the first is used."""
+        """Token IDs in zoo, keyed by row in the original model's matrices. A shared row maps to its first token."""
         ids: dict[int, int] = {}
         for id, token in enumerate(self.tokens):
             if token.row is not None and not token.input_only:
@@ -122,10 +122,10 @@ class Numbering:
         return select_rows(table.float(), [token.row for token in self.tokens], 0.0)
 
     def bias(self, bias: Tensor | None) -> Float32[Tensor, " tokens"]:
-        """Return a bias on the original model's logits in the order of zoo's token IDs.
+        """Return the original model's output bias in the order of zoo's token IDs.
 
         Args:
-            bias: One number per token of the original model, in any shape. None means zeros.
+            bias: The output bias, with one number per token of the original model, in any shape. None means zeros.
 
         Returns:
             One number per token in zoo's vocabulary. Tokens that the original model cannot generate get `NEVER` (-1e9).
@@ -152,7 +152,7 @@ def select_rows(values: Tensor, rows: Sequence[int | None], missing: float) -> T
 
 
 class ForeignTensors:
-    """Tensors of another toolkit's PyTorch model, with that toolkit's names as keys.
+    """Tensors of another toolkit's model, keyed by the toolkit's names.
 
     Each tensor is removed when it is used. After an import, `require_all_taken` rejects tensors that were not used.
     """
@@ -162,7 +162,7 @@ class ForeignTensors:
         self.left, self.file = dict(tensors), file
 
     def take(self, name: str, *shape: int) -> Float32[Tensor, ...]:
-        """Remove a tensor and return it in float32.
+        """Pop a tensor, and return it in float32.
 
         Args:
             name: The name of the tensor in the original toolkit.
@@ -191,7 +191,8 @@ class ForeignTensors:
 
 
 TIES = {"all": (True, True), "embeddings": (True, False), "target": (False, True), "none": (False, False)}
-"""For each value of `tied_embeddings`: whether both embeddings are equal, and whether output and target are equal."""
+"""For each value of `tied_embeddings`: whether the source and target embeddings are equal, and whether the target
+embedding and the output projection are equal."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ class EmbeddingTables:
                 raise ValueError(f"the {side} vocabulary lists {counts}")
 
     def converted(self, source: Numbering, target: Numbering) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors in the order of zoo's token IDs, and the `architecture` fields that describe the tensors.
+        """Return the tensors in the order of zoo's token IDs, and `architecture` fields such as `tied_embeddings`.
 
         zoo multiplies embeddings by sqrt(d_model) or by 1. If the original model uses a different factor, the embedding
         is rescaled and can no longer share its matrix with the output projection.
@@ -246,7 +247,7 @@ class EmbeddingTables:
 def convert_positions(
     tables: Mapping[str, Float[Tensor, "rows d_model"]],
 ) -> tuple[dict[str, Any], dict[str, Float32[Tensor, "rows d_model"]]]:
-    """Convert the position embeddings of encoder and decoder.
+    """Convert the position embeddings of the encoder and the decoder.
 
     Args:
         tables: The position embeddings, keyed by the names in `STACKS`.
@@ -264,7 +265,7 @@ def convert_positions(
 
 
 def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of `architecture.positions` for each kind of sinusoidal positions that matches a table."""
+    """Yield the fields of `architecture.positions` for each kind of sinusoids that a table contains."""
     rows = min(_COMPARED_POSITIONS, len(table))
     for kind in ("sinusoidal", "sinusoidal_halves"):
         expected = sinusoids(torch.empty(1, rows + 2, table.shape[1]), halves=kind == "sinusoidal_halves")
@@ -274,7 +275,7 @@ def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[st
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """Return a contiguous copy in float32. In files from other toolkits, two tensors may share the same memory."""
+    """Return a contiguous copy in float32, because tensors in other toolkits' files may share memory."""
     return tensor.detach().float().clone(memory_format=torch.contiguous_format)
 
 

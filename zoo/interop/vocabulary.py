@@ -59,7 +59,7 @@ class TextOptions:
     """User options that specify how a model's training text was tokenised."""
 
     tokenizer: str | None = None
-    """Tokeniser, one of `TOKENIZERS`. If None, the files of the model determine it."""
+    """Tokenizer, one of `TOKENIZERS`. If None, the files of the model determine it."""
     bpe: Path | None = None
     """File with BPE codes. If None, look for it in the model's folder."""
     bpe_vocabulary: tuple[Path, Path] | None = None
@@ -73,11 +73,11 @@ class ModelText:
     """Tokenisation of the text that a model was trained on, according to the model's files."""
 
     languages: tuple[str, str] | None
-    """Codes of the source and target language."""
+    """Codes of the source and target languages."""
     tokenizer: str | None = None
-    """Name of the tokeniser, if the model's files contain it."""
+    """Name of the tokenizer, if the model's files contain it."""
     default_tokenizer: str | None = None
-    """Tokeniser for this toolkit's models that have BPE codes but name no tokeniser."""
+    """Tokenizer to use if the model has BPE codes, but its files name no tokenizer."""
     needs_codes: bool = False
     """Whether the model requires BPE codes, according to its files."""
     codes: str | None = None
@@ -107,7 +107,7 @@ def find_rules(
         text: The tokenisation according to the model's files.
 
     Raises:
-        ZooError: A file is missing or damaged, or the tokeniser is unknown.
+        ZooError: A file is missing or damaged, or the tokenizer is not supported.
     """
     if models:
         refuse_options(options, "its SentencePiece model splits raw text")
@@ -151,14 +151,22 @@ def find_rules(
 
 
 def refuse_options(options: TextOptions, reason: str) -> None:
-    """Raise ZooError if the user gives text options for a model that does not need them."""
+    """Raise ZooError if the user gave options for tokenisation, although the model does not need them."""
     if options != TextOptions():
         problem = f"`--tokenizer`, `--bpe` and `--bpe-vocabulary` do not apply to this model: {reason}"
         raise ZooError(problem, hint="omit these options")
 
 
 def _find_codes(folder: Path, named: str | None) -> list[Path]:
-    """Return the BPE code files of source and target (possibly the same file), or an empty list if there are none."""
+    """Find the files with BPE codes for the source and the target. Return the same file twice for joint BPE codes.
+
+    Args:
+        folder: The folder of the model.
+        named: The path of a file with BPE codes, according to the model's files. The file is looked up in `folder`.
+
+    Returns:
+        Two paths, or an empty list if there are no such files.
+    """
     names = [Path(named).name, *_CODES] if named else _CODES
     for pair in [*((name, name) for name in names), _CODES_OF_SIDES]:
         files = [folder / name for name in pair]
@@ -185,7 +193,7 @@ def _require_short(content: str, file: Path) -> str:
 
 
 def _read_vocabulary(file: Path, threshold: int) -> str:
-    """Read subwords and their counts, one per line. Return the subwords that occur at least `threshold` times."""
+    """Read subwords and counts, one pair per line. Return the subwords with a count of at least `threshold`."""
     known = []
     for number, line in enumerate(read_text(file, MAX_VOCABULARY_BYTES).removesuffix("\n").split("\n"), start=1):
         name, _, count = line.strip("\r ").partition(" ")
@@ -236,11 +244,11 @@ class ImportedVocabulary:
     languages: Mapping[str, Any] | None = None
     """Fields of `languages` in the spec, if the model is multilingual."""
     direction: tuple[str, str] | None = None
-    """Codes of the source and target language, if the model's files contain them."""
+    """Codes of the source and target languages, if the model's files contain them."""
 
 
 def find_sentencepiece_files(folder: Path, languages: tuple[str, str] | None) -> tuple[Path, Path] | None:
-    """Find the SentencePiece models of source and target in a folder. Both may be the same file.
+    """Find the source and target SentencePiece models in a folder. Both paths may be the same file.
 
     The name of a model contains the side (`source.spm`, `vocab.trg.spm`) or the language (`vocab.de.spm`). A model for
     both sides has a usual name, or is the only `.spm` file.
@@ -298,7 +306,7 @@ def convert_vocabulary(
         target: The target tokens.
         shared: Whether both sides have the same token IDs. If so, `target` describes both sides.
         where: The file or folder of the token lists, for error messages.
-        source_has_end: Whether sources of the original model end with EOS.
+        source_has_end: Whether source sentences of the original model end with EOS.
         control: Names of tokens that never occur in text, such as language tokens.
         rules: Rules that split raw text into words. If None, a model with a list of words expects tokenised text.
 

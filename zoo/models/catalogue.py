@@ -52,12 +52,12 @@ _UNKNOWN_BYTES = 1 << 60  # models of unknown size come last
 
 
 class CardLanguages(Section):
-    """Languages of a model: either language pairs, or languages that the model translates in all directions."""
+    """Languages of a model: either language pairs, or languages for which the model supports all pairs."""
 
     pairs: Annotated[str, Field(pattern=rf"^\s*{_PAIR}(\s+{_PAIR})*\s*$", max_length=_MANY)] | None = None
     """Language pairs, separated by spaces, such as `en-de de-en`. Codes contain `_` instead of `-`."""
     codes: Annotated[str, Field(pattern=rf"^\s*{CODE}(\s+{CODE})*\s*$", max_length=_MANY)] | None = None
-    """Codes of languages that the model translates in every direction, separated by spaces, such as `en de fr`."""
+    """Language codes, separated by spaces (`en de fr`). The model translates from each language to all others."""
 
     def _check(self) -> None:
         if (self.pairs is None) == (self.codes is None):
@@ -69,14 +69,17 @@ class CardLanguages(Section):
 
     @property
     def directions(self) -> list[Direction]:
-        """The language pairs as (source, target), in the model's own codes."""
+        """The language pairs as (source, target), in the model's own language codes."""
         if self.pairs is not None:
             return [(source, target) for source, _, target in (pair.partition("-") for pair in self.pairs.split())]
         codes = (self.codes or "").split()
         return [(source, target) for source in codes for target in codes if source != target]
 
     def direction(self, source: str, target: str) -> Direction | None:
-        """Return a language pair in the model's own codes, such as `deu_Latn` for `de`. None if it is not supported."""
+        """Return a language pair in the model's own language codes, such as `deu_Latn` for `de`.
+
+        Return None if the model does not support the pair.
+        """
         if self.codes is not None:
             codes = self.codes.split()
             own_source, own_target = best_match(source, codes), best_match(target, codes)
@@ -87,9 +90,9 @@ class CardLanguages(Section):
         return next((pair for pair in pairs if (base_language(pair[0]), base_language(pair[1])) == bases), None)
 
     def summary(self, max_pairs: int) -> str:
-        """Return the language pairs, or only their number if there are more than `max_pairs`.
+        """Describe the languages in a few words: the language pairs, or only their number if it exceeds `max_pairs`.
 
-        If the card lists languages instead of pairs, return the number of languages.
+        If the card lists languages instead of pairs, give the number of languages.
         """
         if self.codes is not None:
             return f"{len(self.codes.split())} languages"
@@ -133,7 +136,10 @@ class FactSource(Section):
 
 
 class ModelCard(Section):
-    """Card that describes a public model, or one model per language pair. Undocumented properties are None or empty."""
+    """Card that describes a public model, or a group of models, one per language pair.
+
+    Undocumented properties are None or empty.
+    """
 
     name: _NamePattern
     """Name of the model. A name with `{source}` and `{target}` is a pattern: there is one model per language pair."""
@@ -155,9 +161,9 @@ class ModelCard(Section):
     the import finds the model. Several checkpoints form an ensemble. If the source is a folder, the list contains the
     names of all files of the model. Files that end with `.gz` are unpacked."""
     format: _ShortText | None = None
-    """Format for the import, if it is not detected."""
+    """Name of the import format, if zoo cannot detect the format."""
     tokenizer: _ShortText | None = None
-    """Option `--tokenizer` of `zoo import`, if the model's files do not specify the tokenizer."""
+    """Value for `zoo import --tokenizer`, if the model's files do not specify the tokenizer."""
     languages: CardLanguages
     texts: _ShortText | None = None
     """Kind of texts that the model was trained on, such as `news`."""
@@ -188,16 +194,16 @@ class ModelCard(Section):
         if self.is_folder and not self.files:
             reject("source", "the source is a folder, but the card lists no files", "add `files: [...]`")
         if self.is_repository and self.files:
-            reject("files", "the import finds the files of a repository by itself", "omit `files`")
+            reject("files", "the files of a repository are found automatically", "omit `files`")
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the card is a pattern, which describes many models: one per language pair."""
+        """Whether the card is a pattern, which describes a group of models, one per language pair."""
         return "{" in self.name
 
     @property
     def short_licence(self) -> str:
-        """The licence without explanations. Empty if it is not documented."""
+        """The licence without explanations. Empty if the licence is not documented."""
         return re.split(r"[.,;] ", self.licence or "")[0]
 
     @property
@@ -236,7 +242,7 @@ class ModelCard(Section):
         return f"the public model `{self.name}` ({bytes}licence: {self.short_licence or 'not documented'})"
 
     def for_pair(self, source: str, target: str) -> ModelCard:
-        """Return the card for one language pair, with `{source}` and `{target}` in this card replaced."""
+        """Return a copy of this pattern for one language pair, in which `{source}` and `{target}` are replaced."""
 
         def fill(text: str) -> str:
             return text.replace("{source}", source).replace("{target}", target)
@@ -275,7 +281,7 @@ def packaged() -> list[ModelCard]:
 
 
 def models() -> list[ModelCard]:
-    """Return the cards of all models. A card that is a pattern is replaced by one card for each language pair."""
+    """Return the cards of all models. A card that is a pattern is replaced by one card per language pair."""
     found = []
     for card in cards():
         found += [card.for_pair(*pair) for pair in card.languages.directions] if card.is_pattern else [card]
@@ -288,7 +294,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> ModelCard | None:
-    """Return the card of a model, given the model's name or an alias. None if the catalogue does not have the model.
+    """Return the card of the model with this name or alias. Return None if the catalogue does not have the model.
 
     The name of a member, such as `NAME.1`, selects the card of its ensemble. A name that matches a pattern selects the
     card for one language pair, unless another card has this name.
@@ -345,7 +351,7 @@ def _packaged() -> dict[str, ModelCard]:
 
 
 def _read(folder: Path) -> dict[str, ModelCard]:
-    """Return the cards in a folder, keyed by name. Empty if there is no such folder."""
+    """Return the cards in a folder, keyed by name. If the folder does not exist, there are no cards."""
     found: dict[str, ModelCard] = {}
     for file in sorted(folder.glob("*.yaml")):
         card = parse(read_text(file, _MAX_CARD_BYTES), str(file))

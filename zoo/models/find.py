@@ -1,4 +1,4 @@
-"""Find the folder of a model that the user gives as `--spec SPEC`, `--model NAME|RUN` or RUN.
+"""Find the folder of a model that the user selects with `--spec SPEC`, `--model NAME|RUN` or RUN.
 
 A run is a folder that `zoo train` writes. A name is looked up in the local model store, among the runs, in the
 registries and in the catalogue of public models, in this order.
@@ -111,14 +111,14 @@ def of_spec(reference: str, report: Report = WARNINGS) -> Path:
 
 
 def _has_spec(model: ModelFolder, spec: Spec) -> bool:
-    """Return whether a model was trained with this spec. False if the model's spec cannot be read."""
+    """Return whether a model was trained with this spec. Return False if the model's spec cannot be read."""
     with suppress(ZooError):
         return not differing_fields(model.spec, spec)
     return False
 
 
 def _require_spec(model: ModelFolder, spec: Spec, reference: str) -> None:
-    """Raise ZooError if a model was trained with a different spec than the given one, which `reference` selects."""
+    """Raise ZooError if a model was not trained with this spec. `reference` names the spec in the error message."""
     if differences := differing_fields(model.spec, spec):
         described = format_differences(differences, f"in `{reference}`", "in the folder")
         raise ZooError(
@@ -182,7 +182,7 @@ def models(reference: str | os.PathLike[str], report: Report = WARNINGS) -> list
 
 
 def _run_of_name(name: str) -> ModelFolder | None:
-    """Return the default folder for runs of a spec, given the spec's name or file. None if `name` cannot be a spec.
+    """Return the default run folder of a spec, given the spec's name or file. Return None if `name` cannot be a spec.
 
     Raises:
         ZooError: `name` is a spec file, but the run in the default folder has a different spec.
@@ -227,9 +227,9 @@ def _fetch(card: ModelCard, name: str, report: Report) -> list[Path]:
 
 
 def stored_members(card: ModelCard, name: str) -> list[StoredModel]:
-    """Return the models in the local model store that form a model from the catalogue.
+    """Return a catalogue model from the local model store: one model, or all members of an ensemble.
 
-    If one of the members of an ensemble is missing, return an empty list.
+    If any of these models is not in the store, return an empty list.
 
     Args:
         card: The card of the model.
@@ -275,7 +275,7 @@ def published_model(reference: str | os.PathLike[str], report: Report = WARNINGS
 
 
 def local_model(reference: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of a published model on this machine, given its path or name. None if it does not exist."""
+    """Find a published model on this machine by its path or name. Return its folder, or None if it does not exist."""
     name = os.fspath(reference)
     parsed = Reference.parse(name)
     if ModelFolder(Path(name)).published:
@@ -288,13 +288,13 @@ def pull_model(reference: str, report: Report) -> list[Path]:
     """Pull a model from the registries, even if an older revision is in the local model store.
 
     If no registry has the model, it is downloaded from the source that the catalogue specifies, unless it is already in
-    the local model store. For a model in neither place, return the folder in the local model store, if there is one.
+    the local model store. If neither a registry nor the catalogue has the model, look only in the local model store.
 
     Returns:
         The folder of the model, or the folders of all members of an ensemble.
 
     Raises:
-        ZooError: Neither a registry nor the catalogue has the model, or it cannot be pulled.
+        ZooError: The model was not found in any of these places, or it cannot be pulled.
     """
     parsed = Reference.parse(reference)
     if parsed is not None and (pulled := pull(parsed, report)) is not None:
@@ -354,7 +354,7 @@ def run(reference: str | os.PathLike[str]) -> Path:
 
 
 def find_run(reference: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of a run, given its path or the name of its spec. None if there is no such run."""
+    """Return the folder of a run, given its path or the name of its spec. Return None if there is no such run."""
     return next((run.folder for run in _possible_runs(reference) if run.exists and not run.published), None)
 
 
@@ -365,7 +365,7 @@ def _possible_runs(reference: str | os.PathLike[str]) -> list[ModelFolder]:
 
 
 def run_of_spec_file(reference: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of a run, given the path of its `spec.yaml`. None if the reference is anything else."""
+    """Return the folder of a run, given the path of its `spec.yaml`. Return None for any other reference."""
     file = Path(reference)
     is_run = file.name == SPEC and file.with_name(RUN_IDENTITY).is_file() and not ModelFolder(file.parent).published
     return file.parent if is_run else None
@@ -385,14 +385,14 @@ def run_names() -> list[str]:
 def _not_found_error(
     kind: str, name: str, searched: Sequence[Path], known: Sequence[str], in_registries: Reference | None = None
 ) -> ZooError:
-    """Return the ZooError for a name that was not found. It lists the searched paths and suggests a similar name.
+    """Return the ZooError for a name that was not found. The error lists the searched paths and suggests a name.
 
     Args:
         kind: A key of `_CREATE_HINTS`.
         name: The name that the user gave.
         searched: The searched paths.
-        known: The names that exist.
-        in_registries: The reference that was searched in the registries. None if they were not searched.
+        known: The existing names, for the suggestion.
+        in_registries: The reference that was looked up in the registries. None if the registries were not searched.
     """
     further = ""
     if in_registries is not None:

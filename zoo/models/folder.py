@@ -142,7 +142,7 @@ MODEL_SECTIONS = ("name", "architecture", "vocabulary", "corpus")
 
 
 def differing_fields(spec: Spec, other: Spec) -> Differences:
-    """Return the fields in which two specs of models differ, as dotted name -> (value in `other`, value in `spec`).
+    """Return the fields in which two specs differ, as a mapping from dotted name to (`other` value, `spec` value).
 
     Only the fields in `MODEL_SECTIONS` are compared. The `corpus.folder` field counts only if both folders exist and
     are different, because a corpus may have been moved.
@@ -167,8 +167,8 @@ def format_differences(differences: Differences, other: str, this: str) -> str:
 
     Args:
         differences: The fields that differ.
-        other: Description of where the first value is from, such as "in the folder".
-        this: Description of where the second value is from.
+        other: Description of the origin of the first value in each pair, such as "in the folder".
+        this: Description of the origin of the second value.
     """
     return "".join(
         f"\n  {field}: {quote_in_full(old)} {other}, {quote_in_full(new)} {this}"

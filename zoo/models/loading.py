@@ -87,14 +87,14 @@ def read_model(folder: Path, *, tensors: bool = True) -> Model:
 
 
 def read_weights(folder: Path) -> Weights:
-    """Read only the weights of the model in a folder. `compiler.build` checks whether they fit the spec."""
+    """Read only the weights of the model in a folder. `compiler.build` checks whether the weights fit the spec."""
     return _read_one_version(folder, lambda model, listed: weights.read(model.newest_weights, listed))
 
 
 def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None], Content]) -> Content:
     """Read a model folder by calling `read`.
 
-    If another process replaces the folder in the meantime, call `read` again to get files of a single version.
+    If another process replaces the folder in the meantime, call `read` again, so that all files are from one version.
     """
     storage.require_valid_path(folder)
     model = ModelFolder(folder)
@@ -114,7 +114,7 @@ def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None
 
 
 def _read_light_files(model: ModelFolder, listed: Manifest | None) -> tuple[Spec, Vocabulary, Shortlist | None]:
-    """Read all files except the weights."""
+    """Read the spec, the vocabulary and the shortlist of a model, and check that they match."""
 
     def read(path: Path, max_bytes: int) -> bytes:
         return read_bytes(path, max_bytes) if listed is None else listed.read_file(path.name, max_bytes)

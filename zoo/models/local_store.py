@@ -45,8 +45,8 @@ class StoredModel(ModelFolder):
 
     Attributes:
         name: Name of the model.
-        pin: The beginning of the digest, for a revision that was pulled by its number, in the folder `NAME@PIN`. None
-            for the current version, in the folder `NAME`.
+        pin: Beginning of the digest, for a revision that was pulled by its number. Its folder is `NAME@PIN`. None for
+            the current version, whose folder is `NAME`.
     """
 
     name: str
@@ -71,19 +71,19 @@ class StoredModel(ModelFolder):
 
     @classmethod
     def at(cls, folder: Path) -> Self | None:
-        """Return the version in a folder. None if the folder is not in the store, or has no valid name."""
+        """Return the model version in a folder, or None if the folder is not in the store or has an invalid name."""
         name, at, pin = folder.name.partition("@")
         is_valid = folder.parent == storage.models() and is_name(name) and len(pin) == _PIN_LENGTH * len(at)
         return cls(folder, name, pin or None) if is_valid else None
 
     def pinned(self, digest: str) -> Self:
-        """Return the revision with this digest, in a separate folder."""
+        """Return the version of this model with the given digest. Its folder is `NAME@PIN`."""
         pin = digest[:_PIN_LENGTH]
         return type(self)(self.folder.with_name(f"{self.name}@{pin}"), self.name, pin)
 
     @property
     def origin(self) -> Origin | None:
-        """The registry and revision of the model. None if the folder does not record them."""
+        """The registry and revision of the model. None if the folder has no valid record of this version's origin."""
         file = self.folder / ORIGIN_FILE
         try:
             origin = parse_record(Origin, read_bytes(file), str(file))
@@ -93,7 +93,7 @@ class StoredModel(ModelFolder):
 
 
 def models() -> list[StoredModel]:
-    """Return all models in the local model store, sorted by name. The current version of a model comes first."""
+    """Return all models in the local model store, sorted by name. The current version precedes other versions."""
     store = storage.models()
     if not store.is_dir():
         return []
@@ -113,7 +113,7 @@ def versions(name: str) -> list[StoredModel]:
 
 
 def find(reference: Reference) -> StoredModel | None:
-    """Return the version of a model that a reference selects. None if it is not in the store.
+    """Return the version of a model that a reference selects, or None if the store does not have it.
 
     Raises:
         ZooError: Two registries have different revisions with this number, and both are in the store.
@@ -130,8 +130,8 @@ def find(reference: Reference) -> StoredModel | None:
     if len(digests) > 1:
         choices = " or ".join(f"`{folder}`" for folder in digests.values())
         problem = (
-            f"`{reference}` is ambiguous: two registries have different models with this number, and both are in the "
-            "local model store"
+            f"`{reference}` is ambiguous: two registries have different revisions with this number, and both are in "
+            "the local model store"
         )
         raise ZooError(problem, hint=f"give the path of one of the folders: {choices}")
     return matches[0] if matches else None

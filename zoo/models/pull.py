@@ -117,10 +117,10 @@ class _Pull:
             raise ZooError(problem, hint=hint, exit_code=1)
 
     def _reuse(self, path: Path, file: ManifestEntry) -> bool:
-        """Return whether a file is already on this machine and need not be downloaded.
+        """Return True if `path` now contains the file, so that it need not be downloaded.
 
-        If `path` does not have the right content, look for the file in other versions of the model in the local model
-        store, and link `path` to it.
+        If `path` does not have the right content, look for the file in all versions of the model in the local model
+        store, and link or copy it to `path`.
         """
         if _has_content(path, file):
             return True

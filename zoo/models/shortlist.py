@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAME = "shortlist.safetensors"
 """Name of the file in the folder of a run or bundle."""
 MAX_BYTES = 1 << 30
-_RESTORE_HINT = "copy the file again from where you got the model, or run `zoo shortlist RUN`"
+_RESTORE_HINT = "restore the file from the source of the model, or create it again with `zoo shortlist RUN`"
 
 
 class Shortlist:
@@ -76,7 +76,7 @@ class Shortlist:
             sizes: Numbers of source and target tokens in the vocabulary.
 
         Raises:
-            ZooError: The file is damaged, or belongs to a different vocabulary.
+            ZooError: The file is damaged, or was made for a different vocabulary.
         """
         try:
             tensors = safetensors.numpy.load(content)
@@ -91,7 +91,7 @@ class Shortlist:
 
 
 def invalid_reason(common: np.ndarray, offsets: np.ndarray, tokens: np.ndarray, sizes: tuple[int, int]) -> str | None:
-    """Return the reason why a shortlist is invalid for a vocabulary of these sizes. None if it is valid."""
+    """Return the reason why a shortlist is invalid for a vocabulary of these sizes, or None if it is valid."""
     if len(offsets) != sizes[0] + 1:
         return f"it has {len(offsets) - 1:,} source tokens, but the vocabulary has {sizes[0]:,}"
     if offsets[0] != 0 or offsets[-1] != len(tokens) or (offsets[1:] < offsets[:-1]).any():

@@ -110,7 +110,11 @@ def quantise(tensors: Mapping[str, Tensor], dimensions: Mapping[str, int]) -> di
 
 
 def dequantise(stored: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, int]]:
-    """Convert matrices in int8 to float32. Return all tensors without scales, and the dimensions (see `quantise`)."""
+    """Convert int8 matrices to float32, by multiplying them by their scales.
+
+    Returns:
+        All tensors except the scales, and the `dimensions` of the converted matrices (see `quantise`).
+    """
     tensors, dimensions = dict(stored), dict[str, int]()
     for name in [name for name, tensor in stored.items() if tensor.dtype == torch.int8]:
         if (scales := tensors.pop(f"{name}{_SCALES}", None)) is None:
@@ -131,8 +135,8 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
             checked against the digest in its own header.
 
     Raises:
-        ZooError: The file is missing, unreadable or damaged, a tensor is not floating-point, or the vocabulary in the
-            same folder does not belong to the weights.
+        ZooError: The file is missing, unreadable or damaged, a tensor is not floating-point, or the folder does not
+            contain the vocabulary that the weights were trained with.
     """
     with _safe_reading(file):
         before = file_identity(file)
@@ -158,7 +162,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
 
 
 def same_vocabulary(metadata: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Return whether two weights files belong to the same vocabulary, according to their metadata.
+    """Return whether two weights files use the same vocabulary, according to their metadata.
 
     A parser's bracket vocabulary is compared only if both files contain its SHA-256.
     """
@@ -167,7 +171,7 @@ def same_vocabulary(metadata: Mapping[str, str], other: Mapping[str, str]) -> bo
 
 
 def known_digest(file: Path) -> str | None:
-    """Return the digest in the header of a weights file. None if the file is not readable or has no digest."""
+    """Return the digest in the header of a weights file, or None if the file is unreadable or has no digest."""
     with suppress(ZooError):
         return Weights({}, read_metadata(file)).digest
     return None

@@ -1,6 +1,6 @@
-"""Claims of the paper, which are read from `claims.yaml`, and their checks.
+"""Read the claims of the paper from `claims.yaml`, and check them.
 
-A claim is a number that the paper prints, or a sentence that can be checked. The status of a claim is never written by
+A claim is a number that the paper reports, or a sentence that can be checked. The status of a claim is never written by
 hand: `check` computes it.
 """
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Printed:
-    """Number that the paper prints, as text, such as "65" or "3.3e18".
+    """Number that the paper reports, as text, such as "65" or "3.3e18".
 
-    If the paper prints different numbers for the same quantity, `where` is the place in the paper with this number.
+    If the paper reports different numbers for the same quantity, `where` is the place that reports this number.
     """
 
     text: str
@@ -72,11 +72,11 @@ class Claim:
     """Statement in the paper, with its section and a specification of how to check it."""
 
     key: str
-    """Unique identifier, which begins with the table or the part of the paper: "table3.a-h1.bleu"."""
+    """Unique identifier, which begins with the table or the part of the paper, such as "table3.a-h1.bleu"."""
     section: str
     says: str
     printed: tuple[Printed, ...] = ()
-    """Printed numbers, several if versions or parts of the paper disagree. Empty for a sentence without a number."""
+    """Printed numbers. There are several if versions or parts of the paper disagree, and none for some sentences."""
     unit: str = ""
     spec: str = ""
     """Short name of the spec that the claim is about. Empty if the claim is about another system."""
@@ -85,7 +85,7 @@ class Claim:
     setting: str = ""
     """Field of the spec that contains the number."""
     measure: tuple[str, ...] = ()
-    """Name of the function in `zoo.paper.runs` that looks up a measured number, and its arguments."""
+    """Name of the function in `zoo.paper.runs` that finds a measured number, and its arguments."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class CheckedClaim:
     value: float | None = None
     """Number that zoo derived or measured, in the claim's unit. None if there is no such number."""
     ours: str = ""
-    """The same number, formatted."""
+    """Formatted number that zoo derived or measured."""
     runs: tuple[str, ...] = ()
     """Folders of the training runs in which the number was measured."""
 
@@ -107,7 +107,7 @@ class CheckedClaim:
 Row = Mapping[str, str]
 """Cells in a row of one of the paper's tables."""
 
-# The base loader reads all values as text, so that numbers keep the digits that the paper prints.
+# The base loader reads all values as text, so that numbers keep the digits that the paper reports.
 PARTS: Mapping[str, Any] = yaml.load(Path(__file__).with_name("claims.yaml").read_text("utf-8"), yaml.BaseLoader)
 """Parts of the paper by their names in `claims.yaml`, with their titles, rows and claims."""
 ROWS: Mapping[str, dict[str, Row]] = {part: values.get("rows", {}) for part, values in PARTS.items()}
@@ -117,7 +117,7 @@ ROWS: Mapping[str, dict[str, Row]] = {part: values.get("rows", {}) for part, val
 def _table_claims(table: str, columns: Mapping[str, Mapping[str, Any]]) -> Iterator[Claim]:
     """Yield one claim for each cell of a table.
 
-    Columns with a unit contain numbers. Empty cells in these columns are skipped.
+    A column with a unit contains numbers. Empty cells in such a column yield no claim.
     """
     for name, row in ROWS[table].items():
         cells = {**row, "row": name}
@@ -130,7 +130,7 @@ def _table_claims(table: str, columns: Mapping[str, Mapping[str, Any]]) -> Itera
 
 
 def _claim(fields: Mapping[str, Any], cells: Row) -> Claim:
-    """Create a claim from its fields in the YAML file. The table cells replace the placeholders in these fields."""
+    """Create a claim from its fields in the YAML file. Cells of a table row replace placeholders in the fields."""
     filled: dict[str, Any] = {name: _fill(value, cells) for name, value in fields.items() if name != "own"}
     return Claim(**{**filled, "printed": parse_printed(filled.get("printed", ""))})
 
@@ -158,7 +158,7 @@ CLAIMS: dict[str, Claim] = {claim.key: claim for claim in _claims()}
 
 
 def printed_number(key: str) -> float:
-    """Return the first number that the paper prints for the claim with this key."""
+    """Return the first number that the paper reports for the claim with this key."""
     return CLAIMS[key].printed[0].value
 
 
@@ -197,7 +197,7 @@ def check(claim: Claim, measurements: Measurements) -> CheckedClaim:
     if claim.derive:
         name, *arguments = claim.derive
         return compare(claim, *_function(name)(*arguments))
-    return CheckedClaim(claim, Status.CITED, "a number of another system, which the paper cites")
+    return CheckedClaim(claim, Status.CITED, "the paper cites this number from the authors of another system")
 
 
 def _function(name: str) -> Any:
@@ -207,10 +207,10 @@ def _function(name: str) -> Any:
 
 
 def compare(claim: Claim, value: float | bool | None, reason: str, status: Status = Status.DERIVED) -> CheckedClaim:
-    """Compare a derived value with each number that the paper prints for a claim.
+    """Compare a derived value with each number that the paper reports for a claim.
 
     Args:
-        claim: The claim.
+        claim: Claim of the paper to check.
         value: The derived number, or a Boolean if the claim is a sentence that is true or false. None if the derivation
             gives several numbers.
         reason: Description of the derivation.

@@ -1,4 +1,4 @@
-"""Derivations of claims from zoo's own code, and from other numbers that the paper prints."""
+"""Derivations of claims from zoo's own code, and from other numbers that the paper reports."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def _operations(kind: type[Operation]) -> list[Any]:
 
 
 def _agreed(values: Set[int], words: str) -> tuple[int | None, str]:
-    """Return the only value in a set (None if there are several), and a text: `words` followed by all values."""
+    """Return the only value in a set (None if there are several), and a string: `words` followed by all values."""
     return next(iter(values)) if len(values) == 1 else None, f"{words}: {_listed(values)}"
 
 
 def layer_count(side: str) -> tuple[int | None, str]:
-    """Return the number of layers in the encoder or decoder, and how it was determined.
+    """Return the number of layers in the encoder or decoder, and an explanation.
 
     The number is None if the layers have different numbers of parameters.
     """
@@ -56,9 +56,9 @@ def layer_count(side: str) -> tuple[int | None, str]:
 
 
 def sublayer_count(side: str) -> tuple[int | None, str]:
-    """Return how many sub-layers each encoder or decoder layer has (None if it varies), and how it was determined."""
+    """Return how many sub-layers each encoder or decoder layer has (None if it varies), and an explanation."""
     norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
-    return _agreed({norms[name] for name in _layers(side)}, "residuals with a norm in each layer of the graph")
+    return _agreed({norms[name] for name in _layers(side)}, "residual connections with a norm in each layer")
 
 
 def _layers(side: str) -> list[str]:
@@ -66,26 +66,26 @@ def _layers(side: str) -> list[str]:
 
 
 def width() -> tuple[int | None, str]:
-    """Return the output dimension of all embeddings and sub-layers (None if it varies), and how it was determined."""
+    """Return the output dimension of all embeddings and sub-layers (None if it varies), and an explanation."""
     nodes = [*_nodes(Embedding), *(n for n in graph("base").nodes if n.operation.is_norm)]
     return _agreed({_width(n) for n in nodes}, f"dimension of all {len(nodes)} embeddings and sub-layers")
 
 
 def heads() -> tuple[int | None, str]:
-    """Return the number of attention heads (None if it varies), and how it was determined."""
+    """Return the number of attention heads (None if it varies), and an explanation."""
     found = {operation.heads for operation in _operations(SplitHeads)}
-    return _agreed(found, "heads that queries, keys and values are split into")
+    return _agreed(found, "heads into which queries, keys and values are split")
 
 
 def key_width() -> tuple[int | None, str]:
-    """Return the dimension of queries, keys and values in each head (None if it varies), and how it was determined."""
+    """Return the dimension of queries, keys and values in each head (None if it varies), and an explanation."""
     types, nodes = graph("base").types, _nodes(Attention)
     widths = {types[name].shape[3].constant for node in nodes for name in node.inputs[:3]}
     return _agreed(widths, f"dimension of queries, keys and values in all {len(nodes)} attention sub-layers")
 
 
 def inner_width() -> tuple[int | None, str]:
-    """Return the largest output dimension of any linear layer, and how it was determined."""
+    """Return the largest output dimension of any linear layer, and an explanation."""
     nodes = _nodes(Linear)
     return max(map(_width, nodes)), f"the largest output dimension of {len(nodes)} linear layers in the graph"
 
@@ -99,23 +99,23 @@ def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
 
     Args:
         kind: "attention" or "embedding".
-        size: Name of the dimension in the spec's architecture.
+        size: Name of the dimension in the architecture of `base`, such as "d_k".
         power: Exponent of the dimension, such as "-0.5".
     """
     kinds: dict[str, type[Operation]] = {"attention": Attention, "embedding": Embedding}
     scales = {operation.scale for operation in _operations(kinds[kind])}
     expected = getattr(specs.load("base").architecture, size) ** float(power)
-    return scales == {expected}, f"scale of each {kind} of the graph: {_listed(scales)}"
+    return scales == {expected}, f"scale of each {kind} operation in the graph: {_listed(scales)}"
 
 
 def shared_matrix() -> tuple[bool, str]:
-    """Check whether embeddings and output projection share one matrix."""
+    """Check whether the embeddings and the output projection share one matrix."""
     tokens = specs.load("base").vocabulary.size
     tables = {name for name, p in graph("base").parameters.items() if p.shape[0].constant == tokens}
     uses = Counter(p for n in graph("base").nodes for p in n.parameters)
     untied = lower(specs.load("base", ["architecture.tied_embeddings=none"]), Purpose.TRAIN)
     more = cost(untied).parameters - cost(graph("base")).parameters
-    words = f"one table with {max(uses[p] for p in tables)} uses; untied, there would be {more:,} more parameters"
+    words = f"one matrix with {max(uses[p] for p in tables)} uses; if untied, {more:,} more parameters would be needed"
     return len(tables) == 1, words
 
 
@@ -123,11 +123,14 @@ def multi_head_cost() -> tuple[bool, str]:
     """Compare the FLOPs of a model with eight heads and a model with one head of the same total dimension.
 
     Returns:
-        Whether the FLOPs differ by at most 5 %, and a text with both numbers.
+        Whether the FLOPs differ by at most 5 %, and a string with both numbers.
     """
     sizes = {"batch": 1, "source": LENGTH, "target": LENGTH}
     many, one = (cost(graph(name)).flops(**sizes) for name in ("table3/base", "table3/a-h1"))
-    return isclose(many, one, rel_tol=0.05), f"{many:,} and {one:,} FLOPs per pair of {LENGTH} tokens, forward"
+    return (
+        isclose(many, one, rel_tol=0.05),
+        f"forward pass over {LENGTH} tokens: {many:,} FLOPs with eight heads, {one:,} FLOPs with one head",
+    )
 
 
 def dot_product_variance() -> tuple[float, str]:
@@ -150,7 +153,7 @@ def softmax_gradient() -> tuple[bool, str]:
 
     Returns:
         Whether the gradient for a large d_k without scaling is less than a tenth of each of the other two gradients,
-        and a text with all three gradients.
+        and a string with all three gradients.
     """
 
     def slope(deviation: float) -> float:
@@ -166,7 +169,7 @@ def softmax_gradient() -> tuple[bool, str]:
 
 
 def wavelength(index: str) -> tuple[float, str]:
-    """Return the wavelength of the first ("0") or last ("-1") sinusoid pair in units of 2π, and which pair it is."""
+    """Return the wavelength of the first ("0") or last ("-1") sinusoid pair in units of 2π, and an explanation."""
     waves = _wavelengths()
     return waves[int(index)], f"pair {int(index) % len(waves)} of the program's {len(waves)} pairs of sinusoids"
 
@@ -176,14 +179,14 @@ def wave_progression() -> tuple[bool, str]:
     waves = _wavelengths()
     ratios = [after / before for before, after in pairwise(waves)]
     even = all(isclose(ratio, ratios[0], rel_tol=1e-6) for ratio in ratios)
-    return even, f"each of {len(waves)} wavelengths is {ratios[0]:.4f} times the one before"
+    return even, f"each of {len(waves)} wavelengths is {ratios[0]:.4f} times the previous one"
 
 
 def linear_offset() -> tuple[bool, str]:
     """Compare PE(pos + k) with a rotation of PE(pos). Each feature pair rotates by an angle that depends only on k.
 
     Returns:
-        Whether the two vectors are equal up to rounding, and a text with the largest error.
+        Whether the two vectors are equal up to rounding, and a string with the largest error.
     """
     worst = 0.0
     for k in (1, 7, 100):
@@ -194,8 +197,8 @@ def linear_offset() -> tuple[bool, str]:
                 s, c = start[2 * pair : 2 * pair + 2]
                 rotated = s * cos(angle) + c * sin(angle), c * cos(angle) - s * sin(angle)
                 worst = max(worst, *(abs(a - b) for a, b in zip(rotated, shifted[2 * pair :], strict=False)))
-    words = f"rotating each pair by k alone gives PE(pos+k) with an error of {worst:.1g}"
-    return worst < 1e-9, f"{words}, for k up to 100, pos up to 400"
+    words = f"rotating each pair by an angle that depends only on k gives PE(pos+k), error {worst:.1g}"
+    return worst < 1e-9, f"{words}, for k up to 100 and pos up to 400"
 
 
 _D_MODEL = 512
@@ -208,10 +211,10 @@ def _wavelengths() -> list[float]:
 
 
 def dropout_places() -> tuple[bool, str]:
-    """Check whether each sub-layer and each sum of embeddings and positional encodings has one dropout."""
+    """Check whether dropout is applied once per sub-layer, and once per sum of embeddings and positional encodings."""
     drops = [operation for operation in _operations(Dropout) if operation.dropout]
     norms, embeds = sum(n.operation.is_norm for n in graph("base").nodes), len(_nodes(Embedding))
-    return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"
+    return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums of embeddings"
 
 
 @cache
@@ -244,10 +247,10 @@ def common_vocabulary_sizes() -> range:
 
 
 def parameter_count(row: str) -> tuple[float, str]:
-    """Return the parameter count of the model in a Table 3 row, in millions, and a text with the exact count."""
+    """Return the parameter count of the model in a Table 3 row, in millions, and a string with the exact count."""
     spec, fit = f"table3/{row}", vocabulary_sizes(row)
     count, tokens = parameters(spec), specs.load(spec).vocabulary.size
-    return count / 1e6, f"{count:,} with {tokens:,} tokens; {fit[0]:,} to {fit[-1]:,} tokens give the printed number"
+    return count / 1e6, f"{count:,} with {tokens:,} tokens; {fit[0]:,} to {fit[-1]:,} tokens give the paper's number"
 
 
 def one_vocabulary() -> tuple[bool, str]:
@@ -256,9 +259,9 @@ def one_vocabulary() -> tuple[bool, str]:
     if not fit:
         return False, "no vocabulary size gives all ten numbers"
     big = vocabulary_sizes("big")
-    words = f"all ten numbers are as printed with a vocabulary of {fit[0]:,} to {fit[-1]:,} tokens"
+    words = f"all ten numbers are as reported with a vocabulary of {fit[0]:,} to {fit[-1]:,} tokens"
     differs = big[-1] < fit[0] or big[0] > fit[-1]
-    return True, f"{words}; big {'needs another' if differs else 'agrees'}: {big[0]:,} to {big[-1]:,}"
+    return True, f"{words}; big {'needs' if differs else 'agrees with'} {big[0]:,} to {big[-1]:,}"
 
 
 def learning_rate_formula(phase: str) -> tuple[bool, str]:
@@ -289,7 +292,7 @@ def _listed(values: Set[float]) -> str:
 
 _LOWER_IS_BETTER = ("perplexity", "flops")
 _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
-_TOLERANCE = 1e-9  # printed numbers are decimal fractions
+_TOLERANCE = 1e-9  # the paper's numbers are decimal fractions
 
 
 def better(table: str, column: str, row: str, others: str, without: str = "") -> tuple[bool, str]:
@@ -305,13 +308,13 @@ def better(table: str, column: str, row: str, others: str, without: str = "") ->
     other, cell = _best(table, column, others, without), ROWS[table][row][column]
     sign = _sign(column)
     is_better = all(sign * number.value > sign * float(other[column]) for number in parse_printed(cell))
-    return is_better, f"printed: {cell}, and {other[column]} of {_title(other)}"
+    return is_better, f"in the paper: {cell}, and {other[column]} for {_title(other)}"
 
 
 def difference(table: str, column: str, row: str, others: str) -> tuple[float, str]:
     """Return the number in a row minus the number in another row. The arguments are the same as for `better`."""
     other, cell = _best(table, column, others), ROWS[table][row][column]
-    return float(cell) - float(other[column]), f"printed: {cell}, and {other[column]} of {_title(other)}"
+    return float(cell) - float(other[column]), f"in the paper: {cell}, and {other[column]} for {_title(other)}"
 
 
 def similar(table: str, column: str, row: str, other: str, limit: str) -> tuple[bool, str]:
@@ -321,23 +324,23 @@ def similar(table: str, column: str, row: str, other: str, limit: str) -> tuple[
 
 
 def share_below(table: str, column: str, row: str, other: str, limit: str) -> tuple[bool, str]:
-    """Check whether a row's number is less than `limit` times another row's number."""
+    """Check whether the number in a row is less than `limit` times the number in another row."""
     cell, whole = ROWS[table][row][column], ROWS[table][other]
     share = float(cell) / float(whole[column])
-    return share < float(limit), f"printed: {cell}, and {whole[column]} of {_title(whole)}: a share of {share:.2f}"
+    return share < float(limit), f"in the paper: {cell}, and {whole[column]} for {_title(whole)}; ratio {share:.2f}"
 
 
 def improves(table: str, column: str, *rows: str) -> tuple[bool, str]:
     """Check whether the numbers in a column improve from each given row to the next."""
     values = [float(ROWS[table][row][column]) for row in rows]
     ordered = sorted(set(values), reverse=_sign(column) < 0)
-    return values == ordered, f"printed: {', '.join(f'{value:g}' for value in values)}"
+    return values == ordered, f"in the paper: {', '.join(f'{value:g}' for value in values)}"
 
 
 def one_number(claim: str) -> tuple[bool, str]:
     """Check whether the paper gives the same number everywhere for the quantity in a claim."""
     numbers = CLAIMS[claim].printed
-    return len({number.value for number in numbers}) == 1, f"printed: {' and '.join(map(str, numbers))}"
+    return len({number.value for number in numbers}) == 1, f"in the paper: {' and '.join(map(str, numbers))}"
 
 
 def _best(table: str, column: str, others: str, without: str = "") -> Row:

@@ -82,7 +82,7 @@ def _claims(checked: Checked, measurements: Measurements) -> Iterator[str]:
 MAX_SERIES = 7
 """Largest number of series in one plot. The page defines this many colours."""
 _SECTIONS: Mapping[str, str] = PARTS["table3"]["sections"]
-"""Names of the series for the sections of Table 3's rows."""
+"""Names of the series in plots of Table 3, keyed by the section of the table."""
 _MAX_LABEL = 20  # characters of a point's label
 _Points = dict[str, list[tuple[float, float, str]]]
 """Points (x, y) with their labels, keyed by series name."""
@@ -110,8 +110,8 @@ def complexity() -> Plot:
         for key, layer in table1.LAYERS.items()
     ]
     tells = (
-        "On logarithmic axes, self-attention has slope 2 and all others slope 1. Self-attention and recurrent layers "
-        "cost the same at n = d."
+        "On logarithmic axes, self-attention has slope 2, and all other layers have slope 1. Self-attention and "
+        "recurrent layers cost the same at n = d."
     )
     up = Axis("operations per layer", log=True)
     title = "Table 1's formulas at d = 512, k = 3, r = 16"
@@ -132,7 +132,7 @@ def cost(languages: str) -> Plot:
             printed = CLAIMS[f"table2.{key}.{languages}.bleu"].printed
             points[kind] += [(float(flops), bleu.value, name) for bleu in printed]
     words = [f"{name} {y:g} at {x:.2g} FLOPs" for group in points.values() for x, y, name in group]
-    across = Axis("training FLOPs, as printed", log=True)
+    across = Axis("training FLOPs, as reported", log=True)
     return Plot(f"Table 2, {languages.upper()}: BLEU by cost", "; ".join(words), across, Axis("BLEU"), _series(points))
 
 
@@ -157,7 +157,7 @@ def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot
     if not points:
         return None
     words = [f"{label} {y:g} at {x:.3g} M" for group in points.values() for x, y, label in group]
-    title = f"Table 3, {'our runs' if ours else 'as printed'}: {measure.title} by parameters"
+    title = f"Table 3, {'our runs' if ours else 'as reported'}: {measure.title} by parameters"
     up = Axis(f"{measure.title}, {'dev set' if ours else 'newstest2013'}")
     return Plot(title, "; ".join(words), Axis("million parameters", log=True), up, _series(points))
 
@@ -167,9 +167,9 @@ def _printed_point(metric: str, row: str) -> tuple[float, float]:
 
 
 def _measured_point(metric: str, row: str, checked: Checked, measurements: Measurements) -> tuple[float, float] | None:
-    """Return the parameter count (in millions) and mean score of our runs for a Table 3 row.
+    """Return the parameter count (in millions) and the mean score of our runs for a Table 3 row.
 
-    None if there are no runs.
+    If there are no runs, return None.
     """
     score = checked[f"table3.{row}.{metric}"]
     spec = next((run.spec for run in measurements.runs if run.folder in score.runs[:1]), None)

@@ -1,4 +1,4 @@
-"""Measurements, and the checks of the paper's claims by measurements.
+"""Measurements, and functions that check the paper's claims against measurements.
 
 Measurements are training runs with their specs, logs and scores, and the sizes of corpora. A function that checks a
 claim takes the claim, the measurements, and the arguments that follow its name in `claims.yaml`.
@@ -31,8 +31,8 @@ _IGNORED_FIELDS = (
     *("training.steps", "training.checkpoint_steps", "training.max_tokens", "training.patience"),
     *("training.dev_score", "training.accumulation_steps"),
 )
-"""Fields that `RunResults.scale` does not list, because they do not affect scores, or because the run's corpus and
-number of steps already express them."""
+"""Spec fields that `RunResults.scale` does not list. They do not affect scores, or `scale` covers them with the corpus
+and the number of steps."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class RunResults:
     record: TrainingRecord | None
 
     def score(self, split: str, metric: Metric) -> float | None:
-        """Return the run's score for a metric on the dev or test set. None if the run has no such score."""
+        """Return the run's score for a metric on the dev or test set, or None if the run has no such score."""
         return metric.read_score(self.scores.get(split))
 
     @cached_property
@@ -70,8 +70,8 @@ class RunResults:
         """Description of the run: its differences from the shipped spec, its corpus and its number of steps."""
         changed = [f"{key.rpartition('.')[2]}={new}" for key, (_, new) in self._differing.items()]
         steps = [f"{self.record.steps:,} steps"] if self.record else []
-        # Another training set implies other dev and test sets, so these are not listed.
-        sets = [f"another {part} set" for part in self._other_sets if "train" not in self._other_sets]
+        # A different training set implies different dev and test sets, so these are not listed.
+        sets = [f"a different {part} set" for part in self._other_sets if "train" not in self._other_sets]
         return ", ".join([*changed, f"on {CorpusReader(self.spec, Report()).short_name}", *sets, *steps])
 
     @cached_property
@@ -171,7 +171,7 @@ def corpus_size(claim: Claim, measurements: Measurements) -> CheckedClaim:
 
 def gpu(claim: Claim, measurements: Measurements, name: str) -> CheckedClaim:
     """Report a claim as not tested, because it is about the speed of the GPU `name`."""
-    return CheckedClaim(claim, Status.OPEN, f"needs a {name}, which is not measured here")
+    return CheckedClaim(claim, Status.OPEN, f"needs a {name}, and is not measured here")
 
 
 def figure(claim: Claim, measurements: Measurements, number: str) -> CheckedClaim:
@@ -182,7 +182,7 @@ def figure(claim: Claim, measurements: Measurements, number: str) -> CheckedClai
     trained = [run for run in measurements.of(claim.spec) if run.weights]
     if not trained:
         return CheckedClaim(claim, Status.OPEN, _reason_for_no_score(claim.spec, measurements, (), "test"))
-    how = f"`zoo attend --model {trained[0].folder} --figure {number}` draws it, for readers to judge"
+    how = f"readers must judge the figure: `zoo attend --model {trained[0].folder} --figure {number}` draws it"
     return CheckedClaim(claim, Status.OPEN, how, runs=tuple(run.folder for run in trained))
 
 
@@ -195,8 +195,8 @@ def _comparable_runs(
     tie, choose the largest group.
 
     Returns:
-        The metric for which most of these runs have a score, the runs with this score, and their `RunResults.scale`.
-        None if no run has a score.
+        The metric for which most of these runs have a score, the runs with this score, and their `RunResults.scale`;
+        or None if no run has a score.
     """
     groups: dict[tuple[str, str], list[RunResults]] = {}
     for run in runs:

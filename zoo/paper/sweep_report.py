@@ -1,4 +1,4 @@
-"""Report of a sweep: tables of its rows and pairs of rows. Rows of Table 3 also have the paper's numbers."""
+"""Report the scores of a sweep, and compare pairs of its specs, with the paper's numbers for rows of Table 3."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from zoo.training.sweeps.comparison import (
 from zoo.training.sweeps.trials import SweepRow
 
 ORDERED = ("perplexity", "paper_bleu")
-"""Metrics that Table 3 prints, and that order its rows. The paper computes BLEU differently from sacreBLEU."""
+"""Metrics in Table 3, by which its rows are ordered. The paper computes BLEU differently from sacreBLEU."""
 
 
 def printed_row(row: SweepRow) -> Row | None:
-    """Return the paper's numbers for a row of a sweep. None if the row is not in Table 3.
+    """Return the paper's numbers for a row of a sweep, or None if the row is not in Table 3.
 
     Overrides are ignored, so a scaled-down model is compared with the full-size model in Table 3.
     """
@@ -38,7 +38,7 @@ def printed_row(row: SweepRow) -> Row | None:
 
 
 def printed_difference(metric: str, pair: RowPair) -> float | None:
-    """Return the second row's score in the paper minus the first row's score. None if the paper lacks a score.
+    """Return the second row's score in the paper minus the first row's, or None if the paper lacks a score.
 
     For perplexity, return the difference between the natural logarithms of the two perplexities.
     """
@@ -56,9 +56,9 @@ def sweep_tables(comparison: SweepComparison) -> list[Table]:
 
 
 def row_table(comparison: SweepComparison) -> Table:
-    """Return a table with the scores of a sweep, one row per configuration.
+    """Return a table with the scores of a sweep, with one row for each spec.
 
-    For configurations from the paper's Table 3, the row also contains the paper's numbers.
+    For specs of the paper's Table 3, the row also contains the paper's numbers.
     """
     columns = ["row", "sets", "seeds>", "parameters>", *(f"{get_metric(name).title}>" for name in METRICS), "time>"]
     with_paper = any(printed_row(result.row) for result in comparison.results)
@@ -76,10 +76,10 @@ def row_table(comparison: SweepComparison) -> Table:
 
 
 def pair_table(comparison: SweepComparison) -> Table:
-    """Return a table that compares pairs of configurations by the metrics of Table 3.
+    """Return a table that compares pairs of specs by the metrics of Table 3.
 
-    Each row contains the difference between two configurations (second minus first; for perplexity, the ratio) and a
-    verdict: whether the sweep confirms the paper's ordering.
+    Each row contains the difference between the scores of two specs (second minus first; for perplexity, the ratio) and
+    a verdict: whether the sweep confirms the paper's ordering.
     """
     with_paper = any(_verdict(pair, name) for pair in comparison.pairs for name in ORDERED)
     columns = ["", "than"]
@@ -110,16 +110,16 @@ def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
     degrees = comparison.variances["paper_bleu"].degrees
     seeds = f"pooled over all rows ({degrees} degrees of freedom)" if degrees else "which is unknown with one seed"
     yield (
-        f"± is half of a 95 % confidence interval: for a score, by {SAMPLES:,} bootstrap samples of the sentences; for "
-        f"a difference, by the paired bootstrap and the variance between seeds, {seeds}"
+        f"± is half the width of a 95 % confidence interval, computed for a score from {SAMPLES:,} bootstrap samples "
+        f"of the sentences, and for a difference from the paired bootstrap and the variance between seeds, {seeds}"
     )
     verdicts = [verdict for pair in comparison.pairs for name in ORDERED if (verdict := _verdict(pair, name))]
     if verdicts:
         counts = Counter(verdicts)
         words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
         yield (
-            f"of {len(verdicts)} orderings that Table 3 prints: {words}; of pairs of equally good rows, one in twenty "
-            "would appear to differ"
+            f"of {len(verdicts)} orderings that Table 3 implies: {words}; if two rows are equally good, they still "
+            "appear to differ in one of twenty cases"
         )
     if not degrees:
         yield "no difference is tested, because each row has one seed: pass `--seeds 3` to train each spec three times"
@@ -169,7 +169,7 @@ def _score_json(name: str, sample: ScoreSample) -> dict[str, Any]:
 
 
 def _without_log(name: str, value: float, half_interval: float = 0.0) -> tuple[float, float]:
-    """Convert a mean score or a difference, and half of its 95 % confidence interval, for display.
+    """Convert a mean score or a difference, and half the width of its confidence interval, for display.
 
     If the metric is in `LOG_METRICS`, the mean becomes a geometric mean, and the difference becomes a ratio.
     """
@@ -201,7 +201,7 @@ def _verdict(pair: RowPair, name: str) -> Verdict | None:
     """Return whether the sweep confirms the paper's ordering of two rows by a metric.
 
     Returns:
-        The verdict. None if the paper gives no numbers or equal numbers for the two rows.
+        The verdict, or None if the paper gives no numbers or equal numbers for the two rows.
     """
     difference, printed = pair.differences.get(name), printed_difference(name, pair)
     return difference.verdict(printed) if difference and printed else None

@@ -10,20 +10,20 @@ from compiler.costs import SubLayer, complexity
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 
 Sizes = Mapping[str, int]
-"""Values of Table 1's variables: n positions, d features, kernel width k and neighbourhood r."""
+"""Values of Table 1's variables: n positions, d features, kernel width k and neighbourhood size r."""
 Formula = Callable[..., float]
 """Function of n, d, k and r."""
 SIZES: Sizes = {"n": 64, "d": 64, "k": 4, "r": 8}
-"""Sizes at which sequential operations and path lengths are counted."""
+"""Values of the variables for counting sequential operations and path lengths."""
 TOLERANCE = 0.15
-"""Largest accepted difference between the exponent of a measured growth and the exponent of the formula."""
+"""Maximum difference between the exponent of the growth in the graph and the exponent in the formula."""
 _LARGE: Sizes = {"n": 1024, "d": 512, "k": 16, "r": 64}
 
 
 def _dilated(n: int, d: int, k: int, r: int) -> int:
     """Return the maximum path length of a dilated convolution: log_k(n), rounded up.
 
-    It is computed with integers, to avoid rounding errors in logarithms.
+    The computation uses integers, to avoid rounding errors in logarithms.
     """
     layers = 0
     while k**layers < n:
@@ -33,7 +33,7 @@ def _dilated(n: int, d: int, k: int, r: int) -> int:
 
 @dataclass(frozen=True)
 class LayerType:
-    """Row of Table 1: its formulas as functions, and the kind of sub-layer that they describe."""
+    """Row of Table 1: its formulas as functions, and the kind of sub-layer that the formulas describe."""
 
     operations: Formula
     """Expression inside the O of the complexity."""
@@ -102,7 +102,7 @@ def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
 
     Returns:
         Two exponents for each of n, d, k and r: for the FLOPs in the layer's graph, and for Table 1's formula.
-        Each is measured by doubling the variable.
+        Each exponent is measured by doubling the variable.
     """
     result = {}
     for name in _LARGE:
@@ -116,7 +116,7 @@ def operations(layer: str) -> tuple[bool, str]:
     """Check whether the FLOPs in a layer's graph grow as Table 1's formula predicts."""
     pairs = exponents(LAYERS[layer])
     words = ", ".join(f"{name}^{graph:.2f}" for name, (graph, formula) in pairs.items() if graph or formula)
-    return all(abs(graph - formula) <= TOLERANCE for graph, formula in pairs.values()), f"by the graph: {words}"
+    return all(abs(graph - formula) <= TOLERANCE for graph, formula in pairs.values()), f"in the graph: {words}"
 
 
 def steps(layer: str) -> tuple[bool, str]:
@@ -131,7 +131,7 @@ def path(layer: str) -> tuple[bool, str]:
 
 def _same(graph: int, formula: float) -> tuple[bool, str]:
     sizes = ", ".join(f"{name} = {SIZES[name]}" for name in ("n", "k", "r"))
-    return graph == formula, f"{graph} by the graph, exactly {formula} expected, with {sizes}"
+    return graph == formula, f"{graph} in the graph, exactly {formula} expected, with {sizes}"
 
 
 def faster_than_recurrence() -> tuple[bool, str]:

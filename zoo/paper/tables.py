@@ -55,7 +55,7 @@ def claim_row(checked: CheckedClaim) -> tuple[str, ...]:
 
 def _table1(checked: Checked, measurements: Measurements) -> Iterator[Table]:
     columns = (
-        *("layer", "complexity>", "by the graph>", "sequential>", "by the graph>", "maximum path>", "by the graph>"),
+        *("layer", "complexity>", "in the graph>", "sequential>", "in the graph>", "maximum path>", "in the graph>"),
     )
     rows = []
     for key, row in ROWS["table1"].items():
@@ -68,7 +68,7 @@ def _table1(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         f"Counted in graphs of a decoder layer, with {sizes} for sequential operations and paths. As in the paper, "
         "the projections of attention are not counted.",
     )
-    title = "Table 1: layers with n positions, d features, kernel width k, neighbourhood r"
+    title = "Table 1: layers with n positions, d features, kernel width k, neighbourhood size r"
     yield Table(columns, rows, title, notes)
 
 
@@ -80,7 +80,7 @@ def _power(name: str, exponent: float) -> str:
 def _table2(checked: Checked, measurements: Measurements) -> Iterator[Table]:
     columns = (
         *("system", "EN-DE BLEU>", "ours>", "EN-FR BLEU>", "ours>"),
-        *("EN-DE FLOPs>", "EN-FR FLOPs>", "derived>", "of products, by the plan>"),
+        *("EN-DE FLOPs>", "EN-FR FLOPs>", "derived>", "planned>"),
     )
     rows = []
     for key, row in ROWS["table2"].items():
@@ -93,14 +93,14 @@ def _table2(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         rows.append((row["name"], *german, *french, german_flops[0], french_flops[0], german_flops[1], plan))
     notes = (
         "The paper's FLOPs are training time x GPUs x sustained FLOPs of a GPU. The last column counts the FLOPs of "
-        "all matrix products in training, forward and backward, with full batches of sentences of 27 tokens. In "
-        "parentheses it gives this number as a share of the paper's FLOPs.",
+        "all matrix products in training, forward and backward, with full batches of 27-token sentences. In "
+        "parentheses, it gives the ratio to the paper's FLOPs.",
     )
     yield Table(columns, rows, "Table 2: BLEU on newstest2014, and training cost", notes)
     if costs := tuple(_own_costs(measurements)):
         titles = (
             *("run", "the paper's BLEU>", "time>", "devices>", "FLOPs of a device>"),
-            *("cost by 6.1>", "of products>", "scale…"),
+            *("cost as in 6.1>", "products only>", "scale…"),
         )
         notes = ("FLOPs of a device: speed of a large matrix product, measured at the start of training.",)
         yield Table(titles, costs, f"The cost of our own runs in `{measurements.root}`", notes)
@@ -131,7 +131,7 @@ def _planned_flops(spec: str, cost: str) -> str:
 
 
 def _own_costs(measurements: Measurements) -> Iterator[tuple[str, ...]]:
-    """Yield a table row with the training cost of each translation model whose training run has a log.
+    """Yield a table row with the training cost for each run of a translation model, if the run has a log.
 
     The cost is computed in two ways: as in section 6.1 (time x devices x FLOPs per second), and by counting the FLOPs
     of the matrix products. The first value is omitted if the log does not contain the speed of a device.
@@ -173,14 +173,14 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
     vocabulary = specs.load("table3/base").vocabulary.size
     notes = (
         f"Our number of parameters is for a vocabulary of {vocabulary:,} tokens. The next column gives the vocabulary "
-        "sizes for which the number of parameters is as printed.",
+        "sizes for which it equals the paper's number.",
         f"All ten small models together: {checked['table3.counts'].because}.",
     )
     yield Table(columns, rows, "Table 3: variations of the base model, newstest2013", notes)
 
 
 def _measured(row: str, checked: Checked, measurements: Measurements) -> str:
-    """Describe our runs for a Table 3 row, or why they have no score. Without runs, return a training command."""
+    """Describe our runs for a Table 3 row. If there are no runs, return the command that trains the row's model."""
     if measurements.of(f"table3/{row}"):
         return checked[f"table3.{row}.bleu"].because
     return f"zoo train table3/{row}" + ("" if measurements.root == RUNS else f" --run {measurements.root / row}")

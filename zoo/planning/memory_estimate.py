@@ -71,7 +71,10 @@ def batch_rows(spec: Spec, length: int) -> tuple[int, int]:
 
 
 def training_bytes(spec: Spec, size: BatchSize) -> int:
-    """Return the memory usage of a training process in bytes: weights, gradients, Adam's moments and activations."""
+    """Return the memory, in bytes, that a process needs to train on padded batches of this size.
+
+    The memory holds weights, gradients, Adam's moments and activations.
+    """
     train = compiler.cost(compiler.graphs(spec, [compiler.Purpose.TRAIN])[compiler.Purpose.TRAIN])
     rows = -(-size.rows // spec.training.accumulation_steps)
     padding = size.padded_tokens / (size.source_tokens + size.target_tokens)

@@ -101,7 +101,7 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
     """Compute the layers, parameters, FLOPs, memory and disk space of a spec's model.
 
     Args:
-        spec: The spec.
+        spec: Spec of the model.
         length: The number of tokens in every sentence.
 
     Raises:

@@ -1,1 +1,1 @@
-"""Publish models: bundles, their cards and checks, upload to registries, and removal."""
+"""Publish models as bundles. Verify, upload, list and remove published models."""

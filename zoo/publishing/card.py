@@ -107,7 +107,7 @@ def _architecture_table(spec: Spec) -> str:
 
 
 def _layer_descriptions(spec: Spec) -> Iterator[str]:
-    """Describe layers that differ from section 3.1 of the paper."""
+    """Describe the encoder or decoder layers if they differ from section 3.1 of the paper."""
     paper = specs.load("base").architecture
     for side in ("encoder", "decoder"):
         blocks = getattr(spec.architecture, side)
@@ -120,7 +120,7 @@ def _layer_descriptions(spec: Spec) -> Iterator[str]:
 
 
 def _origin(provenance: Provenance) -> Iterator[str]:
-    """Describe where the model was imported from."""
+    """Yield the card's section about the origin of an imported model. Yield nothing for other models."""
     if provenance.imported:
         rows = [[escape(key), escape(value)] for key, value in provenance.imported.items()]
         yield "## Origin\n\nThis model was trained with another toolkit and imported with `zoo import`."
@@ -158,7 +158,7 @@ def _scores(scores: Mapping[str, Any], spec: Spec) -> str:
 
 
 def _directions(spec: Spec) -> Sequence[tuple[str, str]]:
-    """Return the translation directions of a multilingual model as pairs of source and target language."""
+    """Return the translation directions of a multilingual model as (source language, target language)."""
     return tuple(dict.fromkeys(map(spec.corpus.direction, spec.corpus.parts))) if spec.languages else ()
 
 

@@ -174,7 +174,7 @@ def published_models(pattern: str | None, report: Report) -> tuple[PublishedMode
 def public_models(pattern: str | None) -> tuple[PublicModel, ...]:
     """Return the models in the catalogue that match a language pair or a name pattern.
 
-    For a language pair, the best recommendation comes first. Otherwise, the models are sorted by language.
+    For a language pair, the recommended model comes first. Otherwise, the models are sorted by language.
 
     Args:
         pattern: A language pair such as `de-fr`, a name pattern, or a part of a name (see `inventory`). None

@@ -1,4 +1,4 @@
-"""Publish a trained run or an imported model as a bundle in the local model store, verify it, and upload it."""
+"""Publish a trained run or an imported model in the local model store, verify it, and upload it to a registry."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def publish(
     """
     if is_published_model(run):
         problem = f"`{os.fspath(run)}` is not a run: it is already published in the local model store"
-        raise ZooError(problem, hint="to upload it, run `zoo publish NAME --to REGISTRY` without other options")
+        raise ZooError(problem, hint="to upload the model, run `zoo publish NAME --to REGISTRY` without other options")
     source = Run(find.run(run))
     spec = source.spec
     if name is None:
@@ -82,7 +82,7 @@ def publish(
         require_space(stored.folder, 2 * source.weights.stat().st_size, "the bundle")
         dataclasses.replace(model, spec=spec).write(bundle)
         if spec.corpus.test and "test" not in scores:
-            report.info(f"the card has no test scores: `zoo evaluate --model {folder}` computes them")
+            report.info(f"the model card has no test scores: `zoo evaluate --model {folder}` computes them")
         provenance = provenance_of_run(spec, source, model.weights)
         del model  # free its memory, because the next line loads the bundle
         complete(bundle, provenance, report, scores, notes)
@@ -146,14 +146,14 @@ def complete(
 
 
 def _require_own_name(run: Run) -> None:
-    """Raise ZooError if the run's spec inherits its name from the spec that it extends.
+    """Raise ZooError if the run's spec has no name of its own, but inherits the name of its parent spec.
 
-    That name is reserved for a model of the extended spec.
+    The inherited name is reserved for a model that is trained with the parent spec.
     """
     if file_exists(run.data) and read_json(run.data).get("named") is False:
         raise ZooError(
             f"the spec of `{run.folder}` has no name of its own: `{run.spec.name}` is the name of the spec it extends",
-            hint="publish it with `--name NAME`, and set `name` in the spec before you train it again",
+            hint="publish the run with `--name NAME`, and set `name` in the spec before you train again",
         )
 
 
@@ -175,7 +175,9 @@ class Verified:
 
 
 def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: Report = SILENT) -> Verified:
-    """Verify a published model.
+    """Verify that a published model's files are unchanged, and that it reproduces its reference log-probabilities.
+
+    The reference log-probabilities were saved when the model was published.
 
     Args:
         name: A model name, or the folder of a bundle.
@@ -195,7 +197,7 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
 
 
 def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> Verified:
-    """Verify the bundle in a folder, even before publication. The result and errors are the same as for `verify`."""
+    """Verify the bundle in a folder, which may not be in the local model store yet. See `verify` for errors."""
     names = {*manifest.read(folder).entries, *REQUIRED_FILES}
     try:
         manifest.check(folder, sorted(names))
@@ -208,12 +210,12 @@ def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> 
 
 
 def is_published_model(reference: str | os.PathLike[str]) -> bool:
-    """Return whether a reference refers to a published model on this machine, and not to a run."""
+    """Return whether a name or path refers to a published model on this machine, and not to a run."""
     return find.find_run(reference) is None and find.local_model(reference) is not None
 
 
 def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -> Revision:
-    """Verify a published model, then upload it to a registry.
+    """Verify a model in the local model store or in a bundle's folder, then upload the model to a registry.
 
     Args:
         model: Name of a model in the local model store, or the folder of a bundle.
@@ -244,13 +246,13 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -
 
 
 def _record_origin(model: StoredModel, revision: Revision, registry: str, report: Report) -> None:
-    """Record the registry revision of a stored model, unless the model was pulled from another registry."""
+    """Record in the local model store that a model was uploaded, unless it was pulled from another registry."""
     origin = model.origin
     if model.digest == revision.digest and (origin is None or origin.registry == registry):
         try:
             Origin.of(revision, registry).write(model.folder)
         except ZooError as error:  # the model is published, so the index must still be written
-            report.warn(f"{error.summary}; the local model store has no record that the model is `{revision.pin}`")
+            report.warn(f"{error.summary}; the local model store does not record the upload of `{revision.pin}`")
 
 
 @contextmanager

@@ -74,7 +74,7 @@ class ReferenceLogProbabilities:
         """Compare the reference log-probabilities with the log-probabilities that a compiled model computes.
 
         Args:
-            program: The compiled model.
+            program: Compiled model to check.
             device: The device of the compiled model. The default is the CPU.
 
         Returns:

@@ -42,9 +42,9 @@ class RemovableItem:
         path: Path of the file or folder.
         protection: Function that returns the reason why the item must not be removed even if no process uses it. It
             returns None if there is no such reason.
-        lock: Lock file that is created before the removal. By default, the lock file is used if there is one, and the
-            item itself otherwise.
-        in_use: Reason to keep an item that a process has locked.
+        lock: Lock file to use. The removal creates the file if it is missing. If None, the lock file next to the item
+            is used if it exists. Otherwise, the item itself is locked.
+        in_use: Reason to report if the item is kept because a process has locked it.
     """
 
     kind: str

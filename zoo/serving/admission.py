@@ -39,7 +39,7 @@ _NAME = re.compile(r"[\w.@][\w.@ -]{0,99}")
 class Keys(dict[str, int | None]):
     """Accepted API keys: a mapping from the SHA-256 of each key to the number of characters that the key may translate.
 
-    None means any number of characters.
+    A key with the value None may translate any number of characters.
 
     Attributes:
         needed: Whether requests need a key. This stays true even if all keys are removed from the key file later.
@@ -91,14 +91,14 @@ class Settings:
 
 
 class Metrics:
-    """Metrics of one server."""
+    """Prometheus metrics of the server, such as the number of requests, in a registry separate from the global one."""
 
     def __init__(self) -> None:
         self._registry = own = CollectorRegistry()
         self._statuses: Counter[int] = Counter()
         """Number of requests per HTTP status since the last `log_statuses`, excluding monitoring requests."""
         self._requests = Total("zoo_requests", "Requests by path and status.", ["path", "status"], registry=own)
-        self._seconds = Histogram("zoo_request_seconds", "Time to answer.", ["path"], buckets=_SECONDS, registry=own)
+        self._seconds = Histogram("zoo_request_seconds", "Seconds to answer.", ["path"], buckets=_SECONDS, registry=own)
         self.rejected = Total("zoo_rejected", "Rejected requests by reason.", ["reason"], registry=own)
         self.texts = Total("zoo_texts", "Translated texts by model.", ["model"], registry=own)
         self.sentences = Total("zoo_sentences", "Lines given to a model.", ["model"], registry=own)
@@ -110,14 +110,14 @@ class Metrics:
         Gauge(name, description, registry=self._registry).set_function(value)
 
     def count_request(self, path: str, status: int, seconds: float, *, is_monitoring: bool) -> None:
-        """Count a request after `seconds`, when it has been answered or the client has disconnected."""
+        """Count a request that was answered, or whose client has disconnected, and record its duration in seconds."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
         if not is_monitoring:
             self._statuses[status] += 1
 
     def log_statuses(self) -> None:
-        """Log the number of requests per HTTP status. Log nothing if there were no requests."""
+        """Log the number of requests per HTTP status since the last call, if there were any."""
         counts, self._statuses = self._statuses, Counter()
         if counts:
             listed = ", ".join(f"{count} with status {status}" for status, count in sorted(counts.items()))
@@ -133,20 +133,20 @@ class Budget:
 
     Attributes:
         limit: Maximum amount that all requests together may hold.
-        held: Amount that they hold now.
+        held: Amount that all requests together hold now.
     """
 
     def __init__(self, metrics: Metrics, metric: str, description: str, limit: int, full: tuple[int, str, str]) -> None:
-        """Create a budget that no request uses yet, and the metric that shows the held amount.
+        """Create a budget that no request uses yet, and a metric that reports the held amount.
 
-        `full` is the status, the message and the reason of the error if a request exceeds the limit.
+        `full` contains the status, message and reason of the error that a request gets if it exceeds the limit.
         """
         self.limit, self.held, self._full = limit, 0, full
         metrics.gauge(metric, description, lambda: self.held)
 
     @contextmanager
     def hold(self, amount: int = 0) -> Iterator[Callable[[int], None]]:
-        """Hold an amount until the `with` block ends. Yield a function that increases the amount.
+        """Hold `amount` of the resource until the `with` block ends. Yield a function that increases the held amount.
 
         Raises:
             ServingError: All requests together would exceed the limit.
@@ -171,8 +171,8 @@ class Admission:
     """Admits requests within the configured limits, and counts their texts.
 
     Attributes:
-        requests: The open requests, except for monitoring.
-        memory: Memory for requests and documents, in bytes.
+        requests: Budget for the number of open requests, except for monitoring requests.
+        memory: Budget for the memory that requests and documents use, in bytes.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
@@ -198,7 +198,7 @@ class Admission:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Report that the server is not ready while the `with` block runs, and after an error in it."""
+        """Mark the server as not ready during the `with` block. After an error in the block, it remains not ready."""
         self._is_starting = True
         yield
         self._is_starting = False
@@ -217,7 +217,7 @@ class Admission:
         task.add_done_callback(self._cancelled_at_end.discard)
 
     def usage(self, key: str) -> tuple[int, int | None]:
-        """Return the number of characters translated with an API key (its SHA-256), and the key's limit, if any."""
+        """Return the number of characters translated with an API key (its SHA-256), and the key's limit or None."""
         return self._used_characters[key], self._keys.get(key)
 
     def authorize(self, key: str | None) -> str:
@@ -283,7 +283,7 @@ class Admission:
                 f"the limit is {limits.queued_texts:,} texts with {limits.queued_characters:,} characters",
             )
         if quota is not None and used + characters > quota:
-            raise ServingError(456, f"the limit of this API key, {quota:,} characters, is reached", "quota")
+            raise ServingError(456, f"this API key has reached its limit of {quota:,} characters", "quota")
         with self._texts.hold(len(texts)), self._characters.hold(characters):
             loaded = (route.model.loaded for route in routes)
             if any(each is not None and each.translator.waiting_seconds > limits.wait_seconds for each in loaded):
@@ -315,8 +315,8 @@ def read_keys(file: Path) -> dict[str, int | None]:
             continue
         match = _KEY_LINE.fullmatch(content)
         if match is None:
-            problem = "the line is not the SHA-256 of an API key, optionally followed by a number of characters"
-            hint = f"delete the line; then `zoo serve --new-key NAME --keys {file}` creates a key"
+            problem = "the line is not the SHA-256 of an API key, optionally followed by a character limit"
+            hint = f"delete the line; to create a key, run `zoo serve --new-key NAME --keys {file}`"
             raise ZooError(problem, where=f"{file}:{number}", hint=hint)
         keys[match[1]] = None if match[2] is None else int(match[2])
     return keys

@@ -74,5 +74,5 @@ class ServingError(Exception):
 
 
 def log_error(problem: str, error: Exception) -> None:
-    """Log a problem, and the type and traceback of its error. The error's message may contain the client's text."""
+    """Log a problem, and its error's type and traceback. Omit the error's message, which may contain client text."""
     LOG.error("%s %s\n%s", problem, type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))

@@ -40,7 +40,7 @@ _BACKLOG = 1_000
 _ACCEPTED_AT_ONCE = 8
 """Maximum number of new connections between two checks of the number of connections.
 
-If asyncio has no file descriptor left, it logs one traceback for each of them.
+If no file descriptors are left, asyncio logs one traceback for each new connection.
 """
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE_SECONDS = 5.0
@@ -114,7 +114,7 @@ def _page_router() -> APIRouter:
 
 
 async def _raise_serving_error(request: Request, error: Exception) -> Response:
-    """Raise an error of the web framework as a ServingError, so that the `Guard` middleware sends the response."""
+    """Convert a FastAPI error to a ServingError, and raise it so that the `Guard` middleware sends the response."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         if first["type"] == "json_invalid" or (first["loc"] == ("body",) and first["type"] != "value_error"):
@@ -230,7 +230,7 @@ class Server(uvicorn.Server):
         """Reason why the server could not start, or an empty string."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to accept connections. Lengthen the queue of connections again, which uvicorn has shortened."""
+        """Start accepting connections. Restore the listen backlog of the sockets, which uvicorn has reduced."""
         await super().startup(sockets)
         for each in sockets or ():
             each.listen(_BACKLOG)
@@ -250,7 +250,7 @@ class Server(uvicorn.Server):
             task.cancel()
 
     async def _preload(self) -> None:
-        """Load the models. If a model cannot be loaded, stop the server."""
+        """Load the models that were requested at startup. If a model cannot be loaded, stop the server."""
         try:
             with self._service.admission.starting():
                 await self._service.pool.preload(self._preloaded)

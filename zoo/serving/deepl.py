@@ -40,7 +40,7 @@ _CHOICES = {
 
 
 class DeepL(Endpoint):
-    """Endpoint of DeepL's API. Clients send the key in the header or the body."""
+    """Endpoint of DeepL's API. Clients send the API key in the header or the body."""
 
     scheme = "deepl-auth-key"
 
@@ -51,7 +51,7 @@ class DeepL(Endpoint):
 
 
 class _Upload(DeepL):
-    """Endpoint to which clients upload a document. They send the key in the header."""
+    """Endpoint for document uploads. Clients send the API key in the header."""
 
     requires_header = accepts_file = is_downloaded = True
 
@@ -74,11 +74,11 @@ def router(service: Service, documents: Documents) -> APIRouter:
                 "detected_source_language": base_code(answer.source).upper(),
                 "text": answer.translations[0].text,
                 **({"billed_characters": len(text)} if shows_characters else {}),
-                **({"model_type_used": model_type.removeprefix("prefer_")} if model_type else {}),  # one model for both
+                **({"model_type_used": model_type.removeprefix("prefer_")} if model_type else {}),  # same model
             }
             for answer, text in zip(answers, texts, strict=True)
         ]
-        return JSONResponse({"translations": translations})  # a dictionary would be validated first
+        return JSONResponse({"translations": translations})  # FastAPI would first validate a dictionary
 
     @routes.api_route("/languages", methods=["GET", "POST"])
     async def languages(request: Request) -> list[dict[str, object]]:
@@ -152,7 +152,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
     async def result(request: Request, document_id: str) -> Response:
         task, _ = await find(request, document_id)
         if not task.done():
-            problem = "the document is not translated yet; wait until its status is `done`"
+            problem = "the document has not been translated yet; wait until its status is `done`"
             raise ServingError(503, problem, "document", RETRY_SECONDS)
         if isinstance(found := task.result(), ServingError):
             raise ServingError(found.status, found.message, found.reason)  # a copy: a raised error refers to its frames
@@ -160,11 +160,11 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
 
 
 def _read_call(service: Service, given: Parameters, key: str) -> Call:
-    """Return the translation that a client asks for. Without a source language, the language is detected.
+    """Return the `Call` for a translation request. If the request has no source language, it is detected later.
 
     Raises:
-        ServingError: No model supports one of the languages, a parameter has an invalid value, or a parameter needs a
-            feature that no model has. Like DeepL's messages, the message names the parameter.
+        ServingError: No model supports one of the languages, or a parameter or its value is invalid or not supported.
+            Like DeepL's messages, the message names the parameter.
     """
     target, source = given.required("target_lang"), given.string("source_lang")
     if not service.pool.sources(target):
@@ -185,9 +185,9 @@ def _read_call(service: Service, given: Parameters, key: str) -> Call:
 
 
 def _element_roles(given: Parameters, *, is_html: bool) -> ElementRoles:
-    """Return which XML or HTML elements split sentences, do not split sentences, or are not translated.
+    """Read the parameters for markup: which elements split sentences, do not split sentences, or are not translated.
 
-    Each parameter is a list of element names, or a string of names separated by commas.
+    Each of these parameters is a list of element names, or a string of names separated by commas.
     """
 
     def names(parameter: str) -> frozenset[str]:

@@ -38,7 +38,7 @@ Outcome = str | ServingError
 """Result of translating a document: the secret needed to download the translation, or an error."""
 _T = TypeVar("_T")
 _DETECTED_CHARACTERS = 2_000
-"""Number of characters at the beginning of a document from which its language is detected."""
+"""Number of characters at the beginning of a document that are used to detect its language."""
 _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""
@@ -57,9 +57,10 @@ _RETRY_FILES_SECONDS = 60
 
 @dataclass(frozen=True)
 class _Job:
-    """Texts with markup, or a document, that a client wants to translate (`call`).
+    """Client request (`call`) to translate a document, or texts with markup.
 
-    `segments` and `plans` have one element for each text or document. `processes` read and write the texts.
+    `sources`, `segments` and `plans` have one element for each document or text. `processes` are the worker processes
+    that read the sources and write the translations.
     """
 
     call: Call
@@ -134,7 +135,10 @@ class Documents:
         return task, len(text)
 
     async def _translate_and_store(self, job: _Job, name: str) -> Outcome:
-        """Translate a document. Return errors as results: an exception in a task would keep the document in memory."""
+        """Translate a document, and store the translation for download.
+
+        Errors are returned instead of raised, because an exception in a task would keep the document in memory.
+        """
         if job.plans[0].route is None:
             return ServingError(503, "Source and target language are the same", "document")
         try:
@@ -183,7 +187,7 @@ class Documents:
         return found
 
     async def _read(self, processes: Processes, sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:
-        """Read the segments of documents. Raise ServingError if there are too many, or if a segment is too long."""
+        """Read the segments of documents. Raise ServingError if there are too many segments, or if one is too long."""
         found = await self._call(processes, read_texts, sources)
         limit, lengths = self._service.settings.limits.text_characters, [len(text) for text, _ in chain(*found)]
         if (longest := max(lengths, default=0)) > limit:
@@ -194,28 +198,28 @@ class Documents:
         return found
 
     async def _call(self, processes: Processes, function: Callable[..., _T], *arguments: object) -> _T:
-        """Call a function in a worker process. Raise ServingError if it fails or exceeds a limit."""
+        """Call a function in a worker process. Raise ServingError if the call fails or exceeds a limit."""
         seconds = min(_CALL_SECONDS, self._service.settings.limits.request_seconds)
         try:
             with readable_errors():
                 return await processes.run(seconds, function, *arguments)
         except TimeoutError:
-            raise ServingError(413, f"reading the file takes more than {seconds:g} seconds; split it", "time") from None
+            raise ServingError(413, f"processing the file takes over {seconds:g} seconds; split it", "time") from None
         except MemoryError:
-            raise ServingError(413, "reading the file needs too much memory; split it", "memory") from None
+            raise ServingError(413, "processing the file needs too much memory; split it", "memory") from None
         except OSError as error:
-            LOG.error("no worker process can be used: %s", error)
+            LOG.error("cannot use a worker process: %s", error)
             raise ServingError(503, "the server is busy; try again later", "process", RETRY_SECONDS) from None
 
     async def _translate(self, job: _Job) -> list[list[bytes]]:
-        """Translate texts with markup or a document. For each of the `n_best` ranks, return all translations."""
+        """Translate all sources of a job. For each of the `n_best` ranks, return one translation of each source."""
         segments = list(chain(*job.segments))
         texts = [text for text, _ in segments]
         plans = [plan for plan, found in zip(job.plans, job.segments, strict=True) for _ in found]
         answers = await self._service.translate_groups(job.call, texts, plans)
         for name, problem in _PROBLEMS.items():
             if count := sum(bool(getattr(each.translations[0], name)) for each in answers):
-                LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # without texts of clients
+                LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # without clients' texts
         language, ranks = standard_code(job.call.target), list[list[bytes]]()
         for rank in range(job.call.n_best or 1):
             targets = [each.translations[min(rank, len(each.translations) - 1)].text.strip() for each in answers]
@@ -248,7 +252,7 @@ class Download:
         return StreamingResponse(self._parts(), 200, {**own, **(headers or {})}, "application/octet-stream")
 
     async def _parts(self) -> AsyncIterator[bytes]:
-        """Yield the content in parts. If it were sent at once, each slow client would need memory for a copy."""
+        """Yield the content in parts, because sending it at once would need memory for a copy per slow client."""
         for start in range(0, len(self.content), _PART_BYTES):
             yield self.content[start : start + _PART_BYTES]
 
@@ -273,7 +277,7 @@ class Downloads:
             ServingError: All documents together would be larger than MAX_STORED_BYTES.
         """
         if sum(len(each.content) for each in self._in_memory) + len(content) > MAX_STORED_BYTES:
-            problem = "too many translated documents wait to be downloaded; try again later"
+            problem = "too many translated documents are waiting to be downloaded; try again later"
             raise ServingError(503, problem, "files", _RETRY_FILES_SECONDS)
         secret = secrets.token_urlsafe(_NAME_BYTES)
         self._documents[secret] = document = Download(content, name)
@@ -282,7 +286,7 @@ class Downloads:
         return secret
 
     def get(self, secret: str) -> Download:
-        """Return a stored document.
+        """Return the stored document with this secret.
 
         Raises:
             ServingError: There is no such document, or it has been removed.

@@ -34,13 +34,13 @@ class Guard:
     def __init__(
         self, app: ASGIApp, service: Service, endpoints: Sequence[Endpoint], apis: Mapping[str, type[Endpoint]]
     ) -> None:
-        """Guard an application.
+        """Wrap an application in this middleware.
 
         Args:
             app: The application.
             service: The service of the application.
             endpoints: All endpoints of the application.
-            apis: Conventions for unknown paths, keyed by prefix. One prefix is empty.
+            apis: Endpoint classes for unknown paths, keyed by path prefix. One prefix is empty.
         """
         self.app, self.service, self._endpoints, self._apis = app, service, endpoints, apis
 
@@ -89,9 +89,9 @@ class Guard:
             metrics.count_request(path, status, seconds, is_monitoring=endpoint.is_monitoring)
 
     def _find(self, path: str) -> tuple[str, type[Endpoint]]:
-        """Return the declared path of an endpoint, and its conventions.
+        """Find the endpoint for the path of a request. Return the declared path and the class of the endpoint.
 
-        If there is no endpoint, return "other", and the conventions of the API with the longest matching prefix.
+        If there is no such endpoint, return "other", and the endpoint class for the longest matching path prefix.
         """
         for endpoint in self._endpoints:
             if endpoint.path_regex.match(path):
@@ -135,7 +135,8 @@ class Guard:
         """
         hosts, name = self.service.settings.hosts, _PORT.sub("", headers.get("host", "")).lower()
         if hosts and name not in hosts and not _ADDRESS.fullmatch(name):
-            return ServingError(421, f"the host name {quote(name)} is not allowed (`zoo serve --allow-host`)", "host")
+            message = f"the host name {quote(name)} is not allowed; `zoo serve --allow-host` permits it"
+            return ServingError(421, message, "host")
         try:
             if (key := endpoint.header_key(headers)) is not None or endpoint.requires_header:
                 self.service.admission.authorize(key)
@@ -149,7 +150,7 @@ class Guard:
         """Return the body of a request. If the request is rejected, read and discard the body, then raise the error.
 
         Args:
-            endpoint: Conventions of the endpoint.
+            endpoint: Class of the endpoint that the request is for.
             scope: The ASGI scope of the request.
             receive: The ASGI function that returns the next part of the body.
             hold: Function that is called with the size of each part that is kept in memory.

@@ -16,12 +16,12 @@ AUTO = "auto"
 """The value of `source` that requests language detection."""
 _CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
 _CERTAIN = 0.5
-"""Minimum probability of a detected language at which a text is rejected because no model reads that language.
+"""Minimum probability of the detected language for rejecting a text because no model translates from this language.
 
 Short texts rarely reach this probability.
 """
 _DOUBTFUL = 0.1
-"""Probability of the target language below which a text is translated nevertheless, from another language."""
+"""Minimum probability of the target language for returning a text unchanged."""
 
 
 def _parse(code: str) -> LanguageCode:
@@ -46,20 +46,24 @@ def base_code(code: str) -> str:
 
 
 def match_code(code: str, codes: Iterable[str]) -> str | None:
-    """Return the model's code for the requested language (see `best_match`). Raise ServingError if it is not valid."""
+    """Return the code in `codes` for the same language as `code` (see `best_match`), or None if there is none.
+
+    Raises:
+        ServingError: `code` is not a language code.
+    """
     return best_match(standard_code(code), codes)
 
 
 def differ_in_region(one: str, other: str) -> bool:
-    """Return whether two codes have the same language and script, but different regions. A code may have no region."""
+    """Return whether two codes differ only in the region, such as `pt-PT` and `pt-BR`, or `pt` and `pt-BR`."""
     first, second = _parse(one), _parse(other)
     return (first.base, first.script) == (second.base, second.script) and first.rest != second.rest
 
 
 def public_codes(codes: Iterable[str]) -> dict[str, str]:
-    """Map each code of a model to the code that clients see.
+    """Map each of a model's language codes to the code that clients see.
 
-    This is the base code or, if several codes have the same base, the standard code.
+    Clients see the base code or, if several codes have the same base, the standard code.
     """
     listed = list(codes)
     bases = [base_code(code) for code in listed]
@@ -93,9 +97,12 @@ def _describe_public_model(source: str, target: str) -> str:
 
 
 def detect_source(text: str, languages: Collection[str], target: str) -> tuple[str, float]:
-    """Choose the most probable language of a text from `languages`. Return it with its probability among all languages.
+    """Choose the most probable language of a text from `languages`. Return its code and its probability.
 
-    The target language needs a probability of at least 10 %: otherwise, words such as "Hi" could stay untranslated.
+    The probability considers all languages that the detector knows, not only `languages`.
+
+    The target language is chosen only if its probability is at least 10 %. Otherwise, a word such as "Hi" could be
+    mistaken for a word in the target language, and stay untranslated.
 
     Args:
         text: The text.

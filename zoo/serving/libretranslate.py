@@ -23,7 +23,7 @@ from zoo.text.language_codes import rank_languages
 
 
 class _Upload(Endpoint):
-    """Endpoint to which clients upload a document."""
+    """Endpoint for document uploads."""
 
     accepts_file = is_downloaded = True
 
@@ -52,7 +52,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
                 result["alternatives"] = others
             results.append(result)
         if isinstance(given.values["q"], str):
-            return JSONResponse(results[0])  # a dictionary would be validated first
+            return JSONResponse(results[0])  # FastAPI would first validate a dictionary
         return JSONResponse({name: [each[name] for each in results] for name in results[0]})
 
     async def translate_file(request: Request) -> dict[str, str]:

@@ -50,7 +50,7 @@ class _SearchBody(_Body):
     n_best: int | None = None
     """Number of results per text, best first. Default: 1."""
     alpha: Annotated[float | None, Field(ge=0, le=10, allow_inf_nan=False)] = None
-    """Exponent of the length penalty."""
+    """Exponent of the length penalty. Default: the exponent in the model's spec."""
 
 
 class TranslateBody(_SearchBody):
@@ -102,9 +102,10 @@ class AttentionBody(_Body):
     target: str
     """Language code of the translation."""
     layer: Annotated[int | None, Field(ge=0)] = None
-    """Decoder layer, counted from 0. Default: the layer that aligns best."""
+    """Decoder layer, counted from 0. Default: the layer of the head that aligns words best."""
     head: Annotated[int | None, Field(ge=0)] = None
-    """Attention head, counted from 0. Default: the head that aligns best or, with `layer`, the mean of all heads."""
+    """Attention head, counted from 0. Default: the head that aligns words best or, with `layer`, the mean of all
+    heads."""
 
 
 class Translated(BaseModel):
@@ -213,14 +214,14 @@ class RecognizeResult(BaseModel):
 
 
 class Native(Endpoint):
-    """Endpoint of zoo's own API. Clients send the key in the header."""
+    """Endpoint of zoo's own API. Clients send the API key in the header."""
 
     scheme = "bearer"
     requires_header = True
 
 
 class Upload(Native):
-    """Endpoint to which clients upload a file."""
+    """Endpoint for file uploads."""
 
     accepts_file = True
 
@@ -248,7 +249,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     async def recognize(request: Request) -> RecognizeResult:
-        """Return the text in an image, which is the `file` field of a form (`multipart/form-data`)."""
+        """Return the text in an image. The image is the `file` field of a form (`multipart/form-data`)."""
         given, key = await authorized_upload(service, request)
         name, target = (given.string(field) or None for field in ("model", "target"))
         route = service.pool.recognizer("image", name, target=target)
@@ -262,7 +263,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
         """Return the log-probabilities of given translations."""
         key, texts, translations = authorize(service, request), _list(body.text), _list(body.translation)
         if len(texts) != len(translations):
-            raise ServingError(400, f"{len(texts):,} texts need as many translations, not {len(translations):,}")
+            raise ServingError(400, f"there are {len(texts):,} texts, but {len(translations):,} translations")
         call = Call(key, body.source, body.target, model=body.model)
         scores, name, revision = await service.score(call, texts, translations)
         return ScoreResult(log_probabilities=scores, model=name, revision=revision)
@@ -334,7 +335,7 @@ def monitoring(service: Service) -> APIRouter:
 
     @routes.get("/health/ready")
     async def ready() -> Response:
-        """Answer with status 200 if the server is ready, or 503 if it is starting, stopping or has a full queue."""
+        """Answer with status 200 if the server is ready, or 503 if it is starting or stopping, or its queue is full."""
         return JSONResponse({"ready": service.admission.ready}, 200 if service.admission.ready else 503)
 
     @routes.get("/metrics")

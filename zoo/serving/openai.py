@@ -31,7 +31,7 @@ class OpenAI(Native):
 
 
 class _Upload(OpenAI, Upload):
-    """Endpoint to which clients upload a recording."""
+    """Endpoint for uploads of recordings."""
 
 
 def router(service: Service, documents: Documents) -> APIRouter:

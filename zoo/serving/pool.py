@@ -42,7 +42,7 @@ class LoadedModel:
     """Model in memory.
 
     Attributes:
-        translator: The translator. When nothing refers to it any more, its threads end and its memory is freed.
+        translator: The translator. After the last reference to it is gone, its threads end and its memory is freed.
         revision: The revision that was loaded.
     """
 
@@ -87,7 +87,7 @@ class PooledModel:
             self.last_used = time.monotonic()
 
     async def load(self, open_translator: Callable[[Path], Translator]) -> None:
-        """Load the model, or wait for the load that is already running. A load continues if the caller is cancelled.
+        """Load the model, or wait for the load that is already running. Loading continues if the caller is cancelled.
 
         Raises:
             ServingError: The model cannot be loaded.
@@ -100,7 +100,7 @@ class PooledModel:
     async def _load(self, open_translator: Callable[[Path], Translator]) -> ServingError | None:
         """Load the current revision, and replace the revision that was loaded before.
 
-        Return an error instead of raising it, because all clients may have left.
+        Return an error instead of raising it, because all waiting clients may have disconnected.
         """
         revision = ""
         try:
@@ -155,7 +155,7 @@ class PooledModel:
         }
 
     def directions(self) -> list[Direction]:
-        """Return the language pairs that the model translates, in the model's own language codes."""
+        """Return the language pairs that the model translates, as the model's own language codes."""
         corpus, languages = self.spec.corpus, self.spec.languages
         if languages is None:
             return [(corpus.source, corpus.target)]
@@ -163,7 +163,7 @@ class PooledModel:
         return learned or [(one, two) for one in languages.codes for two in languages.codes if one != two]
 
     def public_directions(self) -> list[Direction]:
-        """Return the language pairs that the model translates, in the codes that clients see."""
+        """Return the language pairs that the model translates, as the codes that clients see."""
         pairs = self.directions()
         codes = public_codes(dict.fromkeys(chain.from_iterable(pairs)))
         return [(codes[source], codes[target]) for source, target in pairs]
@@ -189,7 +189,7 @@ def _read_scores(folder: Path) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Route:
-    """Model that serves a request, and the model's codes for the source and target language.
+    """Model that serves a request, and the model's codes for the source and target languages.
 
     The two languages may be the same, for example if the model transcribes speech.
     """
@@ -221,8 +221,8 @@ class ModelPool:
             names: Names of published models or folders of runs.
             memory_bytes: Memory that all loaded models together may use.
             idle_seconds: Time after which an unused model is unloaded.
-            open_translator: Function that opens the model in a folder. The translator's warnings can contain users'
-                texts.
+            open_translator: Function that opens the model in a folder. It should discard the translator's warnings,
+                because they can contain users' texts.
             report: Receives the progress of model downloads.
 
         Raises:
@@ -325,7 +325,7 @@ class ModelPool:
         return min(found, key=rank)
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
-        """Return the base codes of all languages from which the models can translate into `target`."""
+        """Return the base codes of the languages from which a model, or the model `name`, translates into `target`."""
         pairs = [pair for model in self._translators(name) for pair in model.directions()]
         return sorted({base_code(source) for source, own in pairs if match_code(target, [own])})
 
@@ -351,7 +351,7 @@ class ModelPool:
         """
         for name in dict.fromkeys(names):
             if not self._fits(self.models[name]):
-                LOG.warning("model %s is loaded when it is needed: it does not fit into memory with the others", name)
+                LOG.warning("model %s is loaded when it is needed: it does not fit into memory with other models", name)
                 return
             async with self.lease(self.models[name]):
                 pass
@@ -402,7 +402,7 @@ class ModelPool:
         return sum(model.memory_bytes() for model in (wanted, *present)) <= self._memory_bytes
 
     def _make_space(self, wanted: PooledModel) -> None:
-        """Unload the least recently used models until another model fits into memory."""
+        """Unload the least recently used models until the model `wanted` fits into memory."""
         while not self._fits(wanted):
             idle = [each for each in self.models.values() if each.loaded and not each.loading and not each.active]
             if not idle:

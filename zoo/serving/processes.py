@@ -1,4 +1,4 @@
-"""Worker processes for tasks that hostile input can make slow or memory-hungry. Processes over a limit are replaced.
+"""Worker processes with time and memory limits, for tasks that hostile input can make slow or memory-hungry.
 
 Python cannot end a thread, but it can end a process at any time. This module imports no web framework, so that the
 processes start fast.
@@ -25,7 +25,7 @@ from specs import ZooError
 from zoo.system.memory import memory_limit
 
 MAX_BYTES = 600_000_000
-"""Maximum memory that a call may allocate."""
+"""Maximum memory that a call may allocate, in bytes."""
 _MAX_IDLE_BYTES = 150_000_000
 """Maximum memory of an idle process, in bytes. A process that uses more memory ends after the call."""
 _SIZES = Path("/proc/self/statm")
@@ -52,7 +52,7 @@ class Processes:
 
         Raises:
             ZooError: The function raised a ZooError.
-            TimeoutError: The function takes too long.
+            TimeoutError: The function takes longer than `seconds`.
             MemoryError: The function needs more memory than MAX_BYTES, or its process was killed.
             OSError: No process can be started, or the pool is closed.
         """
@@ -94,11 +94,15 @@ class _Process:
         other.close()
 
     def is_alive(self) -> bool:
-        """Return whether the process still runs: another program, such as the system, can kill it at any time."""
+        """Return whether the process is still running. The operating system or a user can kill it at any time."""
         return self._process.is_alive()
 
     def call(self, *call: object) -> tuple[Any, Exception | None, bool]:
-        """Call a function. Return its value, its error, and whether the process can be used again."""
+        """Call a function in the process. `call` is the time limit in seconds, the function and its arguments.
+
+        Returns:
+            The value, the error, and whether the process can be used again.
+        """
         try:
             self._connection.send(call)
             return self._connection.recv()  # type: ignore[no-any-return]
@@ -106,13 +110,13 @@ class _Process:
             raise MemoryError from None
 
     def kill(self) -> None:
-        """End the process without waiting for its end. If a thread is waiting in `call`, it gets a MemoryError."""
+        """Kill the process without waiting until it has ended. `call` then raises MemoryError in any waiting thread."""
         self._process.kill()
 
 
 def _work(connection: Connection) -> None:
-    """Run in a worker process: call the functions that the server sends, until the server stops or a call fails."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the server handles them and kills this process
+    """Run in a worker process: make the calls that the server sends, until the server stops or a call fails."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the server handles signals and kills this process
         signal.signal(number, signal.SIG_IGN)
     keep = True
     while keep:

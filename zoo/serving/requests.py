@@ -1,4 +1,4 @@
-"""Requests of all APIs: where the API key is, and typed parameters from JSON, forms and query strings."""
+"""Read the API key and the typed parameters of a request, from its headers, JSON, form or query string."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "lat
 
 
 class Endpoint(APIRoute):
-    """Endpoint with the rules of its API, such as where the API key is sent. Each API has its own subclass.
+    """Endpoint with the rules of its API, such as where clients send the API key. Each API has its own subclass.
 
-    The rules are applied before the body of a request is read. By default, the key is not read from the headers;
-    functions that need a key read it from the body.
+    The rules are applied before the body of a request is read. By default, the key is not read from the headers.
+    Functions that need a key then read it from the body.
     """
 
     scheme: ClassVar[str] = ""
@@ -40,9 +40,9 @@ class Endpoint(APIRoute):
     accepts_file: ClassVar[bool] = False
     """Whether a request's body may contain a file, and be as large as a document."""
     is_downloaded: ClassVar[bool] = False
-    """Whether the client downloads the result later. This is not possible after the server stops."""
+    """Whether the client downloads the result later. If so, the work is cancelled when the server shuts down."""
     is_monitoring: ClassVar[bool] = False
-    """Whether the endpoint answers even if the server is busy. Its requests are not logged."""
+    """Whether the endpoint answers even if the server is busy. Requests to it are not logged."""
 
     @classmethod
     def header_key(cls, headers: Headers) -> str | None:
@@ -60,8 +60,8 @@ class Endpoint(APIRoute):
 class Parameters:
     """Parameters of a request. Its methods raise ServingError if a parameter has an invalid value.
 
-    `values` contains the parameters by name. The value of a parameter that occurs several times in a form or query
-    string is a list.
+    `values` contains the parameters by name. If a parameter occurs several times in a form or query string, its
+    value is a list.
     """
 
     values: Mapping[str, Any]
@@ -86,7 +86,7 @@ class Parameters:
         return value
 
     def texts(self, name: str) -> list[str]:
-        """Return the strings of a parameter that is one string or a list of strings."""
+        """Return a parameter that is a string or a list of strings, as a list."""
         value = self.values.get(name)
         texts = [value] if isinstance(value, str) else value
         if texts is None:
@@ -119,7 +119,7 @@ class Parameters:
 class Upload(Parameters):
     """Parameters in a form, and the name and content of its `file` field.
 
-    The value of a parameter that occurs several times is its last value.
+    If a parameter occurs several times, its last value counts.
     """
 
     name: str
@@ -127,7 +127,9 @@ class Upload(Parameters):
 
 
 async def authorized_parameters(service: Service, request: Request) -> tuple[Parameters, str]:
-    """Return the parameters in the query string and the body, which is JSON or a form, and the API key's SHA-256.
+    """Return the parameters of a request, and the API key's SHA-256.
+
+    The parameters are in the query string and in the body, which is JSON or a form.
 
     Raises:
         ServingError: The body is not valid, or the key is missing or wrong.
@@ -154,7 +156,7 @@ async def authorized_upload(service: Service, request: Request) -> tuple[Upload,
 
 
 def authorize(service: Service, request: Request, given: Parameters | None = None) -> str:
-    """Return the SHA-256 of the API key in the headers or parameters of a request, or raise ServingError."""
+    """Check the API key in the headers or parameters of a request (see `Admission.authorize`). Return its SHA-256."""
     endpoint = cast(Endpoint, request.scope["route"])
     key = endpoint.header_key(request.headers) or (given.key if given else None)
     return service.admission.authorize(key)

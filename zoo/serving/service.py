@@ -162,8 +162,9 @@ class Service:
         Args:
             call: The client's request, with the source and target language.
             pair: The text and its translation, each a single line.
-            layer: Decoder layer. None selects the layer of the head that aligns best.
-            head: Attention head. None selects the head that aligns best or, with a layer, the mean of all heads.
+            layer: Decoder layer. None selects the layer of the head that aligns words best.
+            head: Attention head. None selects the head that aligns words best or, with a layer, the mean of all
+                heads.
 
         Returns:
             The attention weights, the layer, the head (None for the mean), and the model's name.
@@ -205,7 +206,7 @@ class Service:
         return [best for best, *_ in results]
 
     async def plan(self, call: Call, texts: Sequence[str]) -> list[Plan]:
-        """Check a request (`call`), and return the model and the languages (a `Plan`) for each of its texts."""
+        """Check a request (`call`), and return a `Plan` (the model and the languages) for each text."""
         plans = list[Plan]()
         for plan in await self._plan_each(call, texts):
             if isinstance(plan, ServingError):
@@ -244,10 +245,10 @@ class Service:
         return route
 
     def _sources(self, call: Call) -> list[str]:
-        """Return the base codes of the languages that can be translated into the target language.
+        """Return the base codes of the languages that can be translated into the target language of a request.
 
         Raises:
-            ServingError: There is no such language.
+            ServingError: No model translates into the target language.
         """
         if not (sources := self.pool.sources(call.target, call.model)):
             raise ServingError(400, f"no model translates into {quote(call.target)}; `GET /languages` lists the pairs")
@@ -312,7 +313,7 @@ async def _in_thread(threads: ThreadPoolExecutor, function: Callable[..., _T], *
 async def _in_chunks(
     threads: ThreadPoolExecutor, function: Callable[..., list[_T]], chunks: Iterable[Sequence[object]]
 ) -> list[_T]:
-    """Call a function with the arguments in each chunk, and join its results. The work can be cancelled in between."""
+    """Call a function with the arguments in each chunk, and join the results. It can be cancelled between chunks."""
     return [result for chunk in chunks for result in await _in_thread(threads, function, *chunk)]
 
 
@@ -323,9 +324,9 @@ def _score(translator: Translator, route: Route, sources: Sequence[str], targets
 
 
 def _choose_head(translator: Translator, layer: int | None, head: int | None) -> tuple[int, int | None, bool]:
-    """Return the layer and the head for `Service.attention`, and whether it is a head with `AlignmentHead.reads`.
+    """Choose the layer, the head, and the argument `reads` of `Attention.by_words`, for `Service.attention`.
 
-    If the head that aligns best is not known, the default is the first head of the second-to-last layer.
+    If the head that aligns words best is not known, the default is the first head of the second-to-last layer.
     """
     architecture = translator.spec.architecture
     cross = next((each for each in architecture.decoder if each.kind in CROSS_ATTENTION), None)
@@ -354,7 +355,7 @@ def _chunks(sources: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[Se
 def _require_short(
     translator: Translator, sources: Sequence[str], targets: Sequence[str], languages: LanguageOptions, limit: int
 ) -> None:
-    """Raise ServingError if a text has too many tokens. Memory and time grow quadratically with the token count."""
+    """Raise ServingError if a text has more than `limit` tokens. Memory and time grow quadratically with the length."""
     preprocessor = translator.preprocessor(**languages)
     tokens = [*preprocessor.encode_pairs_side(sources, "source"), *preprocessor.encode_pairs_side(targets, "target")]
     if (longest := max(map(len, tokens), default=0)) > limit:

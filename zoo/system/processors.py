@@ -45,7 +45,7 @@ def repeat(function: Callable[[], object], seconds: float, *, rounds: int = 1) -
     """Call a function repeatedly. Return the time of each call in seconds.
 
     Args:
-        function: The function.
+        function: Function to time.
         seconds: Minimum total time of all calls, in seconds.
         rounds: Minimum number of calls, however long they take.
     """
@@ -66,7 +66,7 @@ class Host:
 
 
 def host() -> Host:
-    """Return the processor, cores, torch version and number of torch threads of this process."""
+    """Return the processor, the number of cores, the torch version and the number of torch threads."""
     return Host(processor_name(), cores(), torch.get_num_threads(), torch.__version__)
 
 
@@ -90,7 +90,7 @@ def matrix_peak(device: torch.device, precision: str) -> float:
     Measure at least three products, for at least 0.2 seconds in total.
 
     Args:
-        device: The device.
+        device: Device to measure.
         precision: "float32" or "bfloat16".
 
     Returns:

@@ -1,1 +1,1 @@
-"""Lines, sentences and vocabularies."""
+"""Text processing: line reading, sentence splitting, tokenisation and vocabularies."""

@@ -19,8 +19,8 @@ class BPECodes:
     """BPE codes, which split words into subwords.
 
     Attributes:
-        vocabulary: Known subwords, with the separator `@@`. Other subwords are split again. If the vocabulary is empty,
-            all subwords are known.
+        vocabulary: Known subwords with their separators, such as `lo@@`. Unknown subwords are split again. If the
+            vocabulary is empty, all subwords are known.
     """
 
     def __init__(self, content: str, vocabulary: Collection[str] = ()) -> None:
@@ -78,7 +78,7 @@ class BPECodes:
     def _merge(self, symbols: list[str]) -> list[str]:
         """Merge pairs of symbols. Pairs with the lowest rank are merged first, from left to right.
 
-        A heap makes the time almost linear: words may have 100,000 characters.
+        With a heap, the time is almost linear in the length of the word, which may be 100,000 characters.
         """
         end = len(symbols)
         symbols = [*symbols, ""]  # no pair has an empty symbol, so nothing merges with the end or with merged symbols
@@ -106,7 +106,7 @@ class BPECodes:
         return [symbol for symbol in symbols if symbol]
 
     def _split_unknown(self, subword: str, is_final: bool) -> Iterator[str]:
-        """Yield the parts of a subword. Undo its merges until each part is in the vocabulary, or cannot be split."""
+        """Undo the merges of a subword until each part is in the vocabulary or cannot be split. Yield the parts."""
         pending = [(subword, is_final)]
         while pending:
             part, is_final = pending.pop()

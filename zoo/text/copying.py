@@ -1,9 +1,9 @@
 """Copy symbols: tokens that replace spans, such as numbers and links, which a translation copies from its source.
 
-A model whose vocabulary has copy symbols reads and writes them in place of the spans, in training and in inference.
-After the search, the spans replace the symbols, in the notation of the target language (Luong et al. 2015 do the same
-for unknown words). A symbol is one character of a private use area, so that SentencePiece never joins it with other
-characters.
+A model whose vocabulary has copy symbols reads and writes symbols instead of the spans, in training and in inference.
+After beam search, each symbol is replaced with its span in the notation of the target language. Luong et al. (2015) do
+the same for unknown words. A symbol is one character of a private use area, so that SentencePiece never joins it with
+other characters.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ class Replaced(NamedTuple):
     """Whether the original text is in capitals, but `text` is not."""
 
     def original_positions(self) -> list[int]:
-        """For each character of `text`, and for its end, return the position in the text before the replacement."""
+        """Return the original position of each character in `text`, and of the end of `text`."""
         lengths = (len(self.spans[each].text) if each in self.spans else 1 for each in self.text)
         return [0, *accumulate(lengths)]
 
     def restore(self, translation: str, language: str) -> str:
         """Replace each copy symbol in a translation with its span, as spelled in the language of the translation.
 
-        Drop symbols without a span. If the original text is in capitals, put the translation in capitals, too.
+        Drop symbols that have no span. If the original text is in capitals, convert the translation to capitals.
 
         Args:
             translation: The translation of `text`.
-            language: Language code of the translation. Its contractions and its order of words are corrected, such as
-                "de Annika" and "our child 5th".
+            language: Language code of the translation. It determines the corrections of contractions and word order,
+                such as "d'Annika" for "de Annika" and "our 5th child" for "our child 5th".
         """
         notation = notation_of(base_language(language))
 
@@ -92,7 +92,7 @@ def replace_spans(
     If the sentence is in capitals, convert it to sentence case.
 
     Args:
-        text: The sentence.
+        text: Sentence to translate.
         symbols: The copy symbols in the vocabulary. Each symbol replaces at most one span.
         source: Language code of the sentence.
         target: Language code of the translation. It determines how the spans are spelled in the translation.
@@ -133,8 +133,8 @@ def sentence_case(text: str, spans: Iterable[Span], language: str) -> str:
     The first letter, abbreviations, and the names of months and weekdays keep their capitals.
 
     Args:
-        text: The text.
-        spans: The spans of the text.
+        text: Text in capitals.
+        spans: Spans in the text (see `find_spans`).
         language: Language code of the text.
     """
     lower = text.lower()
@@ -167,8 +167,8 @@ def replace_in_pair(
     """Replace matching spans, such as numbers, in a sentence and its translation with the same copy symbols.
 
     Args:
-        source: The sentence.
-        target: Its translation.
+        source: Source sentence.
+        target: Translation of the source sentence.
         symbols: The copy symbols of the vocabulary.
         languages: Language codes of the sentence and its translation.
         is_rare: Function that returns whether a word is rare. Rare capitalised words in the source are replaced, as are
@@ -190,7 +190,7 @@ def replace_in_pair(
 
 
 def _corrected(text: str, corrections: Mapping[str, str]) -> str:
-    """Replace each pattern in a text."""
+    """Replace all matches of each pattern in a text. `corrections` maps patterns to replacements."""
     for pattern, replacement in corrections.items():
         text = re.sub(pattern, replacement, text)
     return text
@@ -206,13 +206,13 @@ def _copied(
 ) -> list[Span]:
     """Return the spans of a text that copy symbols may replace: first numbers, links and the like, then names.
 
-    Months, weekdays, and small numbers are left out, because the translation may need them as words.
+    Months, weekdays, and small numbers are omitted, because a translation may spell them as words.
     """
     return _joined([each for each in spans if not each.may_be_word], find_names(text, source, target, is_rare))
 
 
 def _joined(spans: Sequence[Span], names: Iterable[Span]) -> list[Span]:
-    """Append names to spans. Names inside a span, such as "Smith" in a link, are left out."""
+    """Append the spans of names to other spans. Omit names that overlap another span, such as "Smith" in a link."""
     apart = (each for each in names if not any(each.start < span.end and span.start < each.end for span in spans))
     return [*spans, *apart]
 

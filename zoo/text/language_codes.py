@@ -1,4 +1,4 @@
-"""Language codes (two or three letters, possibly with a script or region), and detection of a text's language."""
+"""Language codes (two or three letters, possibly with a script or region), and language detection."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _SCRIPTS = {code: script for code, script, *_ in _TABLE}
 CODES_OF_NAMES = {name.lower(): code for code, _, name, *_ in _TABLE}
 """Codes of languages, keyed by their English names in lower case."""
 _LONG_TEXT = 80
-"""Number of characters from which a text in a document has its own language, which may differ from the document's."""
+"""Minimum length, in characters, of a text in a document whose language may differ from the main language."""
 _VARIANTS = "zh-cn:zh-hans zh-sg:zh-hans zh-tw:zh-hant zh-hk:zh-hant zh-mo:zh-hant zt:zh-hant pb:pt-br iw:he no:nb"
 _ALIASES = dict(pair.split(":") for pair in _VARIANTS.split())
 """Usual codes, keyed by other common codes."""
 
 
 def base_language(code: str) -> str:
-    """Return a language code without script and region, with two letters if possible.
+    """Return a language code without its script and region, as two letters if possible.
 
     For example, return `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`. The result identifies the rules for a language, such
-    as the rules for sentence splitting. Cantonese (`yue`) has the rules for Chinese.
+    as the rules for sentence splitting. For Cantonese (`yue`), return `zh`, because the rules for Chinese apply.
     """
     base = code.replace("_", "-").partition("-")[0].lower()
     return "zh" if base == "yue" else _THREE_LETTERS.get(base, base)
@@ -62,7 +62,7 @@ class LanguageCode:
 
     @classmethod
     def parse(cls, code: str) -> Self:
-        """Split a language code into its parts."""
+        """Parse a language code, and convert it to its usual form."""
         base, *subtags = code.replace("_", "-").lower().split("-")
         base = _THREE_LETTERS.get(base, base)
         usual = "-".join((_ALIASES.get(base, base), *subtags))
@@ -120,7 +120,7 @@ def detector() -> LanguageIdentifier:
 
 
 def rank_languages(text: str) -> list[tuple[str, float]]:
-    """Detect the language of a text. Return the base codes of all known languages with probabilities, best first."""
+    """Detect the language of a text. Return the base code and probability of each language, most probable first."""
     found: defaultdict[str, float] = defaultdict(float)
     for label, probability in detector().rank(text[:_DETECTED_CHARACTERS]):
         found[_ALIASES.get(str(label), str(label))] += float(probability)
@@ -132,7 +132,7 @@ def guess_language(text: str, codes: Collection[str], default: str) -> str:
     """Choose the most probable language of a text from `codes`, and return its code.
 
     Args:
-        text: The text.
+        text: Text whose language is unknown.
         codes: Codes of the languages to choose from.
         default: Code to return if the detector knows none of the languages.
     """
@@ -141,14 +141,15 @@ def guess_language(text: str, codes: Collection[str], default: str) -> str:
 
 
 def guess_languages(texts: Sequence[str], codes: Collection[str], given: str) -> list[str]:
-    """Choose the most probable language of each text in a document from `codes`. Short texts share a language.
+    """Choose the most probable language of each text in a document from `codes`.
 
-    This is the document's own language code or, if `codes` has no such language, the language of most of the text.
+    Short texts get the main language of the document. This is the language `given` or, if it is not in `codes`, the
+    language of most of the text.
 
     Args:
-        texts: The texts of the document.
+        texts: Texts in the document, such as paragraphs.
         codes: Codes of the languages to choose from.
-        given: The language code in the document, or "".
+        given: The language code that the document specifies, or "" if it specifies none.
     """
     pairs = [(text, guess_language(text, codes, UNKNOWN)) for text in texts]
     main = best_match(given, codes) or max(codes, key=lambda code: sum(len(text) for text, own in pairs if own == code))

@@ -48,7 +48,7 @@ class LanguagePair:
             spec: Spec of the model.
             vocabulary: Vocabulary of the model.
             direction: Codes of the source and target language.
-            tag: Tag of a part of the corpus. If given, the source begins with its token, before any language token.
+            tag: Tag of a part of the corpus. If given, the token for the tag precedes the source's language tokens.
 
         Raises:
             ZooError: The vocabulary has no token for one of the languages, or for the tag.
@@ -92,13 +92,13 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     source language, the user need not give the source language.
 
     A recognition model outputs text in the target language of the spec's corpus by default. If only the language of the
-    input files is given, the output is in a language that the model was trained to output for such files.
+    input files is given, the output is in a language that the model was trained to output for it.
 
     Args:
         spec: Spec of the model.
         source: Language code of the text, if given.
         target: Language code of the translation, if given.
-        report: Receives a warning if the model was not trained on this translation direction.
+        report: Receives a warning if the model was not trained for this translation direction.
 
     Raises:
         ZooError: A language is missing or unknown.
@@ -136,12 +136,12 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     if target is None:
         raise ZooError(
             f"`{spec.name}` translates into {len(languages.codes)} languages, and the target language is not given",
-            hint=f"give it with `--to CODE` (in Python: `target=`): {languages.listed(_MAX_LISTED)}",
+            hint=f"specify it with `--to CODE` (in Python: `target=`): {languages.listed(_MAX_LISTED)}",
         )
     if source is None:
         if languages.source_token == "source":
             problem = f"`{spec.name}` reads {len(languages.codes)} languages, and the language of the text is not given"
-            hint = f"give it with `--from CODE` (in Python: `source=`): {languages.listed(_MAX_LISTED)}"
+            hint = f"specify it with `--from CODE` (in Python: `source=`): {languages.listed(_MAX_LISTED)}"
             raise ZooError(problem, hint=hint)
         return UNKNOWN, target
     if learned and (source, target) not in learned:
@@ -168,6 +168,6 @@ def _direction_of_files(spec: Spec, source: str | None, target: str | None, lear
 
 
 def _other(languages: Languages, code: str | None) -> str | None:
-    """Return the other language of a model with two languages. For other models, or if `code` is None, return None."""
+    """Return the language of a bilingual model other than `code`. For other models, or without a code, return None."""
     pair = languages.codes if code is not None and len(languages.codes) == 2 else ()
     return next((each for each in pair if each != code), None)

@@ -1,4 +1,4 @@
-"""Functions that read UTF-8 text with one sentence per line, from files, SGML and streams such as stdin."""
+"""Functions that read UTF-8 text, one sentence per line, from text files, SGML files and streams such as stdin."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def clean(line: str) -> str:
 
 
 def clean_with_positions(line: str) -> tuple[str, list[int]]:
-    """Clean a line as `clean` does. For each remaining character and for the end, also return its original position."""
+    """Clean a line as `clean` does. Also return the original position of each remaining character, and of the end."""
     kept = [position for position, character in enumerate(line) if not INVISIBLE.match(character)]
     is_control = [_CONTROL.match(line[position]) is not None for position in kept]
     kept = [position for position, *run in zip(kept, is_control, [False, *is_control], strict=False) if not all(run)]
@@ -105,7 +105,7 @@ def _segments(lines: Iterable[str], path: Path) -> Iterator[str]:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """In a `with` block that reads a file, convert read errors to ZooErrors whose messages contain the path."""
+    """Convert read errors in a `with` block to ZooErrors whose messages contain the path of the file."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -129,7 +129,7 @@ def bounded_lines(stream: IO[bytes], name: str, max_bytes: int) -> Iterator[byte
     """Yield the lines of a stream. To limit memory use, raise an error if a line is too long.
 
     Args:
-        stream: The stream.
+        stream: Binary stream to read.
         name: Name of the stream in error messages.
         max_bytes: Maximum length of a line, in bytes.
 
@@ -234,7 +234,7 @@ class LineStream:
         return next(self._lines)
 
     def paused(self) -> bool:
-        """Return True if no further line is available, even after a wait of PAUSE_SECONDS.
+        """Return whether the next line has not arrived yet, even after a wait of PAUSE_SECONDS.
 
         Return False at the end of the stream. A stream without a file descriptor, such as BytesIO, never pauses.
         """
@@ -282,7 +282,7 @@ def available_chunks(
         max_items: Maximum number of items per chunk.
         paused: Function that returns whether the next item has not arrived yet.
         first_items: Maximum number of items in the first chunk, and in the first chunk after a pause. The maximum then
-            doubles with each chunk. If None, all chunks have up to `max_items`.
+            doubles with each chunk. If None, the maximum is always `max_items`.
     """
     smallest = min(max_items, first_items or max_items)
     size, is_paused, error = smallest, False, None
@@ -304,7 +304,7 @@ def available_chunks(
 
 
 def never_paused() -> bool:
-    """Return False. Pass this function as `paused` if reading never has to wait, as with a file."""
+    """Return False. Pass this function as `paused` for input that is always available, such as a file."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""Base class for modalities. A modality reads the raw data of a stream, and converts it to values and back.
+"""Base class for modalities of tokens. They read the raw data of a stream, and convert it to token IDs and back.
 
 Each modality has its own file: `zoo/text/tokenizer.py` contains `text`, and `zoo/text/trees/tokenizer.py` contains
 `trees`. The table `MODALITIES` in `zoo/text/vocabulary.py` lists the modalities. Each task in `specs/sections.py`
@@ -21,12 +21,12 @@ Options = Mapping[str, Any]
 class Modality(ABC):
     """Modality of a model's input or output, such as text, with a vocabulary learned from the training data.
 
-    The raw data of an example is a string, such as a line of text or a bracketed tree. It is encoded as values (token
-    IDs). In a batch, BOS and EOS are added, sequences are padded with PAD, and each value takes one position.
+    The raw data of an example is a string, such as a line of text or a bracketed tree. It is encoded as token IDs.
+    In a batch, BOS and EOS are added, and sequences are padded with PAD.
 
     Attributes:
         content: The learned vocabulary, as the content of the file that stores it.
-        size: Number of different token IDs, including the special tokens.
+        size: Vocabulary size, including the special tokens.
     """
 
     names_files: ClassVar[bool] = False
@@ -48,7 +48,7 @@ class Modality(ABC):
         """Convert a cell of a table to the raw data of an example. By default, return the text unchanged.
 
         Args:
-            file: The table, for error messages.
+            file: File that contains the table, for error messages.
             line: Number of the line, for error messages.
             text: Content of the cell.
         """

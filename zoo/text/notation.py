@@ -27,72 +27,72 @@ class Notation:
             thousands.
         group: Thousands separator.
         currency_first: Whether currency symbols precede amounts.
-        percent: The percent sign, with the space before it if the language has one.
-        unit_after_hyphen: Format of the unit after a number if a hyphen joins them in the source, as in "100-meter".
+        percent: The percent sign, preceded by a space if the language requires one.
+        unit_after_hyphen: Format of a unit that a hyphen joins to its number in the source, as in "100-meter".
         plural_from: Smallest number that takes the plural. If 0, all numbers except 1 take the plural.
-        phone: Pattern of phone numbers in formats that other countries do not use.
-        address: Pattern of street addresses with a house number.
+        phone: Pattern for phone numbers in formats that other countries do not use.
+        address: Pattern for street addresses with a house number.
         months: Names and abbreviations of each month, separated by `|`. The best spelling comes first.
         weekdays: Names of each weekday, separated by `|`. A translation may contain any of the names.
-        contractions: Replacements for the word before a copy symbol, such as "d'" for "de". The keys are patterns of
+        contractions: Replacements for the word before a copy symbol, such as "d'" for "de". The keys are patterns for
             the word and the beginning of the copied text.
-        corrections: Replacements in a translation whose spans had copy symbols, keyed by patterns. They correct the
-            order of words, for example from "our child 5th" to "our 5th child".
+        corrections: Corrections of the word order in a translation, for example from "our child 5th" to "our 5th
+            child". The keys are patterns, which are matched after copy symbols have been replaced.
         date_mark: Separator in dates such as 31.12.2024. Empty if dates may begin with the month, as in English, or if
-            there is no file for the language. Dates are never rewritten into such a language.
-        sentence: Pattern of whole sentences, unlike signs such as "Open until 5 p.m.". If a sentence ends with "p.m.",
-            the last dot is also the full stop.
-        short_date: Pattern of dates without a year, such as "24.12." after "am".
-        after_day: Pattern of the text after an ordinal that is a day, such as " at" in "on the 14th at 9 a.m.".
+            there is no file for the language. If empty, dates are never rewritten for this language.
+        sentence: Pattern that matches whole sentences, but not signs such as "Open until 5 p.m.". If a sentence ends
+            with "p.m.", the last dot is also the full stop.
+        short_date: Pattern for dates without a year, such as "24.12." after "am".
+        after_day: Pattern for the text after the ordinal of a day, such as " at" in "on the 14th at 9 a.m.".
         day_endings: Endings of a day number before the name of a month, such as "th of" in "4th of July".
-        minus: Pattern of the word before a negative number, such as "minus".
+        minus: Pattern for the word before a negative number, such as "minus".
         numero: Abbreviation of "number" before a number that identifies something, such as an order.
-        numero_pattern: Pattern of all abbreviations of "number".
-        ordinal: Pattern of the endings of ordinals.
-        ordinals: Endings of ordinals, keyed by a pattern of the number.
-        days: Endings of the day in a date, keyed by a pattern of the number. If empty, `ordinals` also applies to days.
-        century: Pattern of centuries in Roman numerals.
+        numero_pattern: Pattern for all abbreviations of "number".
+        ordinal: Pattern for the endings of ordinals.
+        ordinals: Endings of ordinals, keyed by a pattern for the number.
+        days: Endings of the day in a date, keyed by a pattern for the number. If empty, `ordinals` applies to days.
+        century: Pattern for centuries in Roman numerals.
         century_noun: The word for "century".
         decade: Format of a decade, such as "{}s" for "1990s".
-        decade_pattern: Pattern of the ending of a decade, such as "s". It may match an empty string.
+        decade_pattern: Pattern for the ending of a decade, such as "s". It may match an empty string.
         units: Words for each unit, from the singular to the plural.
         unclear_units: Ambiguous words, such as "livres" (pounds or books). They count as units only if the source
             contains the unit.
         per: Words after the slash in amounts such as "€5/hour", in the same order in all languages.
         scales: Words for "million", "billion" and "trillion", from the singular to the plural.
-        of: Pattern of the preposition between a scale and a unit, such as "de" in "un million de dollars".
-        scaled_units: Names of currencies after a scale, each with its preposition, such as " d'euros". Empty if the
-            language needs no preposition.
-        clock: Patterns of the words after times, keyed by `am`, `pm`, `either` (a.m. or p.m.) and `day` (24 hours).
+        of: Pattern for the preposition between a word in `scales` and a unit, such as "de" in "un million de dollars".
+        scaled_units: Names of currencies after a word in `scales`, each with its preposition, such as " d'euros". Empty
+            if the language needs no preposition.
+        clock: Patterns for the words after times, keyed by `am`, `pm`, `either` (a.m. or p.m.) and `day` (24 hours).
         before_hours: Strings that must precede a full hour, if the words for `either` and `day` may also mean a
             duration.
-        between_hours: Pattern of the text between two times if only the second has a word after it, as in "3-5 p.m.".
-        hour_mark: Pattern of the separator between hours and minutes, other than a colon, such as "h" in "9 h 30".
-        reads_24_hours: Whether times without words are in 24-hour notation.
+        between_hours: Pattern for the text between two times if only the second has a word after it, as in "3-5 p.m.".
+        hour_mark: Pattern for the separator between hours and minutes, other than a colon, such as "h" in "9 h 30".
+        reads_24_hours: Whether times without words such as "p.m." are in 24-hour notation.
         times: Formats of full hours, and of hours with minutes.
         spoken_hours: Words for the hours from one to twelve. A word is empty if times in words do not use this hour:
             "douze heures et quart" is not French.
         spoken_times: Formats of times in words, keyed by the minute, with the best format last. `{hour}` and `{next}`
             are replaced with the words for the hour and the next hour.
         before_spoken: Strings that must precede a time in words, if the words may also mean a duration.
-        not_before_spoken: Pattern of the words that must not precede a time in words, such as "gave" in "gave a quarter
-            to five children".
-        not_after_spoken: Pattern of text that must not follow a time in words, such as " people".
+        not_before_spoken: Pattern for the words that must not precede a time in words, such as "gave" in "gave a
+            quarter to five children".
+        not_after_spoken: Pattern for text that must not follow a time in words, such as " people".
         unclear_times: Formats of times that may be a.m. or p.m. Empty if `times` also applies to such times.
-        small: Patterns of the words for small numbers. The pattern at index n matches words for the number n.
+        small: Patterns for the words that mean small numbers. The pattern at index n matches words for the number n.
         compounds: Pattern that must not follow a word in `small`, such as "teen" after "six".
-        large: Patterns of words for larger numbers, and of words that may stand for numbers.
-        parts_of_hours: Pattern of words for a quarter or half of an hour, such as "half past".
-        quarters: Pattern of words for a quarter or half of anything.
-        ranges: Pattern of the words between the ends of a range, such as "to" in "5 to 10".
-        roman_ending: Pattern of the endings of ordinals in Roman numerals. None if the language has no such ordinals.
-        named: Pattern of the words before numbers that are copied unchanged, such as "version" before "3.2".
-        titles: Pattern of the titles before names, such as "Mr".
-        not_before_titles: Pattern of the words after which a title is a noun, such as "seine" before "Frau".
-        roles: Pattern of the beginnings of words after a title that are not names, such as "President".
+        large: Patterns for words that mean larger numbers, and for words that may stand for numbers.
+        parts_of_hours: Pattern for words that mean a quarter or half of an hour, such as "half past".
+        quarters: Pattern for words that mean a quarter or half of anything.
+        ranges: Pattern for the words between the ends of a range, such as "to" in "5 to 10".
+        roman_ending: Pattern for the endings of ordinals in Roman numerals. None if the language has no such ordinals.
+        named: Pattern for the words before numbers that are copied unchanged, such as "version" before "3.2".
+        titles: Pattern for the titles before names, such as "Mr".
+        not_before_titles: Pattern for the words after which a title is a noun, such as "seine" before "Frau".
+        roles: Pattern for the beginnings of words that follow a title but are not names, such as "President".
         not_names: Rare capitalised words that are not names, such as "Tenant", and names that other languages spell
             differently, such as "Munich". They are in a text file in `notations/`. Empty if all nouns have a capital.
-        name_words: Maximum number of words of a name after a title. 1 if all nouns begin with a capital, as in German.
+        name_words: Maximum number of words in a name after a title. 1 if all nouns begin with a capital, as in German.
     """
 
     code: str = ""
@@ -157,25 +157,25 @@ class Notation:
 
     @cached_property
     def unit_forms(self) -> dict[str, str]:
-        """The unit of each symbol and word, keyed by the symbol or word in lower case."""
+        """Mapping from each symbol or word for a unit, in lower case, to the unit."""
         rows = [*read_table("all_languages")["units"].items(), *self.units.items()]
         return {word.casefold(): unit for unit, words in rows for word in words}
 
     @cached_property
     def unclear_forms(self) -> dict[str, str]:
-        """The unit of each word in `unclear_units`, keyed by the word in lower case."""
+        """Mapping from each word in `unclear_units`, in lower case, to its unit."""
         return {word.casefold(): unit for unit, words in self.unclear_units.items() for word in words}
 
     @cached_property
     def scale_forms(self) -> dict[str, str]:
-        """The English name of each scale, such as "million", keyed by the scale's words in lower case."""
+        """Mapping from each word in `scales`, in lower case, to the English name of the scale, such as "million"."""
         return {word.casefold(): scale for scale, words in self.scales.items() for word in words}
 
     @cached_property
     def spoken_minutes(self) -> dict[str, int]:
         """The minutes since midnight or noon, keyed by the time in words: 315 for "a quarter past five".
 
-        If a time can be written in several ways, the best way comes last.
+        If a time has several forms, the best form comes last.
         """
         hours = self.spoken_hours
         return {
@@ -188,7 +188,7 @@ class Notation:
 
     @cached_property
     def spoken_forms(self) -> dict[str, int]:
-        """The minutes since midnight or noon, keyed by the time in words, in lower case."""
+        """Copy of `spoken_minutes` with the keys in lower case."""
         return {words.casefold(): minutes for words, minutes in self.spoken_minutes.items()}
 
     @property
@@ -232,9 +232,13 @@ class Notation:
         return whole + self.decimal_marks[0] + places if places else whole
 
     def write_times(self, minutes: Sequence[int]) -> list[str]:
-        """Write the possible meanings of a time, in minutes after midnight. Empty if there is no file in `notations/`.
+        """Write a time in this notation, once for each possible meaning (a.m. or p.m.).
 
-        If there are several meanings, the results do not specify which one is meant, if the language permits this.
+        Return an empty list for languages without a file in `notations/`.
+
+        Args:
+            minutes: The possible meanings, in minutes after midnight. If there are several, they are written in the
+                formats of `unclear_times`, if any.
         """
         formats = self.unclear_times if len(minutes) > 1 and self.unclear_times else self.times
         return [_formatted_time(each, *formats) for each in minutes if formats]
@@ -247,10 +251,10 @@ def _formatted_time(minutes: int, full_hour: str, other: str) -> str:
 
 
 def number_values(number: str, decimal_marks: str) -> list[str]:
-    """Return the possible values of a number, written with a decimal point. The most probable value comes first.
+    """Return the possible values of a number as strings with a decimal point. The most probable value comes first.
 
     Args:
-        number: The number, for example "1.234".
+        number: The number as it is written in a text, for example "1.234".
         decimal_marks: The decimal marks of the language (see `Notation`).
     """
     if len(number) > _LONGEST_NUMBER or re.search("[-–/:]", number):
@@ -281,7 +285,7 @@ def roman(number: int) -> str:
 def notation_of(code: str) -> Notation:
     """Return a language's notation for numbers and dates.
 
-    If there is no file in `notations/` for the language, the words are English and German.
+    For a language without a file in `notations/`, return a common notation with English and German words.
     """
     if code in _CODES:
         return _table(code)
@@ -293,9 +297,9 @@ def listed_names() -> frozenset[str]:
     """Return the names of people, places and firms in `names.txt`.
 
     The names are spelled the same in English, German, French and Spanish. They are never ordinary words, not even
-    German nouns. The file does not contain short given names (one or two tokens in the vocabulary of the model
-    `everyday`), unless they are also surnames or places. Models know most of the short names, and replacing a name with
-    a copy symbol would hide its gender.
+    German nouns. The file omits short given names (one or two tokens in the vocabulary of the model `everyday`), unless
+    they are also surnames or places. Models know most of the short names, and replacing a name with a copy symbol would
+    hide its gender.
     """
     return frozenset((_FOLDER / "names.txt").read_text("utf-8").split())
 

@@ -1,6 +1,7 @@
 """Fields of Protocol Buffers messages. SentencePiece models are such messages.
 
-This module does not use the `protobuf` package, because some versions crash the process if warnings are errors.
+This module does not use the `protobuf` package, because some versions crash the process if Python treats
+warnings as errors.
 """
 
 from __future__ import annotations

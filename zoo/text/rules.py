@@ -4,7 +4,8 @@ Text rules are the preprocessing that a model was trained with, such as Moses to
 text into the tokens of a word list, and join tokens into raw text. Added tokens (a term from transformers) are found in
 raw text first. Then SentencePiece tokenises the text between them.
 
-Both are stored at the beginning of the model file, in fields with numbers that SentencePiece reserves for extensions.
+Text rules or added tokens are stored at the beginning of the model file, in a field whose number SentencePiece reserves
+for extensions.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         return encode_bytes(TEXT_RULES, self.model_dump_json(exclude_defaults=True).encode()) + model
 
     def split(self, text: str) -> list[str]:
-        """Split a line into tokens, written as in the original toolkit's vocabulary. Language tokens are not split."""
+        """Split a line into tokens, spelled as in the original toolkit's vocabulary. Language tokens are not split."""
         start = language_tokens(text)
         words = self._true_cases(self._words(text[len(start) :]))
         return [*start.split(), *(token for word in words for token in _marked(self._subwords(word)))]
@@ -111,7 +112,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
                 yield positions[first], positions[last] + 1
 
     def _written_characters(self, word: str) -> Sequence[str]:
-        """Return the tokeniser's output for each visible character of a word, such as `&amp;` for `&`."""
+        """Split a tokenised word into strings that each represent one visible character, such as `&amp;` for `&`."""
         if self.tokenizer == "space":
             return word
         return [word] if word == _DASH else _CHARACTER.findall(word) if self.escape else word
@@ -126,7 +127,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
         return self._codes.split(word) if self._codes else (word,)
 
     def _true_cases(self, words: Sequence[str]) -> Iterator[str]:
-        """Yield words in their true case, as the Moses script `truecase.perl` does."""
+        """Convert words to their true case, as the Moses script `truecase.perl` does. Yield the words."""
         if self._cases is None:
             yield from words
             return
@@ -191,7 +192,7 @@ class AddedTokens:
         """Split a text at added tokens. Yield the ID of each added token, and the text between added tokens as strings.
 
         Raises:
-            ZooError: The text contains a token that the model cannot read.
+            ZooError: The text contains a token that texts must not contain.
         """
         end = 0
         for match in self._pattern.finditer(text):

@@ -47,7 +47,7 @@ def check_text(text: object, number: int, label: str) -> None:
     """Check that a text is one line of valid Unicode, and not too long.
 
     Args:
-        text: The text. If the label is FILE, the text is a file name.
+        text: Text to check. If the label is FILE, the text is a file name.
         number: Number of the text, for error messages.
         label: Word for the text in error messages, such as "source".
 
@@ -72,7 +72,7 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 
     Args:
         sources: Source sentences.
-        targets: Their translations.
+        targets: Translations of the source sentences.
         first: Number of the first pair in error messages.
 
     Raises:
@@ -86,7 +86,7 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
     """Raise ZooError if two parallel lists have different lengths. `names` are the names of the lists in the error."""
     if len(first) != len(second):
-        hint = "text n of one belongs to text n of the other; in a file, each line is a text"
+        hint = "give the same number of texts in both, in the same order; in a file, each line is one text"
         raise ZooError(f"the numbers of {' and '.join(names)} differ: {len(first):,} and {len(second):,}", hint=hint)
 
 
@@ -116,7 +116,7 @@ def split_sentences(text: str, language: str) -> list[str]:
     """Split a line into sentences, using the abbreviations and final punctuation marks of the language.
 
     Args:
-        text: The line.
+        text: Line to split.
         language: Language code. For an unknown language, the rules for English are used.
 
     Returns:
@@ -150,7 +150,7 @@ def language_tokens(text: str) -> str:
 
 
 def excerpt(text: str) -> str:
-    """Return the first 40 characters of a text in quotes, to identify the text in a message."""
+    """Quote the first 40 characters of a text, to identify the text in a message."""
     return repr(text if len(text) <= 40 else f"{text[:37]}...")
 
 
@@ -158,7 +158,7 @@ def check_length(text: str, label: str) -> None:
     """Check that a text and its words are not too long.
 
     Args:
-        text: The text.
+        text: Text to check.
         label: Description of the text in error messages, such as "source 3".
 
     Raises:

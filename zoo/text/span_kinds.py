@@ -26,7 +26,7 @@ class Span:
 
     Attributes:
         start: Position of the first character.
-        text: The characters.
+        text: The span as it is written in the text.
         values: The possible values of the text. For example, "1.234" may be 1234 or 1.234. Two spans agree if they have
             a value in common.
         spellings: How the span may be written in a translation, with the best spelling first.
@@ -44,20 +44,23 @@ class Span:
 
     @property
     def keys(self) -> frozenset[Hashable]:
-        """The values, with the unit of an amount. Spans with a common key have the same symbol in a sentence pair."""
+        """The keys that identify matching spans: the values or, for an amount, pairs of a value and the unit.
+
+        In a sentence pair, spans that share a key get the same copy symbol.
+        """
         return self.values
 
     @property
     def may_be_word(self) -> bool:
-        """Whether the whole span may be a word in a translation, so that no copy symbol may replace the span."""
+        """Whether a translation may write the whole span as a word. Copy symbols do not replace such spans."""
         return False
 
     def is_in(self, text: str, notation: Notation) -> bool:
-        """Return whether a text in a language contains the span, literally or as words."""
+        """Return whether a text in the language of `notation` contains the span, literally or in words."""
         return False
 
     def written(self, before: str, ending: str, after: str) -> str:
-        """Return the best spelling and the ending after it, as the translation around them requires.
+        """Return the best spelling with its ending, adapted to the surrounding translation.
 
         Args:
             before: The translation before the span.
@@ -72,7 +75,7 @@ class LiteralSpan(Span):
 
     @classmethod
     def at(cls, start: int, text: str) -> Self:
-        """Create the span of a text at a position."""
+        """Create a span from its start position and its text."""
         return cls(start, text, frozenset([text]), (text,))
 
     def is_in(self, text: str, notation: Notation) -> bool:
@@ -83,13 +86,13 @@ class LiteralSpan(Span):
 
 @dataclass(frozen=True)
 class CalendarSpan(Span):
-    """Name of a month or weekday. The value is the index of the name in the months, followed by the weekdays."""
+    """Name of a month or weekday. The value is its index in the list of months followed by weekdays."""
 
     values: frozenset[int]
     may_be_word = True
 
     def is_in(self, text: str, notation: Notation) -> bool:
-        """Return whether a text contains the name in the language of the notation."""
+        """Return whether a text contains the month or weekday, in the language of `notation`."""
         names = patterns_of(notation.code).names
         return any(names[index].search(text) for index in self.values)
 
@@ -97,8 +100,8 @@ class CalendarSpan(Span):
 class DateSpan(Span):
     """Date with a year, in digits.
 
-    The value is a tuple of the day, the month and the last two digits of the year in ascending order, because
-    languages differ in the order of these numbers.
+    The value is a tuple of the day, the month and the last two digits of the year. The tuple is sorted, because
+    languages write these numbers in different orders.
     """
 
     def written(self, before: str, ending: str, after: str) -> str:
@@ -111,7 +114,7 @@ class NumberSpan(Span):
     """Number, or phone number. The values are decimal numbers.
 
     Attributes:
-        small: The value of a number that may be written as a word, such as "three". Otherwise None.
+        small: The value, if the number may be written as a word such as "three". Otherwise None.
     """
 
     values: frozenset[str]
@@ -123,7 +126,7 @@ class NumberSpan(Span):
         return self.small is not None and _PLAIN_NUMBER.fullmatch(self.spellings[-1]) is not None
 
     def is_in(self, text: str, notation: Notation) -> bool:
-        """Return whether a text contains the number in words, as a range or as a Roman numeral."""
+        """Return whether a text contains the number in words, as a Roman numeral or, for a range, as two numbers."""
         is_found = any(each(text, notation) for each in (self.has_word_in, self.has_ends_in, self._has_roman_in))
         return is_found or (not _FRACTIONS.isdisjoint(self.values) and _has_quarter(text, notation))
 
@@ -152,7 +155,7 @@ class AmountSpan(NumberSpan):
 
     @property
     def keys(self) -> frozenset[Hashable]:
-        """The values with the unit."""
+        """Each value, paired with the unit."""
         return frozenset((value, self.unit) for value in self.values)
 
 
@@ -160,17 +163,18 @@ class AmountSpan(NumberSpan):
 class TimeSpan(NumberSpan):
     """Time of day, in digits or in words.
 
-    The values are the times in ISO 8601 notation, such as "T09:30", and the hour of a full hour, as in "9 o'clock".
+    The values are times in ISO 8601 notation, such as "T09:30". For a full hour, as in "9 o'clock", the hour is also a
+    value.
 
     Attributes:
-        minutes: The possible meanings, in minutes after midnight.
+        minutes: The possible times of day, in minutes after midnight.
     """
 
     minutes: tuple[int, ...] = ()
     may_be_word = False
 
     def is_in(self, text: str, notation: Notation) -> bool:
-        """Return whether a text contains the time or its hour in words."""
+        """Return whether a text contains words for the time or for its hour."""
         patterns = patterns_of(notation.code)
         spoken = {notation.spoken_forms.get(words.casefold()) for words in patterns.spoken.findall(text)}
         if super().is_in(text, notation) or spoken.intersection(minutes % HALF_DAY for minutes in self.minutes):
@@ -182,7 +186,7 @@ class TimeSpan(NumberSpan):
         return has_words or (bool(hours) and _has_quarter(text, notation))
 
     def written(self, before: str, ending: str, after: str) -> str:
-        """Return the time and its ending. A time in words has no other ending than a dot."""
+        """Return the time and its ending. After a time in words, only a dot is kept."""
         spelling = self.spellings[0]
         if re.search(r"\d", spelling):
             return _joined(spelling, ending)
@@ -198,25 +202,28 @@ class CenturySpan(NumberSpan):
     """Century in Roman numerals.
 
     Attributes:
-        noun: The word "century" in the target language, which the translation must also contain. It may be empty.
+        noun: The word for "century" in the target language. The translation must also contain it, unless it is "".
     """
 
     noun: str = field(default="", compare=False)
 
     def written(self, before: str, ending: str, after: str) -> str:
-        """Return the number and its ending, with the noun if the translation does not contain the noun."""
+        """Return the number and its ending. Add the word for "century" if the translation does not contain it."""
         if self.noun.casefold() in f"{before}\n{after}".casefold():
             return _joined(self.spellings[0], ending)
         return _joined(f"{self.spellings[0]} {self.noun}", _inner_ending(ending, after))
 
 
 def _joined(spelling: str, ending: str) -> str:
-    """Append an ending to a spelling that does not already have it."""
+    """Append an ending to a spelling, unless the spelling already has this ending."""
     return spelling if spelling.endswith(ending) or ending.strip() in spelling.split() else spelling + ending
 
 
 def _inner_ending(ending: str, after: str) -> str:
-    """Return the ending, or "" for a dot within a sentence. It belongs to an ordinal, as in "am 13. um 9 Uhr"."""
+    """Return the ending. If it is a dot and the sentence continues after it, return "".
+
+    Such a dot belongs to an ordinal, as in "am 13. um 9 Uhr".
+    """
     return "" if ending == "." and _CONTINUES.match(after) else ending
 
 

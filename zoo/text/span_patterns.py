@@ -9,9 +9,9 @@ from functools import cache
 from zoo.text.notation import Notation, notation_of, read_table
 
 PLAIN = re.compile(r"(?:[A-Za-zÀ-ÂÄÆ-ÏÑ-ÔÖÙ-Üß-âäæ-ïñ-ôöù-üÿœŒ ,;!?()\"'’„“”«»]|\.(?!\w)|(?<=[a-zß-âäæ-ïñ-ôöù-üÿ])-)*")
-"""A text without digits, symbols and file names.
+"""Pattern for a text without digits, symbols and file names.
 
-It may still contain names of weekdays, times in words and bank codes.
+Such a text may still contain names of weekdays, times in words and bank codes.
 """
 CURRENCIES = ("€", "$", "£", "¥")
 LARGEST_WORD = 12
@@ -33,7 +33,7 @@ class Patterns:
         before = "|".join(rf"(?<={_escape(each)})" for each in notation.before_spoken) or r"(?<!\w)"
         spoken = rf"(?:{before})(?:{_any_of(notation.spoken_minutes)})(?!\w|{notation.not_after_spoken})"
         self.spoken = _ignoring_case(spoken)
-        """Pattern of times in words that are recognised, such as "a quarter past five"."""
+        """Pattern for times in words that are recognised, such as "a quarter past five"."""
         self.not_before_spoken = _ignoring_case(rf"(?<!\w)(?:{notation.not_before_spoken})\s$")
         addresses = "|".join(notation_of(code).address for code in ("de", "es", "fr"))
         parts = {
@@ -57,7 +57,7 @@ class Patterns:
             *(re.compile(rf"\b(?:{names})(?!\w)") for names in months),
             *map(_ignoring_case, weekdays),  # these also match parts of words, such as "Montagabend"
         ]
-        """Pattern of each month, then of each weekday."""
+        """Patterns for each month, then for each weekday."""
         self.after_day = re.compile(rf"\.?(?:\s(?:of|de))?\s{any_month}|{notation.after_day}")
         self.before_day = re.compile(rf"(?<!\w){any_month}\.?\s$")
         self.clock = {kind: _ignoring_case(pattern) for kind, pattern in notation.clock.items()}
@@ -71,7 +71,7 @@ class Patterns:
         )
         self.word = re.compile(rf"(?<![\w/@.:\\-]){word}")
         self.capitalised = re.compile(rf"(?:(?<=[^\W\d_]\s)|(?<=[,;]\s)){word}")
-        """Pattern of a capitalised word that does not begin a sentence."""
+        """Pattern for a capitalised word that does not begin a sentence."""
         self.ends_with_title = re.compile(rf"(?<!\w)(?:{notation.titles})(?<=\.)\s*$")
         self.ordinal = re.compile(rf"\d(?:{notation.ordinal})")
         self.hours = _ignoring_case(rf"\s?(?:{notation.hours})" if notation.before_hours else "(?!)")
@@ -81,7 +81,12 @@ class Patterns:
 
 
 def _or_in_capitals(names: str, before: str = "") -> str:
-    """Return a pattern that matches lower-case names and, after `before`, capitalised and upper-case names."""
+    """Return a pattern for names, their capitalised forms and their upper-case forms.
+
+    Args:
+        names: The names, separated by `|`.
+        before: Pattern that must match before capitalised and upper-case forms.
+    """
     capitals = [each for name in names.split("|") for each in (name.capitalize(), name.upper())]
     return "|".join([names, *(before + each for each in capitals)])
 
@@ -98,7 +103,7 @@ def patterns_of(code: str) -> Patterns:
 
 @cache
 def _common_pattern(name: str) -> str:
-    """Return a pattern that matches any of the patterns in a section of `all_languages.yaml`."""
+    """Join the patterns in a section of `all_languages.yaml` into one pattern."""
     table = read_table("all_languages")
     pattern = "|".join(table[name].values())
     for part, replacement in table["parts"].items():
@@ -142,5 +147,5 @@ def _escape(text: str) -> str:
 
 
 def _any_of(forms: Iterable[str]) -> str:
-    """Return a pattern that matches any of the strings, with the longest string first."""
+    """Return a pattern that matches any of the strings. Longer strings are tried first."""
     return "|".join(map(re.escape, sorted(forms, key=len, reverse=True))) or "(?!)"

@@ -50,7 +50,7 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
     """Return the spans of a text that a translation must keep, such as numbers and links, in order.
 
     Args:
-        text: The text.
+        text: Text in which to find spans.
         source: Language code of the text. The language determines what a comma in a number means.
         target: Language code of the translation. It determines how the spans are spelled in the translation.
     """
@@ -69,7 +69,7 @@ def find_names(text: str, source: str, target: str, is_rare: Callable[[str], boo
     a sentence. In German, all nouns are capitalised, so rare words do not count as names.
 
     Args:
-        text: The text.
+        text: Text in which to find names.
         source: Language code of the text.
         target: Language code of the translation.
         is_rare: Function that returns whether a word is so rare that a model probably cannot translate or copy it.
@@ -99,9 +99,9 @@ def compare(source: str, target: str, source_language: str, target_language: str
     A whole number up to twelve may be in digits or in words. The translation may repeat such a number.
 
     Args:
-        source: The text.
-        target: Its translation.
-        source_language: Language code of the text.
+        source: Source text.
+        target: Translation of the source text.
+        source_language: Language code of the source text.
         target_language: Language code of the translation.
     """
     codes = base_language(source_language), base_language(target_language)
@@ -143,14 +143,14 @@ class _SpanReader:
     """Reader for the spans of a text. It has a method for each kind of span (see `_READERS`).
 
     Attributes:
-        matches: The parts of the text that may be spans.
+        matches: Regular expression matches for the parts of the text that may be spans.
     """
 
     def __init__(self, text: str, source: Notation, target: Notation) -> None:
-        """Prepare to find the spans of a text.
+        """Find the parts of a text that may be spans.
 
         Args:
-            text: The text.
+            text: Text in which to find spans.
             source: Notation of the text.
             target: Notation of the translation.
         """
@@ -163,7 +163,10 @@ class _SpanReader:
         return LiteralSpan.at(match.start(), match[0].rstrip())
 
     def _foreign(self, match: re.Match[str]) -> Span | None:
-        """Read words in another script. If the target language is unknown, a model may know the script."""
+        """Read words in a foreign script, which are copied.
+
+        Return None if the target language may use this script, or if the text has no Latin letters.
+        """
         return self._literal(match) if self._keeps_foreign else None
 
     def _century(self, match: re.Match[str]) -> Span:
@@ -246,16 +249,16 @@ class _SpanReader:
         return TimeSpan(match.start(), text, values, tuple(spellings) or (text,), small, minutes)
 
     def _clock(self, match: re.Match[str]) -> str:
-        """Return the key of the words after a time in `Notation.clock`, or "" for a time with a colon only."""
+        """Return the key in `Notation.clock` that applies to a time, or "" for a time with a colon and no words."""
         if marker := _marker(match):
             clocks = self._patterns.clock.items()
             return next(clock for clock, each in clocks if each.fullmatch(self._text, *match.span(marker)))
         return "" if match["colon"] else "day" if self._source.reads_24_hours else "either"
 
     def _start_of_range(self, match: re.Match[str], minutes: int) -> int | None:
-        """Return the start of a time range such as "3 to 5 p.m.", or None if the match is not the start of a range.
+        """Return the start of a time range such as "3 to 5 p.m.", in minutes after midnight, or None for other times.
 
-        The start is the latest possible meaning of the first time that is before the second time.
+        The first time may be a.m. or p.m. Choose the latest meaning that is before the second time.
         """
         is_start = match["until"] is not None and not _marker(match)
         end = self._patterns.span.search(self._text, match.end()) if is_start else None
@@ -297,9 +300,9 @@ class _SpanReader:
         """Write a number with its unit in the notation of the target language.
 
         Args:
-            match: The match of the number.
+            match: Regular expression match of the number.
             number: The number in ASCII digits.
-            value: The value of the number.
+            value: A possible value of the number (see `number_values`).
             unit: The unit, such as `km`, or an empty string.
         """
         source, target = self._source, self._target
@@ -326,7 +329,7 @@ class _SpanReader:
         return target.decade.format(count) if may_be_decade and is_decade else count
 
     def _unit(self, match: re.Match[str], unit: str, value: str) -> str:
-        """Return the unit that replaces a matched unit, with the space that the language writes before it."""
+        """Return the unit in the target language, preceded by a space if the language requires one."""
         target, symbol = self._target, _symbol(match)
         if match["scale"] and unit in target.scaled_units:
             return target.scaled_units[unit]
@@ -377,12 +380,12 @@ def _before(match: re.Match[str]) -> tuple[int, int]:
 
 
 def _marker(match: re.Match[str]) -> str | None:
-    """Return the name of the group that contains the words after a time, such as "p.m.", or None."""
+    """Return the name of the group that matched the words after a time, such as "p.m.". Without words, return None."""
     return next((group for group in ("clock", "half", "marked") if match[group]), None)
 
 
 def _sign(match: re.Match[str]) -> str:
-    """Return the sign of a number."""
+    """Return the sign of a number. A word such as "minus" becomes "-"."""
     sign = match["debt"] or match["sign"] or ""
     return "-" if sign.strip().isalpha() else sign
 
@@ -393,5 +396,5 @@ def _symbol(match: re.Match[str]) -> str:
 
 
 def _is_currency(match: re.Match[str], unit: str) -> bool:
-    """Return whether the unit of a number is written as a currency symbol, such as "€", or as a code before it."""
+    """Return whether a number has a currency symbol, such as "€", or a currency code before the number."""
     return unit in CURRENCIES and (_symbol(match) == unit or bool(match["before"]))

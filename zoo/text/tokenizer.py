@@ -357,7 +357,7 @@ def _train_model(lines: Iterable[str], section: Vocabulary, field: str, language
 
 
 def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines. Split lines that exceed _MAX_LINE_BYTES at spaces and, if a word exceeds it, within the word."""
+    """Yield the lines. Lines longer than _MAX_LINE_BYTES are split at spaces, and longer words within the word."""
     max_characters = _MAX_LINE_BYTES // _MAX_BYTES_PER_CHARACTER
     for line in lines:
         if len(line) <= max_characters or len(line.encode()) <= _MAX_LINE_BYTES:
@@ -382,7 +382,7 @@ def _training_error(message: str, section: Vocabulary, field: str) -> ZooError:
     name, size = f"vocabulary.{field}", getattr(section, field)
     if match := re.search(r"value <= (\d+)", message):
         max_size = int(match[1])
-        problem = f"`{name}` is {size:,}, but this text gives at most {max_size:,} tokens"
+        problem = f"`{name}` is {size:,}, but this text yields at most {max_size:,} tokens"
         return ZooError(problem, hint=f"set `{name}` to at most {max_size}")
     if match := re.search(r"(\d+) vs (\d+)\. Increase vocab_size", message):
         min_size = int(match[2])

@@ -44,7 +44,7 @@ def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None
         del sizes["target_size"]  # the target consists of brackets and has no byte tokens
     for field, size in sizes.items():
         if section.byte_fallback and size <= reserved:
-            problem = f"`vocabulary.{field}` is {size:,}, but byte and special tokens alone take {reserved}"
+            problem = f"`vocabulary.{field}` is {size:,}, but byte and special tokens alone need {reserved} IDs"
             raise ZooError(problem, hint=f"set a larger `vocabulary.{field}`, or `vocabulary.byte_fallback=false`")
 
 
@@ -66,22 +66,22 @@ class Vocabulary:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Sizes of the source and target vocabulary, including the special tokens."""
+        """Sizes of the source and target vocabularies, including the special tokens."""
         return self.source.size, self.target.size
 
     @property
     def source_suffix(self) -> tuple[int, ...]:
-        """IDs that are appended to source tokens: EOS, or nothing for imported models that do not read EOS."""
+        """IDs to append to source tokens: EOS or, for imported models that do not read EOS, no IDs."""
         return (EOS,) if self.source.appends_eos else ()
 
     @property
     def same_on_both_sides(self) -> bool:
-        """Whether source and target have the same tokens with the same IDs, even if there are two tokenizers."""
+        """Whether the source and the target have the same tokens with the same IDs, even in two separate tokenizers."""
         source, target = self._all_tokens()
         return source == target
 
     def has_same_tokens_as(self, other: Vocabulary) -> bool:
-        """Return whether both vocabularies have the same tokens with the same IDs, even if their files differ."""
+        """Return whether another vocabulary has the same tokens with the same IDs, even if its files differ."""
         return self.shared == other.shared and self._all_tokens() == other._all_tokens()
 
     @property
@@ -113,7 +113,7 @@ class Vocabulary:
         return self.stream(side).token_strings(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
-        """Return the distinct characters in a text that have no token. For a word-level vocabulary, return words."""
+        """Return the distinct characters (words, for a word-level vocabulary) in a text that have no token."""
         parts = clean(text).split(" ") if self.is_word_level(side) else clean(text)
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part, side)]
 

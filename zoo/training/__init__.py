@@ -1,1 +1,1 @@
-"""Training: from a spec and a corpus to checkpoints and averaged weights."""
+"""Train the models that specs describe: write checkpoints, average them, and score the averaged weights."""

@@ -1,8 +1,8 @@
-"""Word alignments from sentence pairs alone (IBM model 1), for guided alignment, the alignment head and shortlists.
+"""Estimate word alignments from sentence pairs (IBM model 1), for guided alignment, alignment heads and shortlists.
 
-`training.guided_alignment` trains an attention head to reproduce the alignments of training batches. For models that
-were trained without this loss, `find_alignment_head` compares all heads with the alignment of the dev set.
-`make_shortlist` estimates the shortlist of a run.
+With `training.guided_alignment`, an attention head is trained to reproduce the estimated alignments of the training
+batches. For models that were trained without this loss, `find_alignment_head` selects the head that agrees best with
+the estimated alignments of the dev set. `make_shortlist` lists the probable translations of each source token.
 """
 
 from __future__ import annotations
@@ -143,15 +143,15 @@ class BatchAligner:
 
 
 def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str, Tensor]) -> AlignmentHead | None:
-    """Return the attention head that aligns the dev set best.
+    """Return the attention head whose word alignments of the dev set agree best with IBM model 1.
 
-    A target token can be aligned by the attention weights of the decoder position that predicts the token, or of the
-    position that reads it. For each head, both positions are tried. With `training.guided_alignment`, return the head
-    that was trained to align.
+    The alignment of a target token can come from the decoder position that predicts the token, or from the position
+    that reads it. For each head, both positions are tried. With `training.guided_alignment`, return the head that was
+    trained to align.
 
     Returns:
-        The head, or None if the model does not translate text or has no attention to the source, or if the dev set is
-        missing or its sentences are too long.
+        The head. None if the model does not translate text, if it has no attention to the source, if the dev set is
+        missing, or if sentences in the dev set are too long.
     """
     if spec.guided_layer is not None:
         return AlignmentHead(spec.guided_layer, 0, False)
@@ -172,7 +172,7 @@ def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str
 def _count_agreements(
     program: EmittedProgram, translator: Translator, texts: EvaluationSet
 ) -> Iterator[tuple[AlignmentHead, int]]:
-    """For each sentence, yield each attention head with the number of its links that `StatisticalAligner` confirms."""
+    """Yield, for each sentence pair and head, the number of target tokens that the head aligns as IBM model 1 does."""
     vocabulary = translator.vocabulary
     for direction, rows_of_direction in texts.rows_by_direction.items():
         preprocessor = translator.preprocessor(*direction)
@@ -218,7 +218,7 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 def make_shortlist(run: Run, report: Report) -> Path:
-    """Write a shortlist for a run, estimated from sentence pairs spread evenly over the training text.
+    """Write a run's lexical shortlist, estimated from sentence pairs spread evenly over the training text.
 
     Returns:
         The path of the file.
@@ -242,14 +242,14 @@ def make_shortlist(run: Run, report: Report) -> Path:
 def estimate_shortlist(
     vocabulary: Vocabulary, pairs: Iterable[tuple[Tokens, Tokens]], frequent: int = FREQUENT, best: int = BEST
 ) -> Shortlist:
-    """Estimate a shortlist from sentence pairs.
+    """Estimate a lexical shortlist: for each source token, the target tokens that a translation may contain.
 
-    Each source token gets its most frequent translations by IBM model 1. It also gets the target token with the same
-    text, so that names and numbers can be copied. A byte token gets all byte tokens.
+    Each source token gets its most frequent translations according to IBM model 1. It also gets the target token with
+    the same text, so that names and numbers can be copied. A byte token gets all byte tokens.
 
     Args:
-        vocabulary: The vocabulary.
-        pairs: Token IDs of sources and targets, without BOS and EOS.
+        vocabulary: Vocabulary of the source and target sentences.
+        pairs: Token IDs of source and target sentences, without BOS and EOS.
         frequent: Number of frequent target tokens that every translation may contain.
         best: Maximum number of translations per source token.
     """

@@ -28,7 +28,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     nothing changes.
 
     Args:
-        run: The run.
+        run: Run whose checkpoints are averaged.
         last: The number of most recent checkpoints to average. By default `training.average`, or all checkpoints if
             there are fewer.
         int8: Whether to round embeddings and the matrices of linear maps to int8, with a scale per row or column. The
@@ -42,12 +42,12 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     """
     checkpoints = scheduled_checkpoints(run)
     if not checkpoints:
-        raise ZooError(f"`{run.folder}` has no checkpoints yet", hint="`zoo train` writes them during training")
+        raise ZooError(f"`{run.folder}` has no checkpoints yet", hint="`zoo train` writes checkpoints during training")
     if last is not None and not 1 <= last <= len(checkpoints):
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
         if others := len(list_checkpoints(run)) - len(checkpoints):
             problem += f" to average; others ({others}) were written when training was stopped, or are damaged"
-        hint = f"give a number from 1 to {len(checkpoints)}, or train again with a larger `training.average`"
+        hint = f"choose a number from 1 to {len(checkpoints)}, or train again with a larger `training.average`"
         raise ZooError(problem, hint=hint)
     chosen = checkpoints[-(last or run.spec.training.average) :]
     steps = format_steps(chosen)
@@ -75,10 +75,10 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
 def end_of_training(run: Run, spec: Spec) -> str | None:
     """Return the reason why a run needs no further work, such as "`training.steps` (2,000) is reached".
 
-    Return None if training has not reached its end, or if its weights have not been averaged and scored yet.
+    Return None if training is not complete, or if the weights have not been averaged and scored yet.
 
     Args:
-        run: The run.
+        run: Run to examine.
         spec: The spec to train with. Its limits, such as `training.steps`, may differ from the run's own limits.
     """
     checkpoints = list_checkpoints(run)
@@ -97,7 +97,10 @@ def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
 
 
 def _is_average_of(file: Path, steps: str, int8_dimensions: dict[str, int]) -> bool:
-    """Return whether a weights file is intact, and is the average of the checkpoints at `steps` in this layout."""
+    """Return whether a file contains the intact average of the checkpoints at `steps`.
+
+    `int8_dimensions` specifies which matrices must be stored as int8, and the dimension of their scales.
+    """
     with suppress(ZooError):
         weights = read(file)
         return (weights.metadata.get("steps"), weights.int8_dimensions) == (steps, int8_dimensions)

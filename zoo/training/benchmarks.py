@@ -48,7 +48,7 @@ are similar to WMT 2014. A target is up to 15 % longer or shorter than its sourc
 
 @dataclass(frozen=True)
 class Measurement:
-    """Base class of benchmark results: name of the spec, machine, and number of rounds."""
+    """Base class for benchmark results: name of the spec, machine, and number of rounds."""
 
     name: str
     backend: str
@@ -81,8 +81,8 @@ class DecodingSpeed(Measurement):
     step_milliseconds: Spread
     """Time of a round, divided by the total number of decoding steps in its batches."""
     disagreement: float
-    """Largest difference between the log-probabilities that beam search and the float32 interpreter give a translation,
-    in nats per token."""
+    """Largest difference between the log-probability that beam search computes for a translation and the
+    log-probability that the float32 interpreter computes, in nats per token."""
 
 
 def benchmark_decoding(
@@ -95,10 +95,10 @@ def benchmark_decoding(
     report: Report = SILENT,
     **how: Unpack[BackendOptions],
 ) -> DecodingSpeed:
-    """Measure how fast a spec translates, with its beam size, length penalty and stopping rule.
+    """Measure how fast a spec's model translates, with the spec's beam size, length penalty and stopping rule.
 
     Args:
-        spec: The spec.
+        spec: Spec of the model, which gets random weights.
         batch: Number of sentences that each worker translates at a time.
         sentences: Number of sentences to translate in each round.
         rounds: Number of rounds, each of which gives one measurement.
@@ -202,8 +202,8 @@ def translations(
     """Translate token sequences with the search of `Translator`, but without its tokenisation.
 
     Args:
-        program: The compiled model.
-        sources: The token IDs of each source, with EOS.
+        program: Compiled model that translates.
+        sources: The token IDs of each source, including EOS.
         spec: The model's spec, which contains the beam size and other settings of the search.
         batch: The number of sentences that each worker translates at a time.
         device: The compiled model's device.
@@ -225,14 +225,14 @@ def translations(
         results = engine.submit(rows, beam).result()
     if any(len(best.tokens) != length - 1 for best, *_ in results):
         problem = f"a vocabulary of {spec.vocabulary.sizes[1]} tokens is too small for a beam of {spec.decoding.beam}"
-        raise ZooError(problem, hint="set `vocabulary.size=1000`, or a smaller `decoding.beam`")
+        raise ZooError(problem, hint="set `vocabulary.size=1000`, or reduce `decoding.beam`")
     return results
 
 
 def disagreement(
     spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis]
 ) -> float:
-    """Compare the log-probabilities of hypotheses from beam search with those from `compiler.interpret`.
+    """Compare the log-probabilities that beam search computed for hypotheses with the results of `compiler.interpret`.
 
     Returns:
         The largest absolute difference, in nats per token.
@@ -268,7 +268,7 @@ class TrainingSpeed(Measurement):
 def benchmark_training(
     spec: Spec, *, steps: int = 3, rounds: int = 3, device: str = "auto", report: Report = SILENT
 ) -> TrainingSpeed:
-    """Measure how fast a spec trains, on full batches of random sentences whose lengths vary as in WMT 2014.
+    """Measure how fast a spec's model trains, on full batches of random sentences whose lengths vary as in WMT 2014.
 
     Raises:
         ZooError: The device or the backend is not available, or the longest sentence (80 tokens, or `corpus.max_length`

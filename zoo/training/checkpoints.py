@@ -1,9 +1,9 @@
 """Checkpoints: everything that a stopped training run needs to resume with the same results.
 
 A checkpoint is a folder, written under a temporary name and renamed when it is complete. It contains
-`weights.safetensors` in the published layout, `optimiser.safetensors` (Adam's moments, by the same names),
-`state.json`, and a manifest with their hashes. It contains no state of random generators, because the random numbers
-of a step follow from the seed and the step (see `trainer.py`).
+`weights.safetensors` in the layout of published models, `optimiser.safetensors` (Adam's moments under the same names),
+`state.json`, and a manifest with the hashes of these files. It contains no state of random number generators, because
+the random numbers of a step follow from the seed and the step (see `trainer.py`).
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def resume(
     """Load the newest checkpoint that is not damaged. Warn about damaged checkpoints.
 
     Args:
-        run: The run.
+        run: Run to resume.
         program: The compiled model that receives the weights.
         optimiser: The optimiser that receives the moments.
         report: Receives warnings about damaged checkpoints.
@@ -216,10 +216,10 @@ def resume(
 
 
 def _remove_outdated(run: Run, keep: int) -> None:
-    """Remove outdated checkpoints, and the optimiser's state of all but the newest two checkpoints.
+    """Remove outdated checkpoints. Remove the optimiser's state from all but the newest two checkpoints.
 
     The newest two checkpoints, the last `keep` scheduled checkpoints and the checkpoint with the best dev score are
-    kept. If the best checkpoint would otherwise be removed, it is renamed, so that no average includes it.
+    kept. If the best checkpoint is kept only for its score, it is renamed, so that no average includes it.
     """
     checkpoints = list_checkpoints(run)
     best_step = checkpoints[-1].progress.best_step

@@ -1,4 +1,4 @@
-"""Score the dev set during training."""
+"""Score a model on the dev set during training."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _MAX_LOGITS = 2**23
 
 
 class DevSet:
-    """Dev set on which models are scored during training, in float32, by the metric `training.dev_score`.
+    """Dev set on which the model is scored during training.
 
-    Scoring does not affect training: the weights are only read, and the random numbers of a step do not depend on
-    earlier random numbers.
+    The scores are computed in float32, with the metric `training.dev_score`. They do not affect the training steps: the
+    weights are only read, and the random numbers of a step do not depend on earlier random numbers.
     """
 
     def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str, report: Report) -> None:
@@ -37,7 +37,7 @@ class DevSet:
         self.texts = read_split(spec, "dev", Report(), vocabulary)
         self.metric = get_metric(spec.training.dev_score) if spec.training.dev_score else metrics_for(spec)[0]
         self.samples = ""
-        """Some outputs from the last call of `score`, as text. Empty if the metric needs no outputs."""
+        """Some outputs from the last call to `score`, as text. Empty if the metric needs no outputs."""
 
     def score(self, weights: Mapping[str, torch.Tensor]) -> float:
         """Return the score of a model on the dev set. `weights` has the names and shapes of a weights file."""
@@ -63,14 +63,14 @@ class DevSet:
 
 @contextmanager
 def continue_without_score(report: Report, when: str = "") -> Iterator[None]:
-    """Turn errors in the `with` block, which scores the dev set, into warnings, so that training continues."""
+    """Convert errors in the `with` block, which computes a dev score, to warnings, so that training continues."""
     try:
         yield
     except (ZooError, *MEMORY_ERRORS) as error:
         if not isinstance(error, ZooError) and not is_out_of_memory(error):
             raise
         cause = error.summary if isinstance(error, ZooError) else error
-        report.warn(f"the dev set could not be scored{when}: {cause}")
+        report.warn(f"the model could not be scored on the dev set{when}: {cause}")
 
 
 def require_scorable_dev_set(spec: Spec, vocabulary: Vocabulary) -> None:
@@ -87,4 +87,4 @@ def require_scorable_dev_set(spec: Spec, vocabulary: Vocabulary) -> None:
     except ZooError as error:
         hint = "raise `architecture.positions.rows`, remove such sentences from `corpus.dev`, or train with "
         hint += "`positions: {kind: sinusoidal}`"
-        raise ZooError(f"the dev set cannot be scored: {error.summary}", hint=hint) from None
+        raise ZooError(f"the model cannot be scored on the dev set: {error.summary}", hint=hint) from None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 _TIMEOUT = timedelta(days=7)
-"""Maximum time to wait for the first process, which alone prepares the corpus and scores the dev set. It can be long,
+"""Maximum time to wait for the first process, which alone prepares the corpus and computes dev scores. It can be long,
 because the launcher (torchrun) already detects that a process has died."""
 _PORT_KEY, _CONNECT_SECONDS, _ATTEMPT = "zoo/port", 300, timedelta(seconds=3)
 """Key under which the first process publishes its port, the total time for which other processes try to connect to it
@@ -175,15 +175,15 @@ def _gpu_of_process(device: str, local: int) -> str:
 
 
 def needs_sharding(spec: Spec, mean: BatchSize | None, processes: Processes) -> bool:
-    """Return whether the weights must be sharded so that a tenth of each device's memory stays free during training.
+    """Return whether training must shard the weights to leave a tenth of each device's memory free.
 
     All processes have to call this function.
 
     Args:
         spec: The spec to train.
-        mean: The mean size of a whole batch, of which each process computes a part. None: If the weights are not
-            sharded, training uses packed rows (several sequences in each row), which always have the same size.
-        processes: The processes.
+        mean: The mean size of a whole batch, of which each process computes a part. Pass None if unsharded
+            training packs several sequences into each row. All batches then have the same size.
+        processes: The processes that train together.
     """
     count = processes.count
     needed = training_bytes(spec, mean.divided_by(count)) if mean else update_bytes(spec, count)

@@ -14,10 +14,11 @@ from zoo.training.synthetic import write_missing
 
 
 def initial_model(spec: Spec, report: Report) -> Model | None:
-    """Return the model that is set as `training.start_from`, or None if training starts from random weights.
+    """Load the model that `training.start_from` specifies. Return None if training starts from random weights.
 
     Raises:
-        ZooError: The model does not exist or is damaged, or its task, architecture or vocabulary differs from the spec.
+        ZooError: The model does not exist or is damaged, or its task, architecture or vocabulary does not match the
+            spec.
     """
     name = spec.training.start_from
     if name is None:

@@ -71,7 +71,7 @@ def read_record(kind: Callable[..., Record], file: Path) -> Record:
     try:
         return kind(**read_json(file))
     except TypeError:
-        hint = "use the version of zoo that wrote it"
+        hint = "use the version of zoo that wrote the file"
         raise ZooError(f"`{file}` was written by another version of zoo", hint=hint, exit_code=1) from None
 
 
@@ -95,7 +95,7 @@ class Run(ModelFolder):
 
     @property
     def lock(self) -> Path:
-        """Path of the lock file, which a process locks while it trains the run."""
+        """Path of the lock file, which a process locks while it trains in the folder."""
         return self.folder / _LOCK
 
     @property
@@ -122,7 +122,8 @@ class Run(ModelFolder):
         If the folder already contains a run, `spec` may differ from the run's spec only in CHANGEABLE_FIELDS.
 
         Raises:
-            ZooError: The folder contains other files, or a run with a different spec, or its path is not valid.
+            ZooError: The path is not valid, or the folder contains a run with a different spec, or files that no
+                training run wrote.
         """
         require_valid_path(self.folder)
         for folder in (self.folder, *self.folder.parents):
@@ -240,7 +241,7 @@ class Run(ModelFolder):
         if files := self.foreign_files():
             problem = f"`{self.folder}` contains files that no training run wrote: {', '.join(files)}"
             raise ZooError(
-                problem, hint="move them to another folder, or choose a different run folder with `--run DIR`"
+                problem, hint="move these files to another folder, or choose a different run folder with `--run DIR`"
             )
 
     def foreign_files(self) -> list[str]:

@@ -62,7 +62,7 @@ class RunLog:
         Args:
             run: The run, with the path of `log.jsonl` and the folder for TensorBoard event files. TensorBoard ignores
                 any metrics that are already logged for steps after `start`.
-            spec: The spec of the training, whose task may have a perplexity.
+            spec: The spec of the model. Its metrics determine whether the log contains perplexity.
             start: The progress at which training starts or resumes.
             peak: The FLOPs per second of a large matrix product, from which the utilisation is computed.
             device: The device whose memory is logged.
@@ -195,7 +195,7 @@ def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
     identity = read_json(run.folder / RUN_IDENTITY) if (run.folder / RUN_IDENTITY).is_file() else {}
     devices = identity.get("processes", 1)
     if not isinstance(devices, int) or devices < 1:
-        problem = f"`{run.folder / RUN_IDENTITY}` is damaged: `processes` is not a whole number above 0"
+        problem = f"`{run.folder / RUN_IDENTITY}` is damaged: `processes` is not a positive whole number"
         raise ZooError(problem, hint="set `processes` to the number of processes that trained the run", exit_code=1)
     peak = flops / busy / devices if busy else 0.0
     return TrainingRecord(int(lines[-1]["step"]), lines[-1]["seconds"], devices, flops, peak)

@@ -67,7 +67,7 @@ def run_curves(run: Run) -> RunCurves:
     """Read the learning curves and the progress of a run.
 
     Raises:
-        ZooError: The folder has no run, or its spec or its log cannot be read.
+        ZooError: The folder contains no run, or its spec or its log cannot be read.
     """
     # Read this before the log, so that a process that has just ended has written its last entry.
     is_training = run.is_training

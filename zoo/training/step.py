@@ -1,6 +1,8 @@
-"""One training step: forward pass, backward pass, Adam. On packed rows, a GPU runs it as CUDA graphs (section 5.3).
+"""One training step: forward pass, backward pass, Adam (section 5.3).
 
-A step depends only on the weights, the moments, the seed, its number and the number of accumulation steps.
+If several sequences are packed into each row, a GPU runs the step as CUDA graphs.
+
+A step depends only on the weights, the moments, the seed, the step number and the number of accumulation steps.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class Update(ABC):
         """
 
     def _apply_adam(self, rate: float | Tensor, taken: Tensor) -> None:
-        """Apply Adam if `taken` is true. The device decides this, so the CPU does not have to wait for it."""
+        """Apply Adam if `taken` is true. The CPU does not wait for this flag, because Adam reads it on the device."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         # Attribute for loss scaling: if it is 1, fused Adam leaves weights, moments and its step count unchanged.
@@ -278,7 +280,7 @@ class TrainStep:
         update = RecordedUpdate if self._packs else partial(AutogradUpdate, sharded=sharded, aligner=aligner)
         self._new_update: Callable[[int], Update] = partial(update, spec, program, self.optimiser, processes)
         if not processes.all_equal(int(self._packs)):
-            problem = "some processes can train in CUDA graphs, and others cannot"
+            problem = "some processes can train with CUDA graphs, but others cannot"
             raise ZooError(problem, hint="install the same packages on all machines, especially Triton", exit_code=1)
         if processes.device.type == "cuda":
             report.info(f"each step is {self._describe_graphs(sharded)}")

@@ -1,10 +1,10 @@
 """Synthetic parts of a corpus: texts that models translate before training, for distillation and back-translation.
 
 Each part gets a folder in `storage.synthetic()`, with the files `source.txt` and `target.txt`. The folder's name is a
-hash of the text, the models and the options of the search, so that specs with the same part share it. Until the folder
-is complete, the file `NAME.partial` next to it has one line for each translated sentence. If the process is killed, the
-next process continues after the last complete line. A translation depends neither on its batch nor, if it is sampled,
-on earlier random numbers. Therefore the result is the same as without the interruption.
+hash of the text, the models and the options of the search, so that specs with the same part share the folder. Until the
+folder is complete, the file `NAME.partial` next to it has one line for each translated sentence. If the process is
+killed, the next process continues after the last complete line. A translation depends neither on its batch nor, if it
+is sampled, on earlier random numbers. Therefore the result is the same as without the interruption.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _SyntheticText:
         """Languages of the text and its translations."""
 
     def find_or_write(self, device: str, known: Record | None) -> Record:
-        """Return the record of the synthetic part. If the folder of its translations is missing, write it."""
+        """Return the record of the synthetic part. Generate its translations first if their folder is missing."""
         if known and Path((record := self._record(known["models"]))["folder"]).is_dir():
             return record
         folders = {name: find.model(name, self.report) for name in self.part.models}
@@ -134,7 +134,7 @@ class _SyntheticText:
         return parallel_lines(self.paths, [read_sentences(path) for path in self.paths])
 
     def _write(self, record: Record, models: Mapping[str, Path], languages: Direction, device: str) -> None:
-        """Write the folder of translations, unless it already exists. The caller must hold the folder's lock."""
+        """Translate the text and write the folder, unless it already exists. The caller must hold the folder's lock."""
         folder = Path(record["folder"])
         journal = partial_path(folder)
         if not folder.is_dir():
@@ -157,7 +157,12 @@ class _SyntheticText:
         journal.unlink(missing_ok=True)
 
     def _count_lines(self, folder: Path) -> int:
-        """Check the lines, their reference translations and the free disk space. Return the number of lines."""
+        """Return the number of lines in the text.
+
+        Raises:
+            ZooError: A file cannot be read, the text and its reference translation have different numbers of lines, or
+                the disk has too little free space.
+        """
         count = size = 0
         for text, *_ in self._lines():
             count, size = count + 1, size + len(text.encode())
@@ -173,7 +178,7 @@ class _SyntheticText:
         sources, lines = tee(islice(self._lines(), done, None))
 
         def accepted(text: str) -> str:
-            """Return the text, or an empty string if the model cannot read it, so that translation continues."""
+            """Return the cleaned text, or an empty string if the model cannot read the text."""
             text = clean(text)
             with suppress(ZooError):  # it has too many characters, or a special token
                 return text if len(translator.vocabulary.encode(text)) <= preprocessor.max_source_length else ""

@@ -1,4 +1,4 @@
-"""`zoo train`: write synthetic text, prepare the corpus, train, average the last checkpoints, score the dev set."""
+"""Run `zoo train`: generate synthetic text, prepare the corpus, train, average checkpoints, and score the model."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TrainingResult(NamedTuple):
 
     run: Run
     stop_signal: int
-    """Number of the signal that stopped training. 0 if training has reached its end."""
+    """Number of the signal that stopped training. 0 if training is complete."""
     first: bool
     """Whether this process wrote the run. If torchrun starts several processes, only the first process does."""
 
@@ -74,14 +74,14 @@ def train(
     """Train the model that a spec describes. Resume the run if its folder exists.
 
     Ctrl-C, SIGTERM or SIGHUP (a closed terminal) writes a checkpoint and stops. At the end, the last checkpoints are
-    averaged and the dev set is scored. Under torchrun, every process calls this function, and the processes share the
-    batch of each step.
+    averaged, and the model is scored on the dev set. Under torchrun, every process calls this function, and the
+    processes share the batch of each step.
 
     If the process does nothing else, call `compiler.host.tune_process()` first, as `zoo train` does. It speeds up
     training on a CPU. If a run is resumed without this call, rounding may differ.
 
     Args:
-        spec: The spec.
+        spec: Spec of the model, its corpus and its training.
         run: The run's folder. By default `runs/SPEC`.
         fresh: Whether to remove an existing run in the folder first.
         device: "auto", "cpu", "cuda" or "cuda:N".
@@ -101,7 +101,7 @@ def train(
 def run_training(
     spec: Spec, *, run: Path | str | None, fresh: bool, device: str, report: Report = SILENT
 ) -> TrainingResult:
-    """Train as `train` does. Also return whether training has reached its end or was stopped by a signal."""
+    """Train as `train` does. Also return whether training is complete or was stopped by a signal."""
     chosen = Run(Path(run)) if run is not None else Run.default(spec)
     # When torchrun restarts the processes, they must resume the run instead of removing it again.
     fresh = fresh and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0
@@ -259,7 +259,7 @@ def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
 
 @contextmanager
 def _torch_threads(count: int, report: Report) -> Iterator[None]:
-    """Use as many torch threads as at the start of the run, because the number of threads affects rounding."""
+    """In the `with` block, use `count` torch threads, as at the start of the run, so that rounding is the same."""
     before = torch.get_num_threads()
     if count != before:
         report.info(f"using {count} threads instead of {before}, as at the start of the run, to get the same results")
@@ -293,7 +293,7 @@ def _average(run: Run, device: str, report: Report) -> None:
 
 def _score_dev_set(run: Run, device: str, report: Report) -> None:
     if not run.spec.corpus.dev:
-        report.info("there is no dev set to score")
+        report.info("there is no dev set, so the model is not scored")
         return
     with continue_without_score(report):
         scores = evaluate_models([run.folder], "dev", device=device, precision="float32", report=report, show=True)
@@ -360,17 +360,17 @@ def save(model: nn.Module, run: str | os.PathLike[str], *, steps: int) -> Run:
         steps: Number of steps that the module was trained for. The model card shows this number.
 
     Raises:
-        ZooError: The folder contains other files, a run of `zoo train` or a run with a different spec, or cannot be
-            created. Or a weight is not finite, the module has other parameters than `zoo.model` has created, or
-            `steps` is negative or not an integer.
+        ZooError: The folder cannot be created, or contains a run of `zoo train`, a run with a different spec, or files
+            that no training run wrote. Another cause is a weight that is not finite, a parameter of the module that
+            `zoo.model` did not create, or a value of `steps` that is not a non-negative integer.
     """
     if not isinstance(steps, Integral) or isinstance(steps, bool) or steps < 0:
         hint = "pass the number of training steps"
-        raise ZooError(f"`steps` must be an integer of at least 0, not `{steps!r}`", hint=hint)
+        raise ZooError(f"`steps` must be a non-negative integer, not `{steps!r}`", hint=hint)
     programs = [each for each in model.modules() if isinstance(each, EmittedProgram)]
     if len(programs) != 1:
-        hint = "pass the module that `zoo.model` has returned, or a wrapper around it"
-        raise ZooError(f"`model` contains {len(programs)} modules of `zoo.model`, not one", hint=hint)
+        hint = "pass the module that `zoo.model` returned, or a wrapper around it"
+        raise ZooError(f"`model` contains {len(programs)} modules from `zoo.model` instead of one", hint=hint)
     program, spec, chosen = programs[0], programs[0].spec, Run(Path(run))
     tensors = program.in_file_layout({n: full_tensor(tensor.detach()) for n, tensor in program.named_parameters()})
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:

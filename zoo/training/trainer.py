@@ -1,8 +1,9 @@
 """The training loop (section 5 of the paper).
 
-A step depends only on the weights, the moments, the seed, its number and the number of accumulation steps. Its batch
-follows from the seed, the epoch and the number of earlier batches in that epoch. Its random numbers follow from the
-seed and the step. A run that is stopped and resumed from its checkpoint therefore ends with bitwise identical weights.
+A step depends only on the weights, the moments, the seed, the step number and the number of accumulation steps. Its
+batch follows from the seed, the epoch and the number of earlier batches in that epoch. Its random numbers follow from
+the seed and the step number. A run that is stopped and resumed from its checkpoint therefore ends with bitwise
+identical weights.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Trainer:
             train_step: The training step. The trainer uses its spec, compiled model, processes and report.
             data: The training set.
             run: The run that receives checkpoints and the log.
-            dev: The dev set, which is scored at each checkpoint.
+            dev: The dev set, on which the model is scored at each checkpoint.
             verified: Background check of the prepared corpus.
         """
         self.train_step, self.data, self.run, self.dev, self._verified = train_step, data, run, dev, verified
@@ -73,11 +74,11 @@ class Trainer:
             stopped: Function that is called after each step. It returns whether the user wants to stop training.
 
         Returns:
-            Whether training has reached its end.
+            Whether training is complete.
         """
         self._resume()
         processes = self.processes
-        # Only the first process scores the dev set, so it alone knows whether `training.patience` is exhausted.
+        # Only the first process computes dev scores, so it alone knows whether `training.patience` is exhausted.
         ended, stop = processes.any(processes.first and self.ended, stopped())
         if self.progress.step and not ended:
             self.report.info(f"resuming at step {self.progress.step:,}")
@@ -116,7 +117,7 @@ class Trainer:
         """Train until training ends or is stopped.
 
         Returns:
-            Whether training has reached its end, whether it was stopped, and the last line of the log.
+            Whether training is complete, whether it was stopped, and the last line of the log.
         """
         processes, training = self.processes, self.spec.training
         line: dict[str, Any] = {}
@@ -161,7 +162,7 @@ class Trainer:
 
     @property
     def ended(self) -> bool:
-        """Whether training has reached its end."""
+        """Whether training is complete."""
         return self.progress.end_reason(self.spec.training) is not None
 
     def step(self, number: int, batch: Batch) -> StepResult:
@@ -234,7 +235,7 @@ class Trainer:
         return RunLog(self.run, self.spec, self.progress, peak * self.processes.count, self.device)
 
     def _score_dev_set(self, dev: DevSet, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-        """Score the dev set, and update the best score in `progress`.
+        """Score the model on the dev set, and update the best score in `progress`.
 
         Returns:
             The score, keyed by its name in the log, such as "dev_bleu". Empty, after a warning, if scoring failed.

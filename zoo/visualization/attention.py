@@ -131,8 +131,8 @@ class View:
             layer: A layer, counted from 1. By default, the second-to-last layer.
             heads: Heads, counted from 1. By default, all heads.
             word: A word among the row labels. By default, all words.
-            figure: Number of a figure in the paper. Its layer, heads and word become the defaults, if the model has
-                them. The figure is ignored if `kind` differs from the figure's kind of attention.
+            figure: Number of a figure in the paper. Its layer, heads and word become the defaults if the model and the
+                sentence contain them. The figure is ignored if `kind` differs from the figure's kind of attention.
 
         Raises:
             ZooError: The model lacks this kind of attention, layer or head, or the sentence does not contain the word.
@@ -178,7 +178,7 @@ def _require_within(name: str, numbers: Sequence[int], count: int) -> None:
 
 
 def _row_of(word: str, rows: Sequence[str]) -> int:
-    """Return the index of the first row label that equals a word. If there is none, ignore case and punctuation.
+    """Return the index of the first row label that equals a word. If no label does, ignore case and punctuation.
 
     Raises:
         ZooError: No row label equals the word, even if case and punctuation are ignored.
@@ -195,7 +195,7 @@ def attention_svg(attention: Attention, view: View) -> str:
     """Return an SVG drawing of the attention weights that `view` selects.
 
     If the columns are the positions of a recording or an image, the spectrogram or the image is drawn to their right,
-    rotated so that it runs from top to bottom. The SVG needs no other file and follows the reader's light or dark mode.
+    rotated so that it runs from top to bottom. The SVG is self-contained and follows the reader's light or dark mode.
     """
     kind, by_words = ATTENTIONS[view.kind], attention.by_words()
     weights, rows, columns = kind.read(by_words)
@@ -267,7 +267,7 @@ def _legend(title: str, heads: Sequence[int]) -> Iterator[str]:
 
 
 def attention_page(attention: Attention, view: View, model: str, *, caption: str = "") -> str:
-    """Return an HTML page that shows the attention weights of every layer and head. The page needs no other file.
+    """Return a self-contained HTML page that shows the attention weights of every layer and head.
 
     Args:
         attention: The attention weights for one sentence and its translation.

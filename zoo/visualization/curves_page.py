@@ -52,7 +52,7 @@ class RunCurves:
 
 
 def curves_page(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str:
-    """Return an HTML page with two plots for each metric, by step and by time. The page needs no other file.
+    """Return a self-contained HTML page with two plots for each metric, by step and by time.
 
     Args:
         metrics: The metrics. For each metric, at least one run must have a finite value.
@@ -67,7 +67,10 @@ def curves_page(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> st
 
 
 def curves_svg(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str:
-    """Return the plots of `curves_page` as one SVG, which needs no other file and follows light or dark mode."""
+    """Return the plots of `curves_page` as one self-contained SVG.
+
+    The SVG follows the reader's light or dark mode.
+    """
     parts: list[str] = []
     top = float(_GAP)
     for metric in metrics:

@@ -76,7 +76,7 @@ def colour_sheet(series_count: int = 0) -> str:
 
 
 def theme_sheet() -> str:
-    """Return CSS that lets the `data-theme` attribute of a page, `light` or `dark`, override the system's mode."""
+    """Return CSS that lets a page's `data-theme` attribute, `light` or `dark`, override the system's colour scheme."""
     return "".join(
         f"@media screen {{ :root[data-theme={name}] {{ color-scheme: {name}; {_variables(COLOURS, dark=dark)} }} }}\n"
         for name, dark in (("light", False), ("dark", True))
@@ -149,7 +149,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[str], kind: str =
         caption: The caption, as HTML.
         columns: The names of the columns. If a name ends in `>`, its cells are right-aligned.
         rows: The `tr` elements.
-        kind: The classes of the box around the table.
+        kind: CSS classes of the `div` element around the table.
     """
     head = "".join(f'<th scope="col"{cell_class(name)}>{escape_text(name.rstrip(">…"))}</th>' for name in columns)
     body = "\n".join(rows)
@@ -163,7 +163,7 @@ def table_cells(columns: Sequence[str], cells: Iterable[str]) -> str:
 
 
 def cell_class(column: str) -> str:
-    """Return the `class` attribute for a column's cells: `number` if the name ends in `>`, `words` for `…`."""
+    """Return the `class` attribute for cells: `number` if the column's name ends in `>`, `words` if it ends in `…`."""
     return {">": ' class="number"', "…": ' class="words"'}.get(column[-1:], "")
 
 
@@ -177,7 +177,7 @@ def element(name: str, content: str = "", /, **attributes: str | float) -> str:
     """Return an SVG element.
 
     Args:
-        name: Name of the element.
+        name: Name of the element, such as "path".
         content: Content of the element, as SVG.
         attributes: Attributes of the element. The `class` attribute is called `kind` here, and underscores stand for
             hyphens. Numbers are rounded to one decimal place.
@@ -193,7 +193,7 @@ def text(kind: str, x: float, y: float, words: str, /, **attributes: str | float
 
 
 def image(title: str, style: str, width: float, height: float, *parts: str) -> str:
-    """Return an SVG image that needs no other file, with a background rectangle of the `page` class.
+    """Return a self-contained SVG image with a background rectangle of the `page` class.
 
     `style` and `parts` may use the colour variables of pages, such as `var(--ink)`. Many programs do not support
     variables in an SVG, so each variable is replaced with its colour for light mode. If `style` uses a variable, a
@@ -222,7 +222,7 @@ def image(title: str, style: str, width: float, height: float, *parts: str) -> s
 
 
 def _with_colours(svg: str, *, dark: bool = False) -> str:
-    """Replace the colour variables with the colours of a theme."""
+    """Replace the colour variables in an SVG with the colours for light or dark mode."""
     return _VARIABLE.sub(lambda variable: _colour(variable[1], dark=dark), svg)
 
 

@@ -62,7 +62,7 @@ class Plot:
 
 
 def plot_height(series_count: int) -> int:
-    """Return the height of a plot with its legend, in pixels. Its width is always WIDTH."""
+    """Return the height of a plot with its legend, in pixels. The width of every plot is WIDTH."""
     return HEIGHT + _LEGEND * ((series_count + 1) // 2) * (series_count > 1)
 
 
@@ -81,7 +81,7 @@ def plot_svg(plot: Plot, **attributes: float) -> str:
     Series have different marker shapes as well as different colours.
 
     Args:
-        plot: The plot.
+        plot: Plot to draw.
         **attributes: Attributes of the SVG element, such as its position in another SVG.
 
     Raises:
@@ -107,7 +107,10 @@ class _Scale:
         return self._first + (self._position(value) - self._low) / self._length * self._pixels
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Return the coordinate and label of each tick. If a tick is very large or small, use powers of ten."""
+        """Return the coordinate and label of each tick.
+
+        If any tick is very large or very small, all labels are written with powers of ten.
+        """
         write = _power if any(tick and not 1e-3 <= abs(tick) < 1e6 for tick in self._ticks) else _plain
         return [(self(tick), write(tick)) for tick in self._ticks]
 
@@ -266,7 +269,7 @@ def _plain(value: float) -> str:
 
 
 def _stroke(number: int) -> dict[str, str]:
-    """Return the SVG attributes of the line of series `number`: its colour and its dashes."""
+    """Return the SVG attributes for the line of series `number`: its colour and its dashes."""
     return {"stroke": f"var(--series-{number})", "stroke_dasharray": _DASHES[number % len(_DASHES)]}
 
 

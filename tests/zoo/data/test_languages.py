@@ -26,4 +26,6 @@ def test_preparation_warns_about_other_languages(home, report):
     corpus["train"] = [{"source": "a.en", "target": "a.fr"}]
     prepare(specs.load("tiny", {"corpus": corpus, "vocabulary.size": 60}), report)
     (warning,) = report.warnings
-    assert warning.startswith("the target text looks like `fr`, but `corpus.target` is `de`: set `corpus.target=fr`")
+    assert warning.startswith(
+        "the target text seems to be in `fr`, but `corpus.target` is `de`: set `corpus.target=fr`"
+    )

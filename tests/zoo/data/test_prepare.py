@@ -377,7 +377,8 @@ def test_swapped_files_give_a_warning_even_if_the_corpus_is_prepared_already(fol
     prepared_of(folder, report)
     assert not report.warnings
     prepare(spec_of(folder, corpus__source="de", corpus__target="en"), report)
-    assert "`train.en` is a source file in `corpus.train`, but the source language is `de`" in report.warnings[0]
+    expected = "`train.en` is a source file in `corpus.train`, but its suffix is not the source language `de`"
+    assert expected in report.warnings[0]
     assert len(report.warnings) == 4, "source and target of train and dev"
 
 

@@ -47,7 +47,7 @@ def test_a_lock_of_a_killed_process_is_released(tmp_path, report):
     holder.kill()
     holder.communicate()
     thread.join()
-    assert report.said == ["waiting for another process that writes file"]
+    assert report.said == ["waiting for another process to finish writing file"]
     with try_exclusive(existing_lock_file(path)) as free:
         assert free
 

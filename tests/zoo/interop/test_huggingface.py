@@ -230,7 +230,7 @@ def test_tables_of_positions_must_be_sinusoids_or_on_both_sides(folder: Any) -> 
     save_file(tensors | {POSITIONS: torch.cat([angles.sin(), angles.cos()], 1)}, folder.weights_file)
     assert read(folder).model.spec.architecture.positions == Sinusoidal(kind="sinusoidal_halves")
     save_file(tensors | {POSITIONS: torch.randn(64, 8)}, folder.weights_file)
-    refused("only one side has positions", read, folder)
+    refused("either the encoder or the decoder has no position embeddings", read, folder)
     both = {POSITIONS: torch.randn(64, 8), POSITIONS.replace("encoder", "decoder"): torch.randn(60, 8)}
     save_file(tensors | both, folder.weights_file)
     imported = read(folder)
@@ -241,7 +241,7 @@ def test_tables_of_positions_must_be_sinusoids_or_on_both_sides(folder: Any) -> 
 def test_implausible_sizes_allocate_no_memory(folder: Any) -> None:
     save_file(load_file(folder.weights_file) | {POSITIONS: torch.empty(0, 1_000_000_000)}, folder.weights_file)
     folder.write_config(d_model=1_000_000_000)
-    refused("positions whose dimension is not", read, folder)
+    refused("position embeddings whose dimension is not", read, folder)
     folder.weights_file.write_bytes((11_000_000).to_bytes(8, "little") + b"{}")
     refused(r"model\.safetensors", read, folder)
 

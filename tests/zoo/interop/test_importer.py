@@ -86,7 +86,7 @@ def test_notes_and_markup_in_file_names(zoo: Zoo, model: Path) -> None:
     done = zoo("import", str(model), "--name", "base")
     assert done.status == 0, done.err
     assert "note: the languages of the model are unknown" in done.err
-    assert "note: `base` is also the name of a spec that zoo contains" in done.err
+    assert "note: `base` is also the name of a spec included in zoo" in done.err
     assert "--languages" not in Path(done.out.strip(), "README.md").read_text()
     done = zoo("import", str(model.rename(model.with_name("[click](x) <b>!`m`.npz"))), "--name", "mine")
     folder = Path(done.out.strip())

@@ -134,5 +134,5 @@ def test_models_that_transformers_cannot_express_are_named() -> None:
     bias[BOS] = NEVER
     weights = Weights({"embedding": torch.arange(float(len(bias)))[:, None], "output_bias": bias})
     model: Any = SimpleNamespace(spec=SimpleNamespace(languages=()), vocabulary=vocabulary, weights=weights)
-    refused("it cannot generate BOS, the token that decoding starts with", t5_vocabulary.written_ids, model, "hf-t5")
-    refused("it cannot generate BOS, the token", multilingual.written_ids, model, multilingual.NLLB_TOKENIZER)
+    refused("decoding starts with BOS, but this format requires", t5_vocabulary.written_ids, model, "hf-t5")
+    refused("decoding starts with BOS", multilingual.written_ids, model, multilingual.NLLB_TOKENIZER)

@@ -54,7 +54,7 @@ def test_other_dev_or_test_set_is_listed_and_counts_as_a_difference(make_run: Ma
         make_run("tiny", folder, overrides={"corpus": {"train": train, "dev": dev, "test": [test]}})
     other, same = read_runs()
     assert (same.distance, other.distance) == (1, 2), "both have fewer steps"
-    assert ("another test set" in other.scale, "set" in same.scale) == (True, False)
+    assert ("a different test set" in other.scale, "set" in same.scale) == (True, False)
 
 
 def test_damaged_run_is_left_out_with_a_warning(make_run: MakeRun, report: Any) -> None:

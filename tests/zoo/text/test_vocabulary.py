@@ -80,7 +80,7 @@ def test_unknown_characters_and_normalisation(shared):
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 @pytest.mark.parametrize(("size", "beyond", "problem", "options"), [
-    (5000, 1, r"`vocabulary\.size` is 5,000, but this text gives at most \d+ tokens", {}),
+    (5000, 1, r"`vocabulary\.size` is 5,000, but this text yields at most \d+ tokens", {}),
     (10, -1, "different characters", {}),
     (261, -1, r"has 2\d different characters, .* and byte fallback needs 256", {"byte_fallback": True}),
 ])  # fmt: skip

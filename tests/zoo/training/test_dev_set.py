@@ -88,14 +88,14 @@ def test_too_long_dev_set_is_refused_before_training(world: World, words: Any, m
     write_pairs([("z" * 3,) * 2, ("z" * 100,) * 2])
     keys = ["architecture.positions={kind: learned, rows: 32}", "corpus.max_length=31"]
     keys += ["corpus.dev=[{source: pairs.en, target: pairs.de}]", "training.dev_score=bleu"]
-    problem, field = "the dev set cannot be scored", r"architecture\.positions\.rows"
+    problem, field = "the model cannot be scored on the dev set", r"architecture\.positions\.rows"
     error = refused(rf"{problem}.*model has 32 \(`{field}`\).*\s+hint: .*{field}", train, world(*keys))
     assert (error.exit_code, Path("runs").exists()) == (2, False)
     with monkeypatch.context() as patch:
         patch.setattr("zoo.training.train.require_scorable_dev_set", lambda *_: None)
         train_tiny(world(*keys, "training.steps=2"))
     assert train(world(*keys, "training.steps=3"), report=words).weights.is_file()
-    assert sum(text.startswith("the dev set could not be scored: ") for text in words.said) == 1
+    assert sum(text.startswith("the model could not be scored on the dev set: ") for text in words.said) == 1
 
 
 def test_score_that_is_not_finite_is_null_in_the_log(world: World, monkeypatch: Patch) -> None:
@@ -109,4 +109,4 @@ def test_failure_to_score_does_not_stop_the_training(world: World, monkeypatch: 
     monkeypatch.setattr(DevSet, "score", Mock(side_effect=ZooError("a line has more tokens than there are positions")))
     run = train_tiny(world("training.steps=8"), words)
     assert [checkpoint.step for checkpoint in list_checkpoints(run)] == [4, 8]
-    assert sum("the dev set could not be scored at step" in line for line in words.said) == 2
+    assert sum("the model could not be scored on the dev set at step" in line for line in words.said) == 2

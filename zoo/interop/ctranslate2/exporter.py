@@ -41,8 +41,8 @@ _SUPPORTED = {
     "attention_score": {"scaled_dot_product", "dot_product"},
     "norm": {"layer_norm", "rms_norm"},
 }
-"""Fields of `architecture` with values that CTranslate2 lacks, and the values that it implements. For a section, the
-list contains values of `kind`."""
+"""Values that CTranslate2 implements, keyed by field of `architecture`. CTranslate2 implements all values of the fields
+that are not listed. If a field is a section, the values are values of its `kind`."""
 
 
 class CTranslate2Export(ExportFormat):
@@ -65,7 +65,7 @@ class CTranslate2Export(ExportFormat):
         """Write `model.bin`, `config.json`, the vocabularies and the SentencePiece models.
 
         Returns:
-            Notes for the user: the closest search options of CTranslate2, and how they differ from the spec.
+            Notes for the user, for example the CTranslate2 search options that come closest to the spec.
 
         Raises:
             ZooError: CTranslate2 is not installed, or it does not support a property of the model.
@@ -202,7 +202,7 @@ def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, T
 
 
 def _set_scalars_and_positions(a: Architecture, side: str, stack: Any, tensors: Mapping[str, Tensor]) -> None:
-    """Set the scalars, position encodings and position biases of CTranslate2's encoder or decoder (`stack`)."""
+    """Set the position encodings, position biases and scalar settings of CTranslate2's encoder or decoder (`stack`)."""
     stack.scale_embeddings = a.scale_embeddings
     if (encodings := _encodings(a, side, tensors)) is not None:
         stack.position_encodings.encodings = encodings
@@ -260,14 +260,14 @@ def _language_notes(model: Model, names: list[list[str]]) -> Iterator[str]:
     if languages.source_tokens:
         tokens = " ".join(names[0][id] for id in languages.source_tokens)
         code = languages.source if model.spec.languages.source_token == "source" else languages.target
-        yield f"Put the language tokens before the tokens of each source: for `{code}`, `{tokens}`."
+        yield f"Put the language tokens before the tokens of each source sentence: for `{code}`, `{tokens}`."
     if languages.target_tokens:
         tokens = " ".join(names[1][id] for id in languages.target_tokens)
         yield f"Pass the language tokens of the target as `target_prefix`: for `{languages.target}`, `{tokens}`."
 
 
 def _search_notes(spec: Spec, target: list[str]) -> Iterator[str]:
-    """Yield notes for the user: the closest search options of CTranslate2, and how they differ from the spec."""
+    """Yield notes for the user: the CTranslate2 search options closest to the spec, and the remaining differences."""
     decoding, has_prefix = spec.decoding, spec.languages is not None and spec.languages.target_token is not None
     options: dict[str, Any] = {
         "beam_size": decoding.beam,

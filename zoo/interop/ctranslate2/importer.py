@@ -73,7 +73,7 @@ class CTranslate2Import(ImportFormat):
         network.require_all_taken()
         notes = [*vocabulary.notes]
         if not reads_end:
-            notes.append("The model reads no EOS after a source, so zoo does not add EOS.")
+            notes.append("The model's sources do not end with EOS, so zoo does not add EOS to sources.")
         if file_exists(path / "vmap.txt"):
             notes.append("`vmap.txt`, which lets CTranslate2 restrict the vocabulary, is not imported.")
         origin = {"engine": "CTranslate2", "numbers": network.number_type}
@@ -92,7 +92,7 @@ def open_translator(folder: Path) -> Any:
 
 
 def _read_settings(file: Path, network: Network) -> Settings:
-    """Return the settings of a model. Raise ZooError if a setting is not supported."""
+    """Read the settings of a model. Raise ZooError if a setting is not supported."""
     from_file = network.version >= _FIRST_VERSION_WITH_CONFIG
     settings = Settings(read_json(file) if from_file else _settings_of_variables(network), str(file))
     settings.require_known("ctranslate2.config")
@@ -113,7 +113,7 @@ def _token(settings: Settings, key: str, default: str) -> str:
 
 
 def _settings_of_variables(network: Network) -> dict[str, Any]:
-    """Remove the variables that contain settings, and convert them to the format of a newer `config.json`."""
+    """Pop the variables that contain settings. Return the settings in the format of newer `config.json` files."""
     stored = network.left
     tokens = {name: bytes(stored.pop(name).flatten().tolist()).decode() for name in _TOKENS if name in stored}
     flags = {name: bool(network.number(name, 0)) for name in _FLAGS if name in stored}
@@ -127,7 +127,7 @@ def _settings_of_variables(network: Network) -> dict[str, Any]:
 
 
 def _read_token_lists(folder: Path, settings: Settings, *, starts_from_zeros: bool) -> tuple[TokenList, TokenList]:
-    """Return the tokens in the source vocabulary and in the target vocabulary.
+    """Read the source vocabulary and the target vocabulary.
 
     Args:
         folder: The folder of the model.
@@ -155,7 +155,13 @@ def _read_token_lists(folder: Path, settings: Settings, *, starts_from_zeros: bo
 
 
 def _token_list(folder: Path, names: list[str], tokens: dict[str, str]) -> TokenList:
-    """Return the tokens of a vocabulary (`names`) with the IDs of its special tokens (the values of `tokens`)."""
+    """Create the token list of a vocabulary. Raise ZooError if the vocabulary lacks a special token.
+
+    Args:
+        folder: The folder of the model, for error messages.
+        names: The tokens of the vocabulary, in the order of their IDs.
+        tokens: The special tokens, keyed by field of `TokenList`, such as `unknown`.
+    """
     if missing := next((name for name in tokens.values() if name not in names), None):
         raise damaged(folder, f"its vocabulary lacks the token `{missing}`, which the settings of the model contain")
     pad = next((names.index(name) for name in ("<blank>", "<pad>") if name in names), None)

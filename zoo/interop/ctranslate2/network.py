@@ -105,7 +105,7 @@ def _stored(foreign: str) -> str:
 
 
 def read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
-    """Remove the variables of all layers from `source`. Return them with zoo's names. Missing biases become zeros.
+    """Pop the variables of all layers from `source`. Return tensors with zoo's names. Missing biases become zeros.
 
     Raises:
         ZooError: A variable is missing or has the wrong shape.
@@ -147,7 +147,7 @@ class Network(ForeignTensors):
         name: Class of the model in CTranslate2, such as TransformerSpec.
         revision: Revision of this class, which CTranslate2 increases when the variables change.
         number_type: Data type of most matrices in the file, such as `int8`. The variables are dequantised to float32.
-        depths: Numbers of layers of the encoder and the decoder.
+        depths: Number of layers in the encoder and in the decoder.
     """
 
     def __init__(self, file: Path) -> None:
@@ -191,7 +191,7 @@ class Network(ForeignTensors):
             raise ZooError(problem, hint="convert the model again with a current CTranslate2 converter")
 
     def architecture(self, epsilon: float | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return the fields of `architecture` except the embedding fields, and the tensors for positions.
+        """Return two mappings: the fields of `architecture` without the embedding fields, and the position tensors.
 
         Args:
             epsilon: The epsilon of the normalisation layers, if the settings contain it.
@@ -237,7 +237,7 @@ class Network(ForeignTensors):
         }, tensors
 
     def tables(self) -> EmbeddingTables:
-        """Remove the embeddings, the output projection and its bias, and return them."""
+        """Pop the embeddings, the output projection and its bias."""
         inputs = sorted(name for name in self.left if name.startswith("encoder/embeddings") and name.endswith("weight"))
         if len(inputs) > 1:
             raise ZooError("the encoder reads several tokens per position (source factors), but zoo supports only one")
@@ -247,7 +247,7 @@ class Network(ForeignTensors):
         return EmbeddingTables(source, target, output, bias, *(self._scale(side, target.shape[-1]) for side in STACKS))
 
     def require_all_taken(self) -> None:
-        """Raise ZooError if a variable was not used, although it affects the results of the model."""
+        """Raise ZooError if the import did not use a variable that affects the results of the model."""
         for name in sorted(self.left):
             last = name.rpartition("/")[2]
             if last in _NO_EFFECT or (last in _MUST_BE_OFF and not self.left[name].any()):
@@ -257,7 +257,11 @@ class Network(ForeignTensors):
         super().require_all_taken()
 
     def number(self, name: str, default: float) -> float:
-        """Remove a variable, and return its value, a finite number. If the variable is missing, return `default`."""
+        """Pop a variable that contains a single number. If the variable is missing, return `default`.
+
+        Raises:
+            ZooError: The variable is not a single finite number.
+        """
         if name not in self.left:
             return default
         tensor = self.left.pop(name)
@@ -266,7 +270,7 @@ class Network(ForeignTensors):
         return float(tensor)
 
     def _rows(self, name: str, dimension: int = 0) -> int:
-        """Return the size of one dimension of a matrix, without removing the matrix."""
+        """Return the size of a matrix along one dimension, without removing the matrix from the unused variables."""
         self.left[name] = tensor = self.take(name)
         if tensor.dim() != 2 or not len(tensor):
             raise damaged(self.file, f"`{name}` is not a matrix")
@@ -279,7 +283,7 @@ class Network(ForeignTensors):
         return len(numbers)
 
     def _both_sides(self, name: str, default: int) -> list[int]:
-        """Return the encoder's and the decoder's value of a setting. In the file, both may share one value."""
+        """Return a setting's values for the encoder and the decoder. The file may contain one value for both sides."""
         common = self.number(name, default)
         return [int(self.number(f"{side}/{name}", common)) for side in STACKS]
 
@@ -290,7 +294,11 @@ class Network(ForeignTensors):
         return ACTIVATIONS[number]
 
     def _same(self, name: str, default: int) -> int:
-        """Return a setting that encoder and decoder must share. Raise ZooError if the values differ."""
+        """Return a setting that must have the same value for the encoder and the decoder.
+
+        Raises:
+            ZooError: The values differ.
+        """
         encoder, decoder = self._both_sides(name, default)
         if encoder != decoder:
             problem = f"`{name}` is {encoder} in the encoder and {decoder} in the decoder"
@@ -298,7 +306,11 @@ class Network(ForeignTensors):
         return encoder
 
     def _of_layers(self, kind: str, name: str, default: float, sides: Iterable[str]) -> float:
-        """Remove a variable from all sub-layers of a kind, and return its value. Raise ZooError if values differ."""
+        """Pop a variable from all sub-layers of one kind, and return its value.
+
+        Raises:
+            ZooError: The sub-layers have different values.
+        """
         names = [
             f"{side}/layer_{number}/{_PARTS[kind]}/{name}" for side in sides for number in range(self.depths[side])
         ]
@@ -317,18 +329,19 @@ class Network(ForeignTensors):
         return {"kind": kind, "gated": is_gated, "bias": has_bias}
 
     def _positions(self, d_k: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Remove the variables for positions. Return the fields of `architecture.positions`, and zoo's tensors."""
+        """Pop the position variables. Return the fields of `architecture.positions`, and zoo's position tensors."""
         names = {side: f"{side}/position_encodings/encodings" for side in STACKS}
         stored = [name for name in names.values() if name in self.left]
         dimension = self._of_layers("self_attention", "rotary_dim", -1, STACKS)
         biases = [name for name in self.left if name.endswith("/relative_attention_bias")]
         if len(stored) == 1 or (stored and biases):
-            raise ZooError("encoder and decoder have different position encodings, but zoo requires the same kind")
+            raise ZooError("the encoder and the decoder have different position encodings, which zoo does not support")
         if dimension >= 0:
             is_interleaved = self._of_layers("self_attention", "rotary_interleave", 1, STACKS)
             if dimension not in (0, d_k) or is_interleaved:
                 problem = (
-                    "rotary positions rotate a part of each head, or pair neighbouring features (`rotary_interleave`)"
+                    "rotary position embeddings rotate only a part of each head, or pair neighbouring "
+                    "features (`rotary_interleave`)"
                 )
                 raise ZooError(f"{problem}, but zoo rotates all features, in pairs that are d_k / 2 apart")
             theta = self._of_layers("self_attention", "rotary_base", _DEFAULT_ROTARY_BASE, STACKS)
@@ -343,7 +356,7 @@ class Network(ForeignTensors):
         return convert_positions(tables)
 
     def _relative(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Remove the distance biases. Return the fields of `architecture.positions`, and zoo's tensors."""
+        """Pop the relative position biases. Return the fields of `architecture.positions`, and zoo's tensors."""
         tables = {}
         for side, depth in self.depths.items():
             names = [f"{side}/layer_{number}/self_attention/relative_attention_bias" for number in range(depth)]

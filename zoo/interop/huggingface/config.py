@@ -102,7 +102,7 @@ def generation_settings(
             "`max_length`: `decoding.extra_length` changes this"
         )
     if settings.any("early_stopping", False) is not True and beam > 1:
-        notes.append("beam search stops when the beam is full, not by transformers' rule: few translations differ")
+        notes.append("beam search stops when the beam is full, unlike in transformers: few translations differ")
     # With `early_stopping`, transformers' rule equals `stopping_rule: full`. Otherwise, `full` is the closest rule.
     decoding = search_fields(beam, _max_length(settings, forces_end=forced is not None), alpha)
     decoding["suppressed_tokens"] = [] if renormalized else [numbering.ids[row] for row in suppressed]

@@ -52,11 +52,11 @@ class ModelFiles:
     config: Settings
     """The settings of the network."""
     search: Settings
-    """The settings of the search. In older folders, `config.json` contains them, and this is the same object."""
+    """The settings of the search. In older folders, they are part of `config.json`, and `search` is `config`."""
 
     @cached_property
     def weights(self) -> ForeignTensors:
-        """Tensors of the model. Each tensor is removed when it is used."""
+        """Weights of the model. The import removes each tensor when it uses the tensor."""
         return open_weights(self.path)
 
 
@@ -71,7 +71,7 @@ class Family(ImportFormat, ExportFormat):
     model_class: ClassVar[str]
     """The transformers class that loads an exported model."""
     layout: ClassVar[Layout]
-    """The names and the layout of all tensors except embeddings and output."""
+    """The names and the layout of all tensors except the embeddings and the output projection."""
     hidden: ClassVar[Collection[int]] = (PAD, BOS)
     """zoo's IDs of tokens that translations of the exported model never contain."""
 
@@ -134,7 +134,7 @@ class Family(ImportFormat, ExportFormat):
 
     @abstractmethod
     def settings_of(self, spec: Spec) -> dict[str, Any]:
-        """Return the content of `config.json`, except the IDs of the special tokens."""
+        """Return the content of the exported model's `config.json`, except the IDs of the special tokens."""
 
     @abstractmethod
     def architecture(self, config: Settings) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Family(ImportFormat, ExportFormat):
 
     @abstractmethod
     def ids(self, model: Model) -> WrittenIds:
-        """Return the token IDs of the exported model. Raise ZooError if the format cannot express the tokens."""
+        """Return the token IDs of the exported model. Raise ZooError if the format cannot represent the tokens."""
 
     @abstractmethod
     def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
@@ -157,7 +157,7 @@ class Family(ImportFormat, ExportFormat):
         """Write the tokenizer files."""
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return the names of `architecture` fields that the weights determine instead of the settings."""
+        """Return the names of `architecture` fields whose values come from the weights instead of `config.json`."""
         return ()
 
     def tensors_of(self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
@@ -166,7 +166,7 @@ class Family(ImportFormat, ExportFormat):
         Args:
             a: The architecture of the exported model.
             spec: The spec of the model.
-            tensors: Maps zoo's name of each tensor to the tensor.
+            tensors: The tensors of the model, keyed by zoo's names.
             ids: The token IDs of the exported model.
         """
         exported = spec.model_copy(update={"architecture": a})
@@ -179,7 +179,7 @@ class Family(ImportFormat, ExportFormat):
         if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:
             yield "the spec's length penalty is ((5 + length) / 6)^alpha, but transformers' is length^alpha"
         if decoding.stopping_rule != "full" and decoding.beam > 1:
-            yield f"beam search stops by the rule of transformers, not by `stopping_rule: {decoding.stopping_rule}`"
+            yield f"beam search follows transformers' stopping rule, not `stopping_rule: {decoding.stopping_rule}`"
         if decoding.length_factor:
             yield "transformers has the same maximum length for all sources: `max_length` in generation_config.json"
 
@@ -188,7 +188,7 @@ class Family(ImportFormat, ExportFormat):
         return self
 
     def written_architecture(self, spec: Spec) -> Architecture:
-        """Return the architecture of the exported model. Raise ZooError if the format cannot express it."""
+        """Return the architecture of the exported model. Raise ZooError if the format cannot represent it."""
         require_standard_layers(spec.architecture, self.name)
         of_weights = spec.architecture.model_dump(include={*self.of_weights(spec.architecture)})
         try:
@@ -203,7 +203,7 @@ class Family(ImportFormat, ExportFormat):
         """Write weights, settings and the vocabulary. Return notes for the user.
 
         Raises:
-            ZooError: transformers cannot express the model.
+            ZooError: transformers cannot represent the model.
         """
         spec = model.spec
         a = self.written_architecture(spec)
@@ -217,16 +217,16 @@ class Family(ImportFormat, ExportFormat):
         return list(self.notes(spec))
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
-        """Return the content of `config.json`."""
+        """Return the complete content of the exported model's `config.json`."""
         return {**self.settings_of(spec), "vocab_size": len(ids.order), **ids.settings}
 
     def max_length(self, spec: Spec) -> int:
-        """Return the maximum length of a translation, including BOS."""
+        """Return the maximum length of a translation in tokens, including BOS."""
         decoding = spec.decoding
         return int(decoding.length_factor * decoding.max_source_length) + decoding.extra_length + 1
 
     def require_sentencepiece(self, vocabulary: Vocabulary) -> None:
-        """Raise ZooError unless source and target have SentencePiece vocabularies."""
+        """Raise ZooError unless the source and target vocabularies are SentencePiece models."""
         if not isinstance(vocabulary.target, Tokenizer):
             raise cannot_export(self.name, "its target consists of parse trees with brackets, not of text")
         if vocabulary.source.is_word_level or vocabulary.target.is_word_level:

@@ -41,7 +41,7 @@ class HubModel:
 
     @classmethod
     def parse(cls, source: str) -> Self | None:
-        """Parse a source such as `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`. Return None if it is a path or a URL.
+        """Parse a source such as `hf:ORG/NAME@REVISION`. Return None if the source does not begin with `hf:`.
 
         Raises:
             ZooError: The name after `hf:` is invalid.
@@ -102,7 +102,7 @@ def _needed(files: list[str]) -> list[str]:
 
 
 def licence_of_card(folder: Path) -> str | None:
-    """Return the licence that a folder's model card specifies, such as `apache-2.0`. Return None if it is missing.
+    """Return the licence in a folder's model card, such as `apache-2.0`. Return None if no licence is found.
 
     Model cards on the Hub begin with YAML front matter, which contains a line such as `license: apache-2.0`.
     """

@@ -1,8 +1,7 @@
 """Import and export of transformers' Marian models.
 
-All their norms are layer norms after the residual connection, and all their linear maps have biases. transformers
-computes sinusoids that differ from zoo's. An export therefore writes the model's positions as a table, and transformers
-uses this table.
+These models are post-norm Transformers with layer norm, and all their linear maps have biases. transformers computes
+sinusoids that differ from zoo's. An export therefore writes the position encodings as a table, which transformers uses.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ _SOURCE, _TARGET = "vocab.json", "target_vocab.json"
 _UNKNOWN = "<unk>"
 _DEFAULT_START = 58_100
 _MARIAN_POSITIONS = (
-    "the model uses Marian's positions, because Marian trained such models. transformers computes slightly different "
-    "positions and translations: to use its positions, add `--positions transformers`"
+    "the model uses Marian's positions, because such models were trained with Marian. transformers computes slightly "
+    "different positions and translations: to use its positions, add `--positions transformers`"
 )
 
 
@@ -125,7 +124,7 @@ class HuggingFaceMarian(Family):
         }
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
-        """Return the content of `config.json`, except the IDs of the special tokens."""
+        """Return the content of the exported model's `config.json`, except the IDs of the special tokens."""
         a = spec.architecture
         common, tied = TIES[a.tied_embeddings]
         return {
@@ -138,16 +137,16 @@ class HuggingFaceMarian(Family):
         }
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return `("positions",)` if the exported weights contain the group of position embeddings, otherwise `()`."""
+        """Return `("positions",)` if the exported weights contain the model's position encodings, otherwise `()`."""
         return ("positions",) if isinstance(a.positions, Sinusoidal | Learned) else ()
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
-        """Return the content of `config.json`."""
+        """Return the complete content of the exported model's `config.json`."""
         source_size, target_size = spec.vocabulary.sizes
         return {**super().config(spec, ids), "vocab_size": source_size, "decoder_vocab_size": target_size}
 
     def max_length(self, spec: Spec) -> int:
-        """Return the maximum length of a translation, including BOS and EOS."""
+        """Return the maximum length of a translation in tokens, including BOS and EOS."""
         return min(super().max_length(spec) + 1, _position_rows(spec))
 
     def ids(self, model: Model) -> WrittenIds:
@@ -170,7 +169,7 @@ class HuggingFaceMarian(Family):
         yield from written_bart_tables(a, tensors, ids.select, common=common, biased=True)
 
     def write_vocabulary(self, model: Model, folder: Path, ids: WrittenIds) -> None:
-        """Write both SentencePiece models, the token IDs and the settings of the tokenizer."""
+        """Write the source and target SentencePiece models, the token IDs and the settings of the tokenizer."""
         corpus, (one_list, _) = model.spec.corpus, TIES[model.spec.architecture.tied_embeddings]
         for side, list_name, file_name in (
             (model.vocabulary.source, _SOURCE, "source.spm"),
@@ -199,9 +198,9 @@ class HuggingFaceMarian(Family):
 
 
 def _position_rows(spec: Spec) -> int:
-    """Return the number of rows in the position table.
+    """Return the number of rows in the exported table of position encodings.
 
-    For sinusoidal positions, this is the maximum source length plus 1 for EOS, but at most `_MAX_POSITIONS`.
+    For sinusoidal position encodings, this is the maximum source length plus 1 for EOS, but at most `_MAX_POSITIONS`.
     """
     if (rows := spec.architecture.max_positions) is not None:
         return rows
@@ -217,7 +216,7 @@ def _positions(spec: Spec, tensors: Mapping[str, Tensor], side: str) -> Tensor:
 
 
 def _direction(folder: Path) -> tuple[str, str] | None:
-    """Return the source and target language in `tokenizer_config.json`, or None if a language is missing or invalid."""
+    """Return the source and target languages in `tokenizer_config.json`. Return None if one is missing or invalid."""
     config = read_optional_json(folder / TOKENIZER_CONFIG)
     source, target = (str(config.get(f"{side}_lang", "")).lower() for side in ("source", "target"))
     return language_codes(source, target)

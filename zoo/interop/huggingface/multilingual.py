@@ -80,7 +80,7 @@ class Multilingual(Family):
         return replace(model, notes=(*([] if forced is None else [_FORCED]), *model.notes))
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
-        """Return the content of `config.json`, except the IDs of the special tokens."""
+        """Return the content of the exported model's `config.json`, except the IDs of the special tokens."""
         a = spec.architecture
         name, model_type = ("MBart", "mbart") if a.norm.embeddings else ("M2M100", "m2m_100")
         return {
@@ -101,15 +101,15 @@ class Multilingual(Family):
         return read_settings(config, "transformers", "transformers.multilingual", section)
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return `tied_embeddings`, because the weights show which matrices are equal."""
+        """Return `("tied_embeddings",)`, because the weights show which matrices are equal."""
         return ("tied_embeddings",)
 
     def ids(self, model: Model) -> WrittenIds:
-        """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
+        """Return the token IDs of the exported model. Raise ZooError if transformers cannot represent the tokens."""
         return written_ids(model, fitting_class(model.spec))
 
     def max_length(self, spec: Spec) -> int:
-        """Return the maximum length of a translation, including BOS and the language token."""
+        """Return the maximum length of a translation in tokens, including BOS and the language token."""
         return super().max_length(spec) + 1
 
     def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:

@@ -2,7 +2,7 @@
 
 IDs 0 to 3 are `<s>`, `<pad>`, `</s>` and `<unk>`. The text tokens follow, then the language tokens.
 For M2M100Tokenizer, `vocab.json` lists the IDs of the text tokens. For the other tokenizers, text tokens have the order
-of `sentencepiece.bpe.model`. Folders written by transformers 5 have `tokenizer.json` instead of that file.
+of `sentencepiece.bpe.model`. Folders written by transformers 5 contain `tokenizer.json` instead of this model.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TokenizerClass:
 
     name: str
     kind: str
-    """Algorithm of its SentencePiece model."""
+    """Algorithm of the SentencePiece model, `bpe` or `unigram`."""
     language_token: str
     """Language token, with `{}` in place of the language code."""
     lists: tuple[str, ...] = ()
@@ -88,11 +88,21 @@ class TokenizerClass:
         return model, [*SPECIAL_NAMES, *model.names()[3:]]
 
     def is_text(self, name: str, *, is_control: bool) -> bool:
-        """Return whether a token other than the special tokens and language tokens precedes the language tokens."""
+        """Return whether a token is a text token. In transformers, text tokens come before language tokens.
+
+        Args:
+            name: The name of the token, which is neither a special token nor a language token.
+            is_control: Whether the token is a control token of the SentencePiece model.
+        """
         return not is_control
 
     def model_tokens(self, sentencepiece: SentencePieceModel, text: Sequence[int]) -> Sequence[int]:
-        """Return the IDs in zoo of the tokens in an exported SentencePiece model. `text` are the text tokens."""
+        """Return zoo's IDs of the tokens that follow the special tokens in the exported SentencePiece model.
+
+        Args:
+            sentencepiece: The SentencePiece model with zoo's IDs.
+            text: zoo's IDs of the text tokens, in the order of transformers' IDs.
+        """
         return text
 
     def write_tokens(self, folder: Path, names: Sequence[str], languages: Languages, *, has_mask: bool) -> None:
@@ -113,7 +123,7 @@ class TokenizerClass:
 
 
 class _M2M100(TokenizerClass):
-    """M2M100Tokenizer. `vocab.json` lists the IDs of its text tokens, and language tokens in a text are normal text."""
+    """M2M100Tokenizer. `vocab.json` lists the IDs of text tokens. Language tokens in raw text are ordinary text."""
 
     finds_tokens = False
 
@@ -129,11 +139,11 @@ class _M2M100(TokenizerClass):
         return SentencePieceModel(folder / SENTENCEPIECE), _read_ids(folder / VOCABULARY)
 
     def is_text(self, name: str, *, is_control: bool) -> bool:
-        """Return whether a token has a name. Other rows are named after their IDs, such as `<128104>`."""
+        """Return whether a name belongs to a text token, and not to an embedding row without a token (`<128104>`)."""
         return not (is_control and _UNNAMED.fullmatch(name))
 
     def model_tokens(self, sentencepiece: SentencePieceModel, text: Sequence[int]) -> Sequence[int]:
-        """Return the IDs of all tokens except control tokens, because `vocab.json` lists the text tokens."""
+        """Return zoo's IDs of all tokens except special and control tokens, in the order of these IDs."""
         types = [entry.type for entry in sentencepiece.entries]
         return [id for id in range(EOS + 1, len(types)) if types[id] is not TokenType.CONTROL]
 
@@ -171,7 +181,7 @@ def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
     if (name := str(named).removesuffix("Fast")) in CLASSES:
         return CLASSES[name]
     problem = f"the tokenizer of `{folder}` is `{named}`, but zoo reads only {', '.join(CLASSES)}"
-    hint = "choose an mBART-50 model, because MBartTokenizer puts language tokens at other positions"
+    hint = "choose an mBART-50 model, because MBartTokenizer puts language tokens at different positions"
     raise ZooError(problem[:_MAX_MESSAGE], hint=hint if name == "MBartTokenizer" else None)
 
 
@@ -276,7 +286,7 @@ def fitting_class(spec: Spec) -> TokenizerClass:
 
 
 def written_ids(model: Model, class_: TokenizerClass) -> WrittenIds:
-    """Return the token IDs of an exported model, in the order: special, text, language, and all other tokens.
+    """Return the token IDs of an exported model: special, text, language and other tokens, in this order.
 
     Args:
         model: The published model.

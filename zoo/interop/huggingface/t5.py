@@ -66,7 +66,7 @@ class T5(Family):
         return self.imported(files, request, fields, tables, vocabulary, search)
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
-        """Return the content of `config.json`, except the IDs of the special tokens."""
+        """Return the content of the exported model's `config.json`, except the IDs of the special tokens."""
         a = spec.architecture
         return {
             "architectures": [self.model_class],
@@ -98,7 +98,7 @@ class T5(Family):
         }
 
     def ids(self, model: Model) -> WrittenIds:
-        """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
+        """Return the token IDs of the exported model. Raise ZooError if transformers cannot represent the tokens."""
         return written_ids(model, self.name)
 
     def written_tables(self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds) -> NamedTensors:
@@ -133,8 +133,9 @@ def _feed_forward(config: Settings, default: str) -> dict[str, Any]:
 
 
 def _feed_forward_name(a: Architecture) -> str:
-    """Return `feed_forward_proj` for the network of the encoder. This is the inverse of `_feed_forward`."""
+    """Return the `feed_forward_proj` setting of the encoder. This is the inverse of `_feed_forward`."""
     network = next(each for each in a.encoder if isinstance(each, FeedForward))
     properties = a.option(network, "activation"), network.gated
-    # For a gated network with the exact GELU, there is no name. This name then differs when it is read again.
+    # transformers has no name for a gated network with the exact GELU. The import reads `gated-gelu` as a different
+    # activation, so the export of such a network fails.
     return next((name for name, listed in _NETWORKS.items() if listed == properties), "gated-gelu")

@@ -46,7 +46,7 @@ _OTHER_NAMES = ("bos_token", "sep_token", "cls_token", "mask_token")
 _ADDITIONAL, _EXTRA = "additional_special_tokens", "extra_special_tokens"
 _SENTINELS = 100
 _END, _UNKNOWN = 1, 2
-"""IDs in every exported model. T5Tokenizer has no other ID for the unknown token."""
+"""transformers' IDs of EOS and UNK in every exported model. T5Tokenizer supports no other ID for UNK."""
 _LANGUAGE_TOKEN = "<2{}>"
 """Token of a target language in MADLAD-400, with `{}` in place of the language code."""
 _LANGUAGE = re.compile(r"<2([a-z]{2,4}(_[A-Z][a-z]{3})?(_[A-Z]{2})?)>")
@@ -64,7 +64,7 @@ class TokenizerTokens:
     added: dict[str, int] = field(default_factory=dict)
     """Tokens that the tokenizer finds in raw text: transformers' IDs, keyed by name."""
     special: set[str] = field(default_factory=set)
-    """Added tokens that are not part of the text of a translation."""
+    """Added tokens that are omitted from the text of a translation."""
 
     def add(self, name: str, id: int | None = None, *, special: bool = True) -> None:
         """Add a token that the tokenizer finds in raw text. A new token gets the next ID unless `id` is given.
@@ -84,7 +84,11 @@ class TokenizerTokens:
             self.special.add(name)
 
     def append_missing(self, names: Iterable[str]) -> None:
-        """Append the tokens with these names that are missing. The tokenizer does not find them in raw text."""
+        """Append the tokens that are missing. The tokenizer does not find the appended tokens in raw text.
+
+        Args:
+            names: The names of tokens that must exist.
+        """
         missing = [name for name in names if name not in self.names]
         self.names.extend(missing)
         self.model.append(missing)
@@ -186,7 +190,7 @@ def _special_names(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def written_ids(model: Model, format: str) -> WrittenIds:
-    """Return the token IDs of an exported model. PAD and BOS share another token's ID if they cannot be generated.
+    """Return the token IDs of an exported model. If PAD or BOS is never generated, it shares another token's ID.
 
     Args:
         model: The published model. Source and target share one vocabulary.

@@ -63,7 +63,7 @@ class WrittenIds:
         self.end = end
 
     def select(self, values: Tensor) -> Tensor:
-        """Return a matrix or bias with its rows in the order of the token IDs in transformers instead of zoo."""
+        """Reorder the rows of a matrix, or the elements of a bias, from zoo's token IDs to transformers' token IDs."""
         return select_rows(values.float(), self.order[: len(values)], 0.0)
 
     @property
@@ -73,7 +73,7 @@ class WrittenIds:
 
 
 def never_generated(model: Model) -> Tensor:
-    """Return, for each target token, whether the model cannot generate it."""
+    """Return a Boolean tensor with an element for each target token: True if the model cannot generate the token."""
     bias = model.weights.tensors.get("output_bias", torch.zeros(model.vocabulary.target.size))
     return bias.float() == NEVER
 
@@ -81,15 +81,16 @@ def never_generated(model: Model) -> Tensor:
 def replacement_of_start(model: Model, rows: Mapping[int, int], format: str) -> int | None:
     """Return transformers' ID of the decoder's start token if the model cannot generate BOS, otherwise None.
 
-    In transformers, decoding starts with a token that the model can generate. Its embedding must be the same.
+    In transformers, decoding starts with a token that the model can generate. This token must have the same embedding
+    as BOS.
 
     Args:
         model: The published model.
-        rows: The tokens that can replace BOS, as zoo's IDs, and their IDs in transformers.
+        rows: The tokens that can replace BOS: transformers' IDs, keyed by zoo's IDs.
         format: The name of the format.
 
     Raises:
-        ZooError: All these tokens have other embeddings.
+        ZooError: None of these tokens has the same embedding as BOS.
     """
     if not never_generated(model)[BOS]:
         return None
@@ -97,7 +98,7 @@ def replacement_of_start(model: Model, rows: Mapping[int, int], format: str) -> 
     table = tensors["embedding" if "embedding" in tensors else "target_embedding"]
     same = (row for id, row in rows.items() if torch.equal(table[BOS], table[id]))
     if (start := next(same, None)) is None:
-        reason = "it cannot generate BOS, the token that decoding starts with, but models in this format can"
+        reason = "decoding starts with BOS, but this format requires a start token that the model can generate"
         raise cannot_export(format, reason)
     return start
 

@@ -1,4 +1,4 @@
-"""Weights of transformers' models: safetensors or pickle files, embeddings, and the positions of Marian models."""
+"""Weights of transformers' models: safetensors or pickle files, token embeddings, and Marian's position embeddings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def open_weights(folder: Path) -> ForeignTensors:
 
 
 def _read_shards(index: Path) -> dict[str, Tensor]:
-    """Read the weight files that are listed in an index. Raise ValueError if their tensors differ from the index."""
+    """Read the weight files that are listed in an index. Raise ValueError if their tensors do not match the index."""
     listed = read_json(index, MAX_VOCABULARY_BYTES)["weight_map"]
     tensors: dict[str, Tensor] = {}
     for name in sorted(set(listed.values())):
@@ -68,7 +68,7 @@ def take_tables(
     bias: Tensor,
     scale: float = 1.0,
 ) -> EmbeddingTables:
-    """Remove the embeddings and the output projection from `source`, and return them.
+    """Pop the embeddings and the output projection from `source`.
 
     These matrices are called tables below. A file contains equal tables once, or under several names. If the source or
     target embedding is missing and need not be equal to other tables, the table `shared` replaces it.
@@ -105,8 +105,8 @@ def written_bart_tables(
 
     Args:
         a: The architecture of the model.
-        tensors: Maps zoo's name of each tensor to the tensor.
-        select: Returns a table with its rows in the order of transformers' token IDs.
+        tensors: The tensors of the model, keyed by zoo's names.
+        select: Function that reorders the rows of a table from zoo's token IDs to transformers' token IDs.
         common: Whether encoder and decoder share an embedding in transformers, even if zoo has two.
         biased: Whether the model in transformers has an output bias.
     """
@@ -123,7 +123,7 @@ def written_bart_tables(
 
 
 def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Remove the position embeddings from `source`, and convert them.
+    """Pop the position embeddings from `source`, and convert them to fields and tensors of zoo.
 
     Marian's and transformers' own sinusoids are ignored, because they show only which toolkit wrote the file, not how
     the model was trained.
@@ -138,11 +138,11 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
     names = {side: f"model.{side}.embed_positions.weight" for side in STACKS}
     tables = {side: source.take(name) for side, name in names.items() if name in source.left}
     if any(table.shape != (len(table), d_model) or not len(table) for table in tables.values()):
-        raise damaged(source.file, f"it has positions whose dimension is not {d_model}")
+        raise damaged(source.file, f"it has position embeddings whose dimension is not {d_model}")
     if all(map(_is_of_marian_or_transformers, tables.values())):
         return {}, {}
     if len(tables) < len(STACKS):
-        raise damaged(source.file, "only one side has positions, which are not Marian's or transformers' sinusoids")
+        raise damaged(source.file, "either the encoder or the decoder has no position embeddings")
     fields, tensors = convert_positions(tables)
     return {"positions": fields}, tensors
 

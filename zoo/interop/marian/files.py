@@ -1,4 +1,4 @@
-"""Files of a Marian model: .npz or .bin, with the network's options, and `decoder.yml`.
+"""Files of a Marian model: the .npz or .bin file with the weights and the network's options, and `decoder.yml`.
 
 `decoder.yml` lists the files of a model and its search settings.
 
@@ -41,8 +41,8 @@ _VERSION = 1
 _INTGEMM8 = 0x4101
 """Type of a quantised matrix: 8-bit integers in a layout that does not depend on the processor, and a multiplier.
 
-The integers are the float values times the multiplier, a float32 that follows them. Matrices are stored transposed,
-except embeddings.
+The integers are the float values times the multiplier, a float32 that follows the integers. Matrices are stored
+transposed, except embeddings.
 """
 _TYPES: dict[int, np.dtype[Any]] = {0x0101: np.dtype("i1"), 0x0404: np.dtype("<f4"), _INTGEMM8: np.dtype("i1")}
 _MIN_MULTIPLIER = 1e-30  # its reciprocal is finite in float32
@@ -122,7 +122,7 @@ def begins_with(file: Path, number: int) -> bool:
 
 
 def network_options(arrays: dict[str, np.ndarray], file: Path) -> Settings:
-    """Remove the network's options from `arrays`, and return them. Raise ZooError if they are missing or invalid."""
+    """Pop the network's options from `arrays`. Raise ZooError if the options are missing or invalid."""
     if OPTIONS not in arrays:
         hint = "check that the file comes from Marian, which writes this array to each model"
         raise ZooError(f"`{file}` does not contain `{OPTIONS}`", hint=hint)
@@ -161,7 +161,7 @@ def read_decoder(path: Path, languages: tuple[str, str] | None) -> Decoder:
 
     Args:
         path: An .npz or .bin file, a `decoder.yml`, or a folder that contains such a file.
-        languages: Codes of the source and target language, which may be part of the vocabularies' file names.
+        languages: Codes of the source and target languages, which may be part of the vocabularies' file names.
 
     Raises:
         ZooError: Files are missing or ambiguous, or a setting is not supported.
@@ -197,7 +197,7 @@ def read_decoder(path: Path, languages: tuple[str, str] | None) -> Decoder:
 
 
 def model_files(folder: Path) -> list[Path]:
-    """Return Marian's model files in a folder."""
+    """Return the paths of all Marian models (.npz and .bin) in a folder."""
     return sorted([*folder.glob("*.npz"), *filter(is_binary_model, folder.glob("*.bin"))])
 
 

@@ -32,14 +32,15 @@ _CONTROL_CHARACTERS = {f"<0x{number:02X}>" for number in range(32)}
 """Names of the tokens that represent bytes of control characters."""
 _SCRIPTS = ("preprocess.sh", "postprocess.sh")
 _SEARCH_NOTE = (
-    "translations differ from Marian's, because Marian's search does not compute pre-norm models as in training. From "
-    "the second token on, Marian's decoder does not normalise keys and values, but zoo normalises them, as in training"
+    "translations differ from Marian's, because Marian computes pre-norm models differently in search and in training. "
+    "From the second token on, its search does not normalise keys and values. zoo normalises them, as in training"
 )
 _FIRST_WITH_NORMALISED_KEYS = (1, 10, 42)
 """First version of Marian that always normalises keys and values in the self-attention of pre-norm models.
 
-Commit 14042019 of marian-dev (October 2021) added this. Versions up to 1.10.23, and 1.10.25 to 1.10.27, do not have it.
-Builds of 1.10.24 and 1.10.28 exist with and without it. There is no version between 1.10.28 and 1.10.42.
+Commit 14042019 of marian-dev (October 2021) added this normalisation. Versions up to 1.10.23, and 1.10.25 to 1.10.27,
+do not have this commit. Builds of 1.10.24 and 1.10.28 exist with and without the commit. There is no version between
+1.10.28 and 1.10.42.
 """
 _OUTPUT = "decoder_ff_logit_out"
 
@@ -129,7 +130,7 @@ def _first_sublayer(options: Settings) -> str:
 
 
 def _norm_placement(options: Settings) -> str:
-    """Return whether the model is post-norm (`post`) or pre-norm (`pre`).
+    """Return `post` for a post-norm model, or `pre` for a pre-norm model. Raise ZooError for other models.
 
     The value of each Marian option is a string of operations, one per letter: `d` applies dropout, `a` adds the
     residual connection, and `n` normalises.
@@ -166,7 +167,7 @@ def _require_normalised_keys(options: Settings) -> None:
 
 
 def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
-    """Remove the embeddings, the output projection and its bias from `source`, and return them."""
+    """Pop the embeddings, the output projection and its bias from `source`."""
     names = ("tied-embeddings-all", "tied-embeddings-src", "tied-embeddings", "output-omit-bias")
     all_tied, sources_tied, targets_tied, without_bias = (options.boolean(name, False) for name in names)
     if all_tied or sources_tied:
@@ -185,7 +186,7 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
 
 
 def _read_layers(source: ForeignTensors, options: Settings, spec: Spec) -> dict[str, Tensor]:
-    """Remove the tensors of all layers from `source`. Return them with zoo's names as keys.
+    """Pop the tensors of all layers from `source`. Return tensors with zoo's names.
 
     Raise ZooError if a tensor is missing or does not have the shape that `spec` requires.
     """

@@ -44,7 +44,7 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int], request: Im
         request: The user's import options.
 
     Raises:
-        ZooError: A file is damaged or belongs to another model, or the vocabularies are token lists without
+        ZooError: A file is damaged or belongs to a different model, or the vocabularies are token lists without
             SentencePiece models or text rules.
     """
     source, target = files
@@ -121,7 +121,7 @@ def read_shortlist(file: Path, vocabulary: ImportedVocabulary, rows: tuple[int, 
         rows: The numbers of source and target tokens in the original model.
 
     Raises:
-        ZooError: The file is damaged, or it belongs to another vocabulary.
+        ZooError: The file is damaged, or it was made for a different vocabulary.
     """
     content = read_bytes(file, MAX_BYTES)
     if len(content) < _HEADER.size:

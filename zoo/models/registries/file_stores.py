@@ -31,7 +31,7 @@ class FileStore(Protocol):
         """The address of the registry."""
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        """Return the content of a small file. None if it does not exist.
+        """Return the content of a small file, or None if the file does not exist.
 
         Raises:
             ZooError: The file has more than `max_bytes` bytes.
@@ -45,7 +45,7 @@ class FileStore(Protocol):
         """
 
     def newest_revisions(self) -> dict[str, int] | None:
-        """Return the newest revision number of each model, keyed by model name. None if the store cannot list files."""
+        """Return the newest revision number of each model, keyed by name, or None if the store cannot list files."""
 
 
 @runtime_checkable
@@ -56,7 +56,7 @@ class WritableFileStore(FileStore, Protocol):
         """Return whether the file exists and has `size` bytes."""
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
-        """Upload a local file."""
+        """Upload a local file to `path`."""
 
     def write(self, path: str, content: bytes, *, replace: bool) -> bool:
         """Write a small file, and return True. If the file exists and `replace` is False, keep it and return False.
@@ -77,7 +77,7 @@ class FolderStore:
         return str(self.folder)
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        """Return the content of a small file. None if it does not exist."""
+        """Return the content of a small file, or None if the file does not exist."""
         file = self.folder / path
         return read_bytes(file, max_bytes) if file_exists(file) else None
 
@@ -104,7 +104,7 @@ class FolderStore:
         return file_exists(file) and file.stat().st_size == size
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
-        """Copy a local file into the folder atomically."""
+        """Copy a local file to `path` atomically."""
         final = self.folder / path
         require_space(final.parent, file.stat().st_size, f"`{path}`")
         # A failed write is an error of `final`, not of `file`, so `atomic_file` is inside `open_file`.
@@ -123,13 +123,13 @@ class FolderStore:
 
 
 def append_chunks(partial: Path, size: int, read: Callable[[int], bytes], progress: Progress) -> None:
-    """Append to `partial`, which may contain the beginning of the file, until it has `size` bytes or the source ends.
+    """Copy the rest of a file in chunks, until the local copy is complete or the source ends.
 
     Args:
-        partial: The file to write.
+        partial: The local copy, which may already contain the beginning of the file.
         size: The number of bytes in the complete file.
         read: Function that returns the next bytes of the source, given an offset. It returns no bytes at the end.
-        progress: Progress bar to advance by the number of bytes.
+        progress: Progress bar to advance by the number of copied bytes.
     """
     with convert_disk_errors(partial), partial.open("ab") as target:
         progress.advance(target.tell())

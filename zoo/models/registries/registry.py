@@ -7,7 +7,7 @@ A registry has these files:
     registry.json           marks a registry, and gives its format
     index.json              list of the newest revisions, written after each publication; only a cache
 
-If a registry cannot list its files, such as a web server, the newest revision is found by trying numbers.
+A registry on a web server cannot list its files. The newest revision is therefore found by trying numbers.
 """
 
 from __future__ import annotations
@@ -83,26 +83,29 @@ class Registry:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the registry is on a server, and not in a folder."""
+        """Whether the registry is on a server instead of in a folder."""
         return not isinstance(self.store, FolderStore)
 
     def absence(self) -> str | None:
         """Return the reason why there is no registry at the address, such as "does not exist".
 
-        None if there is a registry.
+        Return None if there is a registry.
         """
         if isinstance(self.store, FolderStore) and not self.store.folder.exists():
             return "does not exist"
         return "is not a registry" if self.store.read(MARKER, MAX_BYTES) is None else None
 
     def find(self, reference: Reference) -> Revision | None:
-        """Return the revision that a reference selects. None if the registry does not have it."""
+        """Return the revision that a reference selects, or None if the registry does not have it."""
         if reference.revision is not None:
             return self.revision(reference.name, reference.revision)
         return self.newest(reference.name)
 
     def describe_failure(self, reference: Reference) -> str:
-        """Return the reason why the registry does not have a model, such as the revisions that it has. Can be empty."""
+        """Return text for an error message: why the registry does not have a model. The text may be empty.
+
+        For example, ` (which has revisions 1 to 3 of `NAME`)` explains why revision 4 was not found.
+        """
         with suppress(ZooError):
             if (absence := self.absence()) is not None:
                 return f" (which {absence})"
@@ -112,7 +115,7 @@ class Registry:
         return ""
 
     def newest(self, name: str) -> Revision | None:
-        """Return the newest revision of a model, found by bisection. None if the registry does not have the model."""
+        """Find the newest revision of a model by bisection. Return None if the registry does not have the model."""
         read = cache(partial(self.revision, name))
         absent = 1
         while read(absent) is not None:
@@ -122,7 +125,7 @@ class Registry:
         return read(count) if count else None
 
     def revision(self, name: str, number: int) -> Revision | None:
-        """Return a revision of a model by its number. None if the registry does not have it."""
+        """Return a revision of a model by its number, or None if the registry does not have it."""
         path = revision_path(name, number)
         content = self.store.read(path, MAX_BYTES)
         if content is None:
@@ -187,7 +190,7 @@ class Registry:
         raise ZooError(problem, hint="run the command again later", exit_code=1)
 
     def write_index(self, report: Report) -> None:
-        """Write `index.json`. Write it again if another process published in the meantime.
+        """Write `index.json`. Write it again if another process publishes a model in the meantime.
 
         Warn about each revision that cannot be read. The index then keeps the previous entry for the model.
         """
@@ -203,14 +206,14 @@ class Registry:
             report.warn(warning)
 
     def require_writable(self) -> WritableFileStore:
-        """Check that files can be written to this kind of store, and return the store. Do not access the network.
+        """Return the store if it can be written to. The check does not access the network.
 
         Raises:
             ZooError: The store is read-only, its path is a file, or it is remote and `ZOO_OFFLINE` is set.
         """
         store, problem = self.store, f"cannot publish to `{self.address}`"
         if not isinstance(store, WritableFileStore):
-            hint = "publish to a folder, to s3:// or to hf://, which a web server can then serve"
+            hint = "publish to a folder, which a web server can then serve, or to an s3:// or hf:// address"
             raise ZooError(f"{problem}: it is read-only", hint=hint)
         if self.is_remote and is_offline():
             raise ZooError(f"{problem}: ZOO_OFFLINE is set", hint="unset ZOO_OFFLINE, or publish to a folder")
@@ -293,7 +296,7 @@ class Registries:
 
     @classmethod
     def configured(cls) -> Self:
-        """Return the registries in `ZOO_REGISTRIES`, those in `registries.txt`, and the one included in the package.
+        """Return the registries in `ZOO_REGISTRIES` and `registries.txt`, and the registry included in the package.
 
         With `ZOO_OFFLINE=1`, registries on servers are skipped.
 
@@ -313,7 +316,7 @@ class Registries:
         """Find a model in the first registry that has it. Return None if no registry has it.
 
         Raises:
-            ZooError: A registry cannot be used, and no other registry has the model.
+            ZooError: A registry is unreachable or damaged, and no other registry has the model.
         """
         errors: list[ZooError] = []
         for registry in self.searched:

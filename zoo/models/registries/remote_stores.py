@@ -23,9 +23,10 @@ with suppress(ImportError):  # optional
     import huggingface_hub.errors
 
 _ABSENT_PATH = "models/-/0.json"
-"""Path that never exists, because a model cannot have this name. It shows how a server reports missing files."""
+"""Path that never exists, because `-` is not a valid model name. It is requested to find out how a server reports
+missing files."""
 _MAX_FAILURES = 2
-"""Maximum number of attempts to read a small file from a server. It is low: another registry may have the model."""
+"""Maximum number of attempts to read a small file. The number is low, because another registry may have the model."""
 _CHUNK = 1 << 23
 _CONFLICT_STATUSES = {409, 412}  # another commit came first
 _MAX_COMMITS = 50
@@ -33,7 +34,9 @@ _MAX_COMMITS = 50
 
 @dataclass(frozen=True)
 class WebStore:
-    """Read access to a registry's files on a web server. It cannot list its files, so the registry's index is used.
+    """Read access to a registry's files on a web server.
+
+    Web servers cannot list their files, so the index of the registry is used instead.
 
     Downloads use zoo's own HTTP client, because fsspec's client does not resume interrupted downloads.
     """
@@ -97,10 +100,10 @@ def _with_registry_hint() -> Iterator[None]:
 
 
 class FsspecStore:
-    """Read access to files on an fsspec file system."""
+    """Read access to a registry's files on an fsspec file system."""
 
     extra: ClassVar[str]
-    """Optional dependencies of zoo that contain the file system."""
+    """Name of zoo's optional dependency group that provides the file system."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -115,7 +118,7 @@ class FsspecStore:
             raise ZooError(f"`{self.address}` cannot be reached: {error}", hint=install_hint(self.extra)) from None
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        """Return the content of a small file. None if it does not exist."""
+        """Return the content of a small file, or None if the file does not exist."""
         try:
             content = self._read_range(path, 0, max_bytes + 1)  # one more byte, to detect that the file is too large
         except FileNotFoundError:
@@ -185,12 +188,12 @@ class S3Store(FsspecStore):
     extra = "s3"
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
-        """Upload a local file."""
+        """Upload a local file to `path`."""
         with self._convert_errors(writing=True):
             self.files.put_file(str(file), self._address_of(path), callback=_ProgressCallback(progress))
 
     def write(self, path: str, content: bytes, *, replace: bool) -> bool:
-        """Write a small object. Return False if it exists and `replace` is False."""
+        """Write a small file atomically. Return False if it exists and `replace` is False."""
         mode = "overwrite" if replace else "create"  # `create` sends If-None-Match
         with self._convert_errors(writing=True):
             try:
@@ -232,7 +235,7 @@ class HubStore(FsspecStore):
             raise ZooError(f"`{address}` is not the address of a repository on the Hugging Face Hub", hint=hint)
 
     def put(self, path: str, file: Path, progress: Progress) -> None:
-        """Commit a local file."""
+        """Commit a local file as `path`."""
         self.write(path, file, replace=True)
         progress.advance(file.stat().st_size)
 

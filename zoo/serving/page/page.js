@@ -298,7 +298,7 @@ async function showAlternatives() {
     });
     return element("li", { lang: part.languages.target }, button);
   });
-  byId("alternatives").replaceChildren(...(items.length ? items : [element("li", {}, "The model knows no other word here.")]));
+  byId("alternatives").replaceChildren(...(items.length ? items : [element("li", {}, "The model has no other word for this place.")]));
 }
 
 async function showAttention() {

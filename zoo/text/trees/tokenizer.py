@@ -1,4 +1,4 @@
-"""The modality `trees` for a parser's output: trees as token IDs for brackets and words (section 6.3)."""
+"""Modality `trees`, the output of a parser. It converts trees to token IDs for brackets and words (section 6.3)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TreeTokenizer(Modality):
         opening: IDs of the opening brackets, one per label.
         closing: IDs of the closing brackets, in the same order.
         words: IDs of the tokens that stand for words, in the order of `tags`.
-        max_opening_run: Maximum number of constituents that begin at one word, or None if it is unknown.
+        max_opening_run: Maximum number of constituents that begin at the same word, or None if it is unknown.
     """
 
     suffix = ".json"
@@ -73,7 +73,7 @@ class TreeTokenizer(Modality):
             tags: Tokens that stand for words.
             linearisation: Rule that determines which token stands for a word.
             size: Number of IDs, including unused IDs. Default: the number of tokens.
-            max_opening_run: Maximum number of constituents that begin at one word, if known.
+            max_opening_run: Maximum number of constituents that begin at the same word, if known.
 
         Raises:
             ZooError: `size` is smaller than the number of tokens.
@@ -165,7 +165,7 @@ class TreeTokenizer(Modality):
                 yield (self._closing_ids if closes else self._opening_ids).get(visited.label, UNK)
 
     def word_ids(self, words: Iterable[str]) -> tuple[int, ...]:
-        """Return the token ID that each word of a sentence must have in its tree.
+        """Return the ID of the token that must represent each word of a sentence in its linearised tree.
 
         Returns:
             One ID per word. The ID is UNK if the word may have any token, because its initial is unknown or the

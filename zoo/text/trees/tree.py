@@ -1,4 +1,4 @@
-"""Constituency trees, their bracketed notation (as in the Penn Treebank), and conversion of words to sentences."""
+"""Constituency trees, their bracketed notation (as in the Penn Treebank), and functions that split and join words."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def escape_brackets(word: str) -> str:
 
 
 def unescape_brackets(word: str) -> str:
-    """Convert a word of a tree to its form in the sentence: `-LRB-` becomes `(`."""
+    """Unescape the round brackets in a word of a tree: `-LRB-` becomes `(`."""
     return word.replace("-LRB-", "(").replace("-RRB-", ")")
 
 
@@ -120,7 +120,7 @@ def tokenize_words(text: str, language: str) -> str:
     """Separate the words of a sentence with spaces, as in the Penn Treebank: `can't` becomes `ca n't`.
 
     Args:
-        text: The sentence.
+        text: Sentence to tokenise.
         language: Language code. Only English sentences are changed.
     """
     return " ".join(_tokenizer().tokenize(text)) if base_language(language) == "en" else text

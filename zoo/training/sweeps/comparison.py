@@ -3,8 +3,8 @@
 Scores vary for two reasons: a different seed gives different weights, and a dev set is a sample of sentences. The
 variance between seeds is assumed to be the same for all rows and is pooled over all rows with several seeds. The
 variance due to sentences comes from the paired bootstrap, applied to the mean over the seeds. A difference is
-significant if it exceeds half of its 95 % confidence interval, which considers both variances (Student's t with degrees
-of freedom by Welch and Satterthwaite).
+significant if it exceeds half the width of its 95 % confidence interval. The interval accounts for both variances
+(Student's t with degrees of freedom by Welch and Satterthwaite).
 """
 
 from __future__ import annotations
@@ -169,7 +169,11 @@ def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
 
 
 def row_pairs(results: Sequence[RowResult], variances: Mapping[str, SeedVariance]) -> Iterator[RowPair]:
-    """Yield pairs of specs to compare: a spec and its parent, or two specs that change the same fields of a parent."""
+    """Yield the pairs of specs to compare: a spec and its parent, or two specs that change the same fields.
+
+    In the second case, the specs have the same parent, or no parent in the sweep. Specs with different corpora are not
+    compared.
+    """
     groups: dict[tuple[str | None, tuple[str, ...]], list[RowResult]] = {}
     by_name = {result.row.name: result for result in results}
     for result in results:

@@ -118,11 +118,11 @@ def _require_distinct(rows: Iterable[SweepRow]) -> None:
     for row in rows:
         if (same := names.setdefault(row.name, row)) is not row:
             problem = f"`{same.reference}` and `{row.reference}` would have the same name in the sweep, `{row.name}`"
-            raise ZooError(problem, hint="rename one of the files, or omit it")
+            raise ZooError(problem, hint="rename one of the spec files, or omit one of the specs")
         bare = row.spec.model_copy(update={"name": "row", "description": "", "licence": None})
         if (same := models.setdefault(bare, row)) is not row:
             problem = f"with these overrides `{row.reference}` describes the same model as `{same.reference}`"
-            raise ZooError(problem, hint=f"set fewer fields, or omit `{row.reference}`")
+            raise ZooError(problem, hint=f"override fewer fields, or omit `{row.reference}`")
 
 
 def _natural_order(name: str) -> list[tuple[int, str]]:
@@ -156,7 +156,7 @@ class Trial:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has been trained to its end, averaged, and scored on the dev set."""
+        """Whether training is complete, and the averaged weights have been scored on the dev set."""
         return self.run.answers("dev").is_file() and end_of_training(self.run, self.spec) is not None
 
     @property
@@ -200,7 +200,7 @@ def default_folder(rows: Sequence[SweepRow]) -> Path:
 
 
 class TrainingProcess:
-    """Process that trains one run of a sweep. Each line of its output is reported with the run's name."""
+    """Process that executes one training run in a sweep. Each line of its output is reported with the run's name."""
 
     def __init__(self, trial: Trial, device: str, environment: Mapping[str, str], report: Report) -> None:
         command = [sys.executable, "-m", *trial.command(device)]
@@ -284,7 +284,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
             time.sleep(_POLL_SECONDS)
     if failed:
         problems = "".join(f"\n  {process.trial.name}: {process.problem.result()}" for process in failed)
-        hint = "repeat the command to try them again; `--list` prints the command line of each run"
+        hint = "repeat the command to train the failed runs again; `--list` prints the command line of each run"
         raise ZooError(f"{len(failed)} of {len(trials)} runs failed:{problems}", hint=hint, exit_code=1)
     return stopped()
 

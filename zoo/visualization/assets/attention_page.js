@@ -263,6 +263,6 @@ unpack().then((numbers) => {
   redraw();
   byId("view").hidden = false;
 }).catch((error) => {
-  const message = `This browser cannot draw the attention. Open the page in a newer browser (${error.message}).`;
+  const message = `This browser cannot draw the attention weights. Open the page in a newer browser (${error.message}).`;
   byId("view").before(element("p", { role: "alert" }, message));
 });
