@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
@@ -14,10 +12,6 @@ from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.evaluation.comparison import Comparison
-    from zoo.evaluation.evalb import BracketScores
-    from zoo.evaluation.metrics import Scores
-    from zoo.paper.runs import LayerTiming
-    from zoo.report import Report
 
 
 def evaluate(
@@ -32,7 +26,6 @@ def evaluate(
     lowercase: Annotated[bool, option("--lowercase", panel=options.FILES_PANEL)] = False,
     transcripts: options.Transcripts = False,
     brackets: Annotated[tuple[Path, Path] | None, option(panel=options.FILES_PANEL)] = None,
-    parameters: Annotated[Path | None, option(panel=options.FILES_PANEL)] = None,
     json: options.Json = False,
     **how: Unpack[options.Batching],
 ) -> None:
@@ -49,8 +42,8 @@ def evaluate(
     If a run is scored in float32, the scores are stored in its scores.json and published with the run.
 
     With --hypotheses and --references, the translations in a text file are scored. With --transcripts, the files
-    contain transcripts, which are scored by WER and CER. With --brackets, the trees in a file are scored as EVALB does,
-    and the output has EVALB's format.
+    contain transcripts, which are scored by WER and CER. With --brackets, the trees in a file are scored as EVALB does
+    with the parameters of COLLINS.prm.
 
     Options:
         hypotheses FILE: Score the translations in this file, one per line, instead of a model. Requires --references.
@@ -59,26 +52,21 @@ def evaluate(
         lowercase: Ignore case in the scores.
         brackets GOLD TEST: Score the trees in the second file against the gold trees in the first, one per line, as
             EVALB does.
-        parameters FILE: EVALB parameter file for --brackets. [default: the parameters of COLLINS.prm]
 
     Examples:
         zoo evaluate --spec tiny
         zoo evaluate --model transformer-big-ende --set dev --json
         zoo evaluate --hypotheses out.de --references test.de --tokenize intl
-        zoo evaluate --brackets test.trees out.trees --parameters COLLINS.prm
+        zoo evaluate --brackets test.trees out.trees
     """
     from cli.console import report, show_json, show_tables
-    from zoo.evaluation.evalb import BracketScores, evaluate_bracket_files
     from zoo.evaluation.evaluate import evaluate_files, evaluate_models
     from zoo.evaluation.metrics import table_rows
     from zoo.models.find import all_from_options
     from zoo.report import Table
 
     messages = report()
-    scores: Scores | BracketScores
     scoring = {"language": language, "tokenize": tokenize, "lowercase": lowercase, "transcripts": transcripts}
-    if brackets is None:
-        options.refuse("`--brackets`", parameters=parameters)
     if (brackets, hypotheses, references) == (None, None, None):
         options.refuse("files", **scoring)
         hint = "to score a file, use `--hypotheses FILE --references FILE`"
@@ -89,8 +77,7 @@ def evaluate(
     elif brackets is not None:
         options.refuse("models", set=set, **how)
         options.refuse("translations", hypotheses=hypotheses, references=references, **scoring)
-        gold, test = brackets
-        scores = evaluate_bracket_files(test, gold, parameters)
+        return _show_brackets(*brackets, json=json)
     elif hypotheses is not None and references is not None:
         options.refuse("models", set=set, **how)
         if transcripts:
@@ -107,25 +94,36 @@ def evaluate(
         hint = "give both files; `zoo decode MODEL -i SOURCES -o FILE` writes the translations of a model"
         raise ZooError("`--hypotheses` and `--references` must be given together", hint=hint)
     if json:
-        show_json(scores if isinstance(scores, dict) else asdict(scores))
-    elif isinstance(scores, BracketScores):
-        _show_brackets(scores, messages)
-    else:
-        show_tables(Table(("", "…"), list(table_rows(scores))))
+        return show_json(scores)
+    return show_tables(Table(("", "…"), list(table_rows(scores))))
 
 
-def _show_brackets(scores: BracketScores, messages: Report) -> None:
-    """Print bracket scores to stdout in EVALB's format, and excluded sentences and the signature to stderr."""
-    from zoo.evaluation.evalb import format_table
+def _show_brackets(gold: Path, test: Path, *, json: bool) -> None:
+    from cli.console import report, show_json, show_tables
+    from zoo.evaluation.evalb import evaluate_bracket_files
+    from zoo.evaluation.metrics import table_rows
+    from zoo.report import Table
 
-    print(format_table(scores))
+    scores = evaluate_bracket_files(test, gold)
+    if json:
+        return show_json(asdict(scores))
+    *rows, signature = table_rows(asdict(scores))
+    rows += [
+        ("sentences without words", f"{scores.skipped:,}"),
+        ("sentences with errors", f"{scores.errors:,}"),
+        ("crossing brackets per sentence", f"{scores.crossing:.2f}"),
+        ("no crossing brackets", f"{scores.no_crossing:.2f}"),
+        ("at most two crossing brackets", f"{scores.two_or_less:.2f}"),
+        ("tagging accuracy", "-" if scores.tagging is None else f"{scores.tagging:.2f}"),
+    ]
+    show_tables(Table(("", "…"), [*rows, signature]))
     if failed := scores.failed:
         number, row = failed[0]
-        messages.warn(
+        report().warn(
             f"{len(failed):,} of {scores.sentences:,} sentences have errors and are not scored; the first is "
             f"sentence {number:,}: {row.problem} (punctuation and other tokens that EVALB ignores are not compared)"
         )
-    messages.info(f"F1 {scores.f1:.2f} ({scores.signature})")
+    return None
 
 
 def compare(
@@ -202,7 +200,6 @@ def paper(
     what: Annotated[Literal["table1", "table2", "table3", "table4", "claims"] | None, argument()] = None,
     runs: Path | None = None,
     html: Path | None = None,
-    measure: bool = False,
     json: options.Json = False,
 ) -> None:
     """Print which of the paper's claims hold, and how each was checked.
@@ -215,7 +212,6 @@ def paper(
         what TABLE: Table to print: table1, table2, table3, table4, or claims. [default: a summary of all claims]
         runs DIR: Folder with the runs (or the sweep) to compare with the paper. [default: runs]
         html FILE.html: Write all tables and plots to this file, as one HTML page.
-        measure: Also time the layers of Table 1 on this machine, which takes half a minute.
 
     Examples:
         zoo paper
@@ -232,19 +228,13 @@ def paper(
 
     if html is not None and (what is not None or json):
         raise ZooError("`--html` always writes all tables", hint="omit TABLE and `--json`, or omit `--html`")
-    if measure and what not in (None, "table1", "claims"):
-        raise ZooError("`--measure` applies to Table 1 only", hint="omit `--measure`, or write `table1`")
     if html is not None:
         require_extension(html, "html")
-    with ExitStack() as files:
-        page = files.enter_context(open_output(html)) if html else None  # fails before the measurements
-        measurements = read_measurements(runs, report())
-        if measure:
-            measurements = replace(measurements, timings=tuple(_measure_layers()))
-        checked = check_claims(measurements)
-        if page:
-            page.write(paper_page(checked, measurements))
+    measurements = read_measurements(runs, report())
+    checked = check_claims(measurements)
     if html is not None:
+        with open_output(html) as page:
+            page.write(paper_page(checked, measurements))
         return print(html)
     if json:
         selected = of_part(what or "claims", checked)
@@ -253,15 +243,3 @@ def paper(
         show_tables(summary_table(checked), contradiction_table(checked))
         return report().info("`zoo paper claims` prints every claim, `zoo paper table3` compares Table 3 with our runs")
     return show_tables(*TABLES[what](checked, measurements))
-
-
-def _measure_layers() -> Iterator[LayerTiming]:
-    from cli.console import report
-    from compiler.host import tune_process
-    from zoo.paper.table1 import LAYERS, time_layers
-
-    tune_process()
-    with report().progress("timing", len(LAYERS), "layers") as progress:
-        for timing in time_layers():
-            progress.advance()
-            yield timing

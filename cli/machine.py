@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
 from cli import options
 from cli.options import argument, option
@@ -12,7 +12,7 @@ from specs import ZooError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zoo.generation.ahead_of_time import Compiled
+    from compiler import Program
     from zoo.system.doctor import Diagnosis
     from zoo.training.benchmarks import DecodingSpeed, Measurement, TrainingSpeed
 
@@ -71,14 +71,12 @@ def compile_model(
     spec: Annotated[str | None, argument(complete=options.complete_spec)] = None,
     overrides: options.Overrides = None,
     model: options.Model = None,
-    json: options.Json = False,
     **how: Unpack[options.Execution],
 ) -> None:
     """Compile a model ahead of time.
 
     The compiled program is cached in your data folder. Every command that translates uses the cache, and an unchanged
-    model is not compiled again. The program is run once, and its results are compared with the results of zoo's
-    reference interpreter in float32.
+    model is not compiled again. The program is run once, because some backends compile a model when it first runs.
 
     Options:
         spec SPEC: Spec to compile with random weights.
@@ -86,35 +84,32 @@ def compile_model(
     Examples:
         zoo compile base --backend native
         zoo compile --model transformer-big-ende --backend aot --device cpu
-        zoo compile tiny architecture.N=6 --backend onnx --json
+        zoo compile tiny architecture.N=6 --backend onnx
     """
-    from cli.console import report, show_json
-    from zoo.generation.ahead_of_time import compile_model, compile_spec
+    import specs
+    from cli.console import report
+    from compiler import TRANSLATE
+    from compiler.backends.conformance import run_once
+    from zoo.generation.compilation import build_with_message
+    from zoo.generation.loading import open_model
+    from zoo.models import find
+    from zoo.planning.memory_estimate import require_memory_to_translate
+    from zoo.system.processors import timed
 
     if (spec is None) == (model is None):
         problem = "give either SPEC or `--model`, not both" if model else "SPEC or `--model` is missing"
         raise ZooError(problem, hint="run `zoo compile SPEC` or, for trained weights, `zoo compile --model NAME|RUN`")
-    if model is not None:
-        compiled = compile_model(model, **how, report=report())
-    else:
-        import specs
 
-        compiled = compile_spec(specs.load(str(spec), overrides or ()), **how, report=report())
-    return show_json(asdict(compiled)) if json else _show_compiled(compiled)
+    def build() -> Program:
+        if model is not None:
+            return cast("Program", open_model(find.model(model, report()), report=report(), **how).program)
+        chosen = specs.load(str(spec), overrides or ())
+        require_memory_to_translate(chosen, how["device"])
+        return build_with_message(chosen, TRANSLATE, report(), **how)
 
-
-def _show_compiled(compiled: Compiled) -> None:
-    from zoo.report import size
-
-    target = f"{compiled.backend}, {compiled.precision}, {compiled.device}"
-    print(f"{compiled.name}: {target}; ready in {compiled.seconds:.1f} s")
-    for artefact in compiled.kept:
-        origin = "was in the cache" if artefact.existed else "compiled now"
-        print(f"{artefact.folder}, {size(artefact.bytes)}, {origin}")
-    if not compiled.kept:
-        print("nothing is cached: this backend compiles in every process, or not at all")
-    for purpose, difference in compiled.disagreement.items():
-        print(f"{purpose}: differs from the interpreter by at most {difference:.1g} of the largest value")
+    seconds, program = timed(build)
+    run_once(program)
+    print(f"{program.spec.name}: {program.backend}, {program.precision}, {program.device}; ready in {seconds:.1f} s")
 
 
 def benchmark_decode(

@@ -237,8 +237,8 @@ def plan(
     Options:
         passes: Print only what each compiler pass changes.
         code: Print only the generated PyTorch code.
-        graph FILE.svg: Instead of printing the plan, write a drawing to this file: the network in the style of Figure
-            1, and beside it the compiled program.
+        graph FILE.dot: Instead of printing the plan, write the graph of the network to this file, in the format of
+            Graphviz. To draw it, run `dot -Tsvg FILE.dot -o FILE.svg`.
         length N: Number of tokens in each source and target sentence. FLOPs and memory depend on this length.
 
     Examples:
@@ -246,7 +246,7 @@ def plan(
         zoo plan base architecture.N=12 --length 60
         zoo plan tiny --code > tiny.py
         zoo plan base compilation.precision=int8 --passes
-        zoo plan table3/e-learned --graph figure-1.svg
+        zoo plan table3/e-learned --graph network.dot
     """
     import specs
     from cli.console import report, show_json
@@ -255,12 +255,14 @@ def plan(
     chosen = specs.load(spec, overrides or ())
     if graph is not None:
         options.refuse_beside("--graph", code=code, passes=passes, json=json)
-        from zoo.files.output import open_output, require_extension
-        from zoo.visualization.graph_drawing import network_svg
+        from zoo.files.output import open_output
+        from zoo.visualization.graphviz import graphviz
 
-        require_extension(graph, "svg")
+        if graph.suffix.lower() not in (".dot", ".gv"):
+            draw = "the output is in Graphviz's format, and `dot -Tsvg network.dot -o network.svg` draws it"
+            raise specs.ZooError(f"`{graph}` does not end in .dot or .gv", hint=f"name the file `network.dot`: {draw}")
         with open_output(graph) as file:
-            file.write(network_svg(chosen, length))
+            file.write(graphviz(chosen))
         return print(graph)
     if code:
         options.refuse_beside("--code", passes=passes, json=json)

@@ -91,6 +91,14 @@ def test_time_of_the_layers(run: Script, monkeypatch: pytest.MonkeyPatch) -> Non
         assert "16 positions in" in run(sublayers, *arguments)
 
 
+def test_growth_of_the_time_of_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for power in (0.0, 1.0, 2.0, 1.37):
+        assert sublayers.growth_exponent({n: 3.0 * n**power for n in (16, 32, 100, 4096)}) == pytest.approx(power)
+    monkeypatch.setattr(sublayers, "MIN_SECONDS", 0.0)
+    times = sublayers.time_sublayer(sublayers.FULL, [5, 9, 12], 8, heads=2, backward=True, rounds=2, max_seconds=0.0)
+    assert list(times) == [5, 9], "an exponent needs two lengths"
+
+
 def test_long_inputs(run: Script) -> None:
     for options in ([], ["--backward"]):
         rows = [line.split() for line in run(long_inputs, "--toy", *options).splitlines()[2:]]

@@ -1,4 +1,4 @@
-"""Test whether a program computes the same results as the interpreter, the reference for every backend."""
+"""Run a program on random sentences, and compare its results with the interpreter, the reference for all backends."""
 
 from __future__ import annotations
 
@@ -46,6 +46,14 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
                 expected = _expected(program.spec, purpose, source, target, weights)
                 differences[purpose] = float((actual - expected).abs().max() / expected.abs().max())
     return differences
+
+
+def run_once(program: Program) -> None:
+    """Score and decode random sentences, so that backends that compile a model when it first runs compile it now."""
+    source, target = _random_batch(program.spec, seed=0)
+    with torch.no_grad():
+        for purpose in (Purpose.SCORE, Purpose.DECODE_STEP):
+            _run(program, purpose, source, target)
 
 
 def _random_batch(spec: Spec, seed: int) -> tuple[PaddedBatch, Tensor]:

@@ -47,8 +47,6 @@ class Align(Operation):
 
     in_step: bool
 
-    caption = ("attention", "Same position")
-
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         memory, mask, like = inputs
         batch, length, width = memory.shape

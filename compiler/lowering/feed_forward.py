@@ -96,8 +96,6 @@ class TopKGates(Operation):
     balance: float = 0.0
 
     depends_on_batch = True
-    caption = ("softmax", "Gates of experts")
-    details = "the best {self.k}"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,), (gate, noise) = inputs, parameters
@@ -132,8 +130,6 @@ class Experts(Operation):
     """
 
     code = "layers.mix_experts({all})"
-    caption = ("linear", "Experts")
-    details = "all run; gates weight them"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x, gates), (w1, b1, w2, b2) = inputs, parameters

@@ -41,7 +41,6 @@ class NormOperation(Operation):
     vectors: ClassVar[Mapping[str, Initializer]]
     """Names of the norm's parameters, which are vectors [d], with their initial values."""
     is_norm = True
-    joins_boxes = ("add",)
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,) = inputs
@@ -58,7 +57,6 @@ class LayerNorm(NormOperation):
     """Layer normalisation: (x - mean) / sqrt(variance + epsilon) · gain + bias (section 3.1; Ba et al. 2016)."""
 
     vectors: ClassVar = {"gain": Initializer.ONE, "bias": Initializer.ZERO}
-    caption = ("add", "Norm")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x,), (gain, bias) = inputs, parameters
@@ -74,7 +72,6 @@ class RmsNorm(NormOperation):
     """RMSNorm: x / sqrt(mean of x² + epsilon) · gain (Zhang & Sennrich 2019, equation 4)."""
 
     vectors: ClassVar = {"gain": Initializer.ONE}
-    caption = ("add", "RMSNorm")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x,), (gain,) = inputs, parameters
@@ -89,9 +86,6 @@ class HalfVariance(Scale):
     """Multiply by sqrt(0.5) to keep the variance of residual sums constant (Gehring et al. 2017, section 3.5)."""
 
     factor: float = 0.5**0.5
-
-    caption = ("add", "Scale")
-    joins_boxes = ("add",)
 
 
 NORMS: Mapping[str, type[NormOperation]] = {"layer_norm": LayerNorm, "rms_norm": RmsNorm}

@@ -140,8 +140,6 @@ class PositionalEncoding(Operation):
     halves: bool = False
     first: int = 0
 
-    caption = ("position", "Positional encoding")
-
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, *position = inputs
         require(len(x.shape) == 3 and all(p.shape == x.shape[:2] for p in position), self, *inputs)
@@ -188,7 +186,6 @@ class GridEncoding(Operation):
     rows: int
 
     code = "{0} + layers.sinusoids_2d({0}, rows={self.rows})"
-    caption = ("position", "2-D positional encoding")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,) = inputs
@@ -211,7 +208,6 @@ class Rotate(Operation):
     theta: float
 
     code = "attention.rotate({all}, theta={self.theta!r})"
-    caption = ("position", "Rotary positions")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, *position = inputs
@@ -253,7 +249,6 @@ class PositionBias(Operation):
     planned: bool = False
     """Whether the cache has a fixed capacity, as in `UnwrittenMask`."""
 
-    caption = None
     shares_buffer = True
 
     def value(self, head: int, distance: int, parameters: Tensors) -> float:

@@ -69,8 +69,6 @@ class AttentionWeights(Operation):
     biased: bool = field(default=False, kw_only=True)
     """Whether the last input is a bias that is added to the scores: [batch or 1, h, n or 1, m]."""
 
-    caption = ("attention", "Attention weights")
-
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         query, key, *added = inputs
         heads = (query.shape[0], key.shape[1] * self.groups)
@@ -110,10 +108,6 @@ class AttentionWeights(Operation):
         query, key, *_ = inputs
         return 2 * product(query.shape) * key.shape[2]
 
-    def describe(self, inputs: Sequence[str]) -> str:
-        described = list(filter(None, inputs[2:]))
-        return f"hidden: {', '.join(described)}" if described else ""
-
     def _split_added(self, added: Sequence[Any]) -> tuple[Sequence[Any], Any]:
         """Split the additional inputs into the masks and the bias, which is None if there is no bias."""
         return (added[:-1], added[-1]) if self.biased else (added, None)
@@ -139,7 +133,6 @@ class Attention(AttentionWeights):
     """Whether the emitted code calls scaled_dot_product_attention, which never stores all attention weights."""
 
     is_attention = True
-    caption = ("attention", "Multi-head attention")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         query, key, value, *added = inputs
@@ -203,10 +196,6 @@ class Attention(AttentionWeights):
         # The attention weights are written, then read.
         return total + 2 * float_bytes * product(inputs[0].shape[:3]) * inputs[1].shape[2]
 
-    def describe(self, inputs: Sequence[str]) -> str:
-        query, key, _, *added = inputs
-        return super().describe([query, key, *added])
-
 
 class WeightedSum(Operation):
     """Attention output: the sum of the values, weighted by the attention weights.
@@ -215,7 +204,6 @@ class WeightedSum(Operation):
     """
 
     code = "attention.grouped_product({0}.to({1}.dtype), {1})"
-    caption = ("attention", "Weighted sum")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         weights, value = inputs
@@ -249,8 +237,6 @@ class RestrictedAttention(Operation):
     dropout: float = 0.0
     groups: int = 1
     """Number of consecutive query heads that share one key-value head."""
-
-    caption = ("attention", "Restricted attention")
 
     @property
     def block(self) -> int:
@@ -310,6 +296,3 @@ class RestrictedAttention(Operation):
     def is_exportable(self, inputs: ValueTypes) -> bool:
         """Return False, because short sequences (one block of queries) and long sequences run different code."""
         return False
-
-    def describe(self, inputs: Sequence[str]) -> str:
-        return f"{self.before} positions {'to each side' if self.after else 'before'}"

@@ -39,7 +39,6 @@ class Convolution(Operation):
     stride: int = 1
 
     code = "layers.convolve({all}, ({self.before}, {self.after}), {self.dilation}, {self.stride})"
-    caption = ("linear", "Convolution")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,), (kernel, bias) = inputs, parameters
@@ -75,19 +74,12 @@ class Convolution(Operation):
     def receptive_field(self) -> ReceptiveField:
         return ReceptiveField(self.before * self.dilation, self.after * self.dilation, spacing=self.dilation)
 
-    def describe(self, inputs: Sequence[str]) -> str:
-        if self.stride > 1:
-            return f"one of {self.stride} positions"
-        return f"every {self.dilation} positions" if self.dilation > 1 else ""
-
 
 class DepthwiseConvolution(Convolution):
     """Convolution of each feature separately: x [batch, n, d], kernel [k, d], bias [d] -> [batch, n, d].
 
     This is the first half of a separable convolution.
     """
-
-    caption = ("linear", "Depthwise convolution")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,), (kernel, bias) = inputs, parameters

@@ -32,7 +32,6 @@ class Add(BinaryOperation):
     """Add two values of the same type, as in a residual connection (section 3.1)."""
 
     code = "{0} + {1}"
-    caption = ("add", "Add")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add an ADD instruction. If only a norm reads the sum, the norm's instruction adds the values instead."""
@@ -45,8 +44,6 @@ class Add(BinaryOperation):
 
 class ActivationOperation(Operation):
     """Base class of elementwise activation functions (section 3.3)."""
-
-    joins_boxes = ("linear", "int8")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add the activation's instruction. If the projection before it is fused, one instruction computes both."""
@@ -61,7 +58,6 @@ class Relu(ActivationOperation):
 
     activation = ActivationKind.RELU
     code = "functional.relu({0})"
-    caption = ("linear", "ReLU")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0].clamp(min=0)
@@ -72,7 +68,6 @@ class Silu(ActivationOperation):
 
     activation = ActivationKind.SILU
     code = "functional.silu({0})"
-    caption = ("linear", "SiLU")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0] / (1 + (-inputs[0]).exp())
@@ -83,7 +78,6 @@ class Gelu(ActivationOperation):
 
     activation = ActivationKind.GELU
     code = "functional.gelu({0})"
-    caption = ("linear", "GELU")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0] * (1 + (inputs[0] / 2**0.5).erf()) / 2
@@ -94,7 +88,6 @@ class GeluTanh(ActivationOperation):
 
     activation = ActivationKind.GELU_TANH
     code = "functional.gelu({0}, approximate='tanh')"
-    caption = ("linear", "GELU")
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         x: Tensor = inputs[0]
@@ -106,7 +99,6 @@ class Multiply(BinaryOperation):
     """Multiply two values of the same type elementwise, as in a gated feed-forward network (Shazeer 2020)."""
 
     code = "{0} * {1}"
-    caption = ("linear", "Gate")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         codegen.add(node, Opcode.MULTIPLY, *node.inputs)
@@ -116,8 +108,6 @@ class GatedLinearUnit(Operation):
     """GLU: a · sigmoid(b), where a and b are halves of the features (Dauphin et al. 2016). [..., 2d] -> [..., d]."""
 
     code = "functional.glu({0})"
-    caption = ("linear", "GLU")
-    joins_boxes = ("linear",)
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,) = inputs
@@ -136,7 +126,6 @@ class Scale(PlainOperation):
     factor: float
 
     code = "{0} * {self.factor!r}"
-    caption = ("logits", "Scale")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         codegen.add(node, Opcode.SCALE, *node.inputs, scale=self.factor)
@@ -148,8 +137,6 @@ class Dropout(Operation):
     dropout: float
 
     code = "layers.dropout({0}, {self.dropout!r}, w.training)"
-    caption = ("add", "Dropout")
-    joins_boxes = None
 
     def without_dropout(self) -> None:
         """Return None, because without dropout this operation only copies its input."""

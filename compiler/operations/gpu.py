@@ -29,7 +29,6 @@ from compiler.operations.operation import (
 )
 from compiler.operations.probability import ChunkedCrossEntropy
 from compiler.operations.projection import Linear
-from compiler.operations.recurrence import Ssru
 from compiler.operations.views import Slice
 from compiler.size import ONE, Size, product
 
@@ -64,7 +63,6 @@ class PackedAttention(KernelOperation, Operation):
     causal: bool
 
     code = "cuda.attention.packed_attention({all}, {self.heads!r}, {self.scale!r}, {self.causal})"
-    caption = ("attention", "Multi-head attention")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         q, kv, spans, readers = inputs
@@ -81,7 +79,6 @@ class PackedSsru(KernelOperation, Operation):
     """
 
     code = "cuda.recurrence.packed_ssru({all})"
-    caption = Ssru.caption
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         gate, value, spans = inputs
@@ -152,7 +149,6 @@ class WholeCrossEntropy(ChunkedCrossEntropy):
     Its inputs and result are the same as in `ChunkedCrossEntropy`.
     """
 
-    caption = ("softmax", "Cross entropy,")
     function = "cuda.losses.whole_loss"
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:

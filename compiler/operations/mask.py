@@ -41,7 +41,6 @@ class PaddingMask(Mask):
     """
 
     mask_role = MaskRole.PADDING
-    details = "padding of the source"
     code = "attention.padding_mask({0}, {1})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -62,7 +61,6 @@ class CausalMask(Mask):
     """
 
     mask_role = MaskRole.CAUSAL
-    details = "later positions"
     code = "attention.causal_mask({0})"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -88,7 +86,6 @@ class DistanceMask(Mask):
     after: int
 
     code = "attention.distance_mask({all}, before={self.before}, after={self.after})"
-    details = "more than {self.before} before, {self.after} after"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         stream, *padding = inputs

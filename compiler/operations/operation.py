@@ -181,19 +181,12 @@ class Operation(ABC):
     mask_role: ClassVar[MaskRole | None] = None
     """The role of an attention mask, if compiler passes or backends must recognise it. None for other operations."""
 
-    # Code and diagram
+    # Code
 
     code: ClassVar[str] = ""
     """Format string for the Python expression of the result. {0}, {1} ... are the inputs and parameters, {all} lists
     all inputs and parameters, and {self.x} is an attribute. The expression can use the modules in
     `compiler.emission.IMPORTS`."""
-    caption: ClassVar[tuple[str, str] | None] = None
-    """Kind and title of the operation's box in a model diagram. The kind selects the colour. None: no box."""
-    joins_boxes: ClassVar[tuple[str, ...] | None] = ()
-    """Kinds of boxes in a diagram that the operation can join. It joins its input's box if no other operation reads
-    the input. None: boxes of any kind."""
-    details: ClassVar[str] = ""
-    """Format string of the details that a diagram shows below the name. {self.x} is an attribute."""
 
     # Meaning
 
@@ -297,10 +290,6 @@ class Operation(ABC):
     def is_exportable(self, inputs: ValueTypes) -> bool:
         """Return whether `torch.export` accepts the operation with a dynamic number of positions."""
         return not self.loops_in_python(inputs)
-
-    def describe(self, inputs: Sequence[str]) -> str:
-        """Return the text to show below the operation's name in a model diagram, given descriptions of the inputs."""
-        return self.details.format(self=self)
 
 
 class PlainOperation(Operation):

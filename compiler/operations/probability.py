@@ -42,7 +42,6 @@ class LogSoftmax(PlainOperation):
     """Log-probabilities over the last dimension. The result is always float32."""
 
     code = "{0}.float().log_softmax(dim=-1)"
-    caption = ("softmax", "Log-softmax")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add no instruction, because the instruction LOGITS includes the softmax."""
@@ -57,7 +56,6 @@ class PickLabels(Operation):
     """
 
     code = "losses.pick({0}, {1})"
-    caption = ("softmax", "Pick labels")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, labels = inputs
@@ -81,8 +79,6 @@ class CrossEntropy(Operation):
     wrong_classes: bool
 
     code = "losses.smoothed_loss({0}, {1}, {self.smoothing!r}, {self.wrong_classes})"
-    caption = ("softmax", "Cross entropy")
-    details = "smoothed by {self.smoothing:g}"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         logits, labels = inputs
@@ -116,8 +112,6 @@ class AlignmentLoss(Operation):
     weight: float
 
     code = "losses.alignment_loss({0}, {1}, {2}, {self.weight!r})"
-    caption = ("softmax", "Alignment loss")
-    details = "weighted by {self.weight:g}"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         loss, weights, alignment = inputs
@@ -147,8 +141,6 @@ class CtcLoss(Operation):
     weight: float
 
     code = "losses.ctc_loss({0}, {1}, {2}, {3}, {self.weight!r})"
-    caption = ("softmax", "CTC loss")
-    details = "weighted by {self.weight:g}"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         loss, logits, padding, labels = inputs
@@ -186,7 +178,6 @@ class ChunkedCrossEntropy(CrossEntropy):
 
     classes: int
 
-    caption = ("softmax", "Chunked cross entropy,")
     function = "losses.chunked_loss"
     """The function that emitted code calls."""
 

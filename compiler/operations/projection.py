@@ -43,7 +43,6 @@ class Embedding(Operation):
     scale: float
 
     is_embedding = True
-    caption = ("embedding", "Embedding")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (tokens,), (table,) = inputs, parameters
@@ -63,9 +62,6 @@ class Embedding(Operation):
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
         """For the table, count only the bytes of one row for each token, not the bytes of the whole table."""
         return inputs[0].bytes() + 2 * result.bytes(float_bytes)
-
-    def describe(self, inputs: Sequence[str]) -> str:
-        return "" if self.scale == 1 else f"times {self.scale:.4g}"
 
 
 class _Projection(Operation):
@@ -118,7 +114,6 @@ class Linear(_Projection):
     """Linear map x W, or x W + b: x [..., i], W [i, o] [, b [o]] -> [..., o]."""
 
     is_projection = True
-    caption = ("linear", "Linear")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add a LINEAR instruction, or none if the next activation's instruction also computes the projection."""
@@ -137,7 +132,6 @@ class Logits(_Projection):
 
     transposed = True
     is_vocabulary_projection = True
-    caption = ("logits", "Linear")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add a LOGITS instruction. It skips the vocabulary's padding rows, which the following slice would remove."""
@@ -157,10 +151,6 @@ class QuantisedLinear(_Int8, Linear):
     rows of a batch.
     """
 
-    caption = ("int8", "Linear in int8")
-
 
 class QuantisedLogits(_Int8, Logits):
     """`Logits` in int8, as in `QuantisedLinear`: x [..., d], table [V, d], scales [V] [, b [V]] -> [..., V]."""
-
-    caption = ("logits", "Linear in int8")

@@ -48,9 +48,6 @@ class Recurrence(Operation):
     def loops_in_python(self, inputs: ValueTypes) -> bool:
         return not self._states(inputs)
 
-    def describe(self, inputs: Sequence[str]) -> str:
-        return "from the last position to the first" if self.backwards else ""
-
     def _states(self, inputs: ValueTypes) -> ValueTypes:
         """Return a list with the type of the initial state, or an empty list if there is no such input.
 
@@ -79,7 +76,6 @@ class Ssru(Recurrence):
     """
 
     position_inputs = (0, 1)
-    caption = ("cache", "Simpler simple recurrent unit")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         gate, value, *_ = inputs
@@ -126,8 +122,6 @@ class Lstm(Recurrence):
     If the initial state is given, the result contains this state, followed by the hidden and cell states of all
     positions: [batch, 1 + n, 2o].
     """
-
-    caption = ("cache", "LSTM")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x, *_), (matrix, recurrent, bias) = inputs, parameters

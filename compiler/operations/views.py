@@ -172,7 +172,6 @@ class AppendToCache(PlainOperation):
 
     appends_to_cache = True
     code = "torch.cat([{0}, {1}], dim=-2)"
-    caption = ("cache", "Append to cache")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         cache, new = inputs
@@ -194,7 +193,6 @@ class WriteToCache(Operation):
 
     overwrites = 0
     code = "attention.write_cache({0}, {1}, {2})"
-    caption = ("cache", "Cache write")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         cache, new, position = inputs

@@ -9,17 +9,26 @@ Stop all other programs first: a second busy process makes the figures worthless
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
+from statistics import linear_regression
 
-from compiler.costs import SubLayer
+import torch
+from torch import Tensor
+
+import specs
+from compiler import EmittedProgram, Purpose, emit
+from compiler.backends.eager import Functions
+from compiler.costs import END, LENGTH, START, SubLayer, sublayer_stack
+from compiler.graph import origins
 from compiler.host import tune_process
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from tests.benchmarks.arguments import TOY_HELP
-from zoo.paper.table1 import LENGTHS, MAX_SECONDS, growth_exponent, time_sublayer
 from zoo.system.memory import peak_memory
-from zoo.system.processors import host
+from zoo.system.processors import host, repeat
 
 FULL, RESTRICTED = SelfAttention(kind="self_attention"), RestrictedAttention(kind="restricted_attention", radius=64)
 KINDS: dict[str, SubLayer] = {
@@ -31,6 +40,14 @@ KINDS: dict[str, SubLayer] = {
     "dilated, k = 3": Convolution(kind="convolution", kernel=3, dilated=True),
     "separable, k = 7": SeparableConvolution(kind="separable_convolution", kernel=7),
 }
+LENGTHS = (2048, 4096, 8192, 16_384, 32_768)
+"""Sequence lengths. With 128 features, the operations that Table 1 counts dominate the time at these lengths. There are
+enough lengths that a single outlier hardly changes the exponent."""
+MAX_SECONDS = 0.25
+"""Maximum time of a layer in seconds. If a layer takes longer at one length, greater lengths are skipped, because
+attention would need gigabytes of memory."""
+MIN_SECONDS = 0.05
+"""Minimum time in seconds for measuring each length in each round, after a first run that is not counted."""
 SHORTER = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192)
 LONGEST = 16_384
 
@@ -66,6 +83,79 @@ def crossing(other: Mapping[int, float], one: Mapping[int, float]) -> int | None
     """
     slower = max((n for n in one if one[n] >= other[n]), default=0)
     return min((n for n in one if n > slower), default=None)
+
+
+def time_sublayer(
+    sublayer: SubLayer,
+    lengths: Sequence[int],
+    d: int,
+    *,
+    heads: int = 1,
+    causal: bool = False,
+    backward: bool = False,
+    rounds: int = 5,
+    max_seconds: float = math.inf,
+) -> dict[int, float]:
+    """Time one sub-layer with its residual connection at several sequence lengths, using all PyTorch CPU threads.
+
+    Each round times all lengths, so a temporary slowdown of the machine affects all lengths.
+
+    Args:
+        sublayer: The sub-layer.
+        lengths: The sequence lengths, in increasing order.
+        d: The number of features.
+        heads: The number of attention heads.
+        causal: Whether a position depends only on itself and earlier positions.
+        backward: Whether to include the backward pass.
+        rounds: The number of rounds.
+        max_seconds: If a length takes longer than this, skip all greater lengths. The first two lengths are always
+            timed.
+
+    Returns:
+        The shortest time, in seconds, for each length that was not skipped. Other programs affect it the least.
+    """
+    program, times = _program(sublayer, d, heads, causal), dict.fromkeys(lengths, math.inf)
+    for _ in range(rounds):
+        for n in list(times):
+            if n not in times:
+                continue
+            inputs = {START: torch.randn(1, n, d, requires_grad=backward), LENGTH: torch.tensor([n])}
+            run = partial(_backward if backward else _forward, program, inputs)
+            run()
+            times[n] = min(times[n], *repeat(run, MIN_SECONDS))
+            if times[n] > max_seconds:  # an exponent needs two lengths
+                times = {m: seconds for m, seconds in times.items() if m <= n or m in lengths[:2]}
+    return times
+
+
+def growth_exponent(points: Mapping[int, float]) -> float:
+    """Fit y = a · x^b to points (x -> y) by least squares on the logarithms, and return the exponent b.
+
+    There must be at least two points. All x and y must be positive.
+    """
+    return linear_regression(list(map(math.log, points)), list(map(math.log, points.values()))).slope
+
+
+def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
+    """Compile a model that consists of one sub-layer, with normally distributed random weights."""
+    graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
+    generator = torch.Generator().manual_seed(0)
+    parameters = {
+        name: torch.nn.Parameter(torch.empty(origin.shape).normal_(0.0, d**-0.5, generator=generator))
+        for name, origin in origins([graph]).items()
+    }
+    return EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, Functions(emit([graph])), parameters)
+
+
+def _forward(program: EmittedProgram, inputs: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        program.run(Purpose.ENCODE, **inputs)
+
+
+def _backward(program: EmittedProgram, inputs: Mapping[str, Tensor]) -> None:
+    program.zero_grad()
+    inputs[START].grad = None
+    torch.autograd.backward(program.run(Purpose.ENCODE, **inputs)[END].sum())
 
 
 def _arguments() -> argparse.Namespace:

@@ -43,7 +43,7 @@ score: MODEL --spec --model --from --to --source --target --output --json --devi
   --max-batch-tokens
 align: MODEL --spec --model --from --to --source --target --output --json --max-batch-tokens --device
 evaluate: MODEL --spec --model --set --hypotheses --references --language --tokenize --lowercase --transcripts
-  --brackets --parameters --json --device --precision --backend --max-batch-tokens
+  --brackets --json --device --precision --backend --max-batch-tokens
 attend: SENTENCE|FILE --spec --model --from --to --target --figure --output --svg --attention --layer --head --word
   --device --precision --backend
 compare: A B --set --references --language --transcripts --json --device --precision --backend --max-batch-tokens
@@ -52,8 +52,8 @@ serve: --model --host --port --keys --new-key --cors --allow-host --max-memory -
 import: SOURCE --name --format --languages --positions --tokenizer --bpe --bpe-vocabulary --bpe-threshold --replace
 publish: RUN|NAME --name --replace --to --notes; export: NAME --to --output; verify: NAME|DIR --backend
 pull: NAME --yes; remove: NAME --yes; clean: compiled|prepared|archives|pulls|synthetic|runs|RUN --yes
-paper: TABLE --runs --html --measure --json; doctor: --json
-compile: SPEC KEY=VALUE --model --json --device --precision --backend
+paper: TABLE --runs --html --json; doctor: --json
+compile: SPEC KEY=VALUE --model --device --precision --backend
 benchmark decode: SPEC KEY=VALUE --batch --sentences --rounds --json --device --precision --backend
 benchmark train: SPEC KEY=VALUE --steps --rounds --json --device
 """
@@ -147,7 +147,7 @@ def test_models_and_runs_are_completed(trained: Trained, monkeypatch: pytest.Mon
 @pytest.mark.integration
 def test_light_commands_import_no_heavy_package() -> None:
     commands = [["--help"], ["train", "--help"], ["list"], ["show", "tiny"], ["schema"], ["foo"], ["plan", "tiny"]]
-    commands += [["plan", "tiny", option] for option in ("--passes", "--code", "--graph=/dev/null/x.svg")]
+    commands += [["plan", "tiny", option] for option in ("--passes", "--code", "--graph=/dev/null/x.dot")]
     code = f"import sys; from cli.app import run; [run(each) for each in {commands!r}]; print('modules', *sys.modules)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     imported = set(process.stdout.rpartition("\nmodules ")[2].split())

@@ -37,7 +37,6 @@ ERRORS = [
     (f"compare {__file__} b", "` is not the name of a model", "to compare two files, add `--references FILE`"),
     ("align tiny --model tiny", "give either MODEL or `--model`, not both", "omit one of them"),
     ("score --spec tiny --source x", "`--source` needs `--target`", "give both files"),
-    ("paper table3 --measure", "`--measure` applies to Table 1 only", "write `table1`"),
     ("paper table1 --html a.html", "`--html` always writes all tables", "omit TABLE and `--json`"),
     ("decode --alpha 0,6", "`--alpha` must be a number, not `0,6`", "write decimals with a point; run `zoo decode"),
     ("decode --search foo", "`--search` must be one of `beam`, `sample`, not `foo`", "run `zoo decode --help`"),

@@ -112,11 +112,11 @@ def test_plan_shows_what_each_pass_changes_and_python_code(zoo: Zoo) -> None:
     compile(zoo("plan", "tiny", "--code").printed, "tiny.py", "exec")
 
 
-def test_plan_graph_writes_a_drawing(zoo: Zoo) -> None:
-    Path("tiny.svg").symlink_to("figure")
-    assert zoo("plan", "tiny", "--graph", "tiny.svg") == (0, "tiny.svg\n", "")
-    assert Path("tiny.svg").is_symlink()
-    assert Path("figure").read_text(encoding="utf-8").startswith("<svg ")
-    for file in ("figures/tiny.svg", "tiny.png"):
-        assert zoo("plan", "tiny", "--graph", file).status == 2
+def test_plan_writes_the_graph_for_graphviz(zoo: Zoo) -> None:
+    Path("tiny.dot").symlink_to("figure")
+    assert zoo("plan", "tiny", "--graph", "tiny.dot") == (0, "tiny.dot\n", "")
+    assert Path("tiny.dot").is_symlink()
+    assert Path("figure").read_text(encoding="utf-8").startswith("digraph ")
+    assert "dot -Tsvg network.dot -o network.svg" in zoo("plan", "tiny", "--graph", "tiny.svg").refusal
+    assert zoo("plan", "tiny", "--graph", "figures/tiny.gv").status == 2
     assert not Path("figures").exists()

@@ -75,7 +75,7 @@ print(app.run(["prepare", "tiny"]))
 
 def test_paths_are_printed_to_stdout_byte_by_byte(trained: Trained) -> None:
     trained(f"runs/{NOT_UTF8}")
-    commands = [["list"], ["list", "--json"], ["plan", "tiny", "--graph", f"{NOT_UTF8}.svg"]]
+    commands = [["list"], ["list", "--json"], ["plan", "tiny", "--graph", f"{NOT_UTF8}.dot"]]
     code = (
         "from cli import app, console; console.prepare_standard_streams(); "
         f"[(app.run(words), print(end='\\0')) for words in {commands!a}]"
@@ -83,5 +83,5 @@ def test_paths_are_printed_to_stdout_byte_by_byte(trained: Trained) -> None:
     table, values, drawn, _ = shell('"$PYTHON" -c "$1"', code).stdout.split(b"\0")
     assert b"runs/a\xffb " in table
     assert [run["folder"] for run in json.loads(values)["runs"]] == [f"runs/{NOT_UTF8}"]
-    assert drawn == b"a\xffb.svg\n"
-    assert Path(f"{NOT_UTF8}.svg").is_file()
+    assert drawn == b"a\xffb.dot\n"
+    assert Path(f"{NOT_UTF8}.dot").is_file()

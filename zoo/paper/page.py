@@ -118,15 +118,6 @@ def complexity() -> Plot:
     return Plot(title, tells, Axis("sequence length n", log=True), up, tuple(curves))
 
 
-def times(measurements: Measurements) -> Plot | None:
-    """Return a plot of the measured times of Table 1's layers, or None if no times were measured."""
-    timings = [(ROWS["table1"][timing.key]["name"], timing) for timing in measurements.timings]
-    curves = [Series(name, tuple(timing.seconds.items()), line=True) for name, timing in timings]
-    tells = "; ".join(f"{name}: n^{timing.exponent:.2f}" for name, timing in timings)
-    axes = Axis("sequence length n", log=True), Axis("seconds per layer", log=True)
-    return Plot("Table 1, measured on this machine", tells, *axes, tuple(curves)) if curves else None
-
-
 def cost(languages: str) -> Plot:
     """Return a plot of BLEU against training cost, for the systems in Table 2 whose cost is given in the paper.
 
@@ -202,5 +193,5 @@ def all_plots(checked: Checked, measurements: Measurements) -> Sequence[Plot]:
     metrics = ("perplexity", "bleu")
     printed = [sizes(metric) for metric in metrics]
     ours = [sizes(metric, (checked, measurements)) for metric in metrics]
-    plots = (complexity(), times(measurements), schedule(), cost("en-de"), cost("en-fr"), *printed, *ours)
+    plots = (complexity(), schedule(), cost("en-de"), cost("en-fr"), *printed, *ours)
     return [plot for plot in plots if plot is not None]

@@ -1,12 +1,12 @@
 """Measurements, and functions that check the paper's claims against measurements.
 
-Measurements are training runs with their specs, logs and scores, sizes of corpora, and timings of layers. A function
-that checks a claim takes the claim, the measurements, and the arguments that follow its name in `claims.yaml`.
+Measurements are training runs with their specs, logs and scores, and the sizes of corpora. A function that checks a
+claim takes the claim, the measurements, and the arguments that follow its name in `claims.yaml`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,9 +33,6 @@ _IGNORED_FIELDS = (
 )
 """Spec fields that `RunResults.scale` does not list. They do not affect scores, or `scale` covers them with the corpus
 and the number of steps."""
-
-TOLERANCE = 0.15
-"""Maximum difference between the exponent of the measured growth and the exponent in the formula."""
 
 
 @dataclass(frozen=True)
@@ -85,25 +82,11 @@ class RunResults:
 
 
 @dataclass(frozen=True)
-class LayerTiming:
-    """Measured times of a Table 1 layer at several sequence lengths."""
-
-    key: str
-    seconds: Mapping[int, float]
-    """Time in seconds by sequence length, in increasing order."""
-    exponent: float
-    """Exponent b of the measured growth: the time is proportional to length^b."""
-    formula: float
-    """Exponent of the growth that the formula in Table 1 predicts."""
-
-
-@dataclass(frozen=True)
 class Measurements:
-    """All training runs in the folder `root`, and the measured times of Table 1's layers."""
+    """All training runs in the folder `root`."""
 
     root: Path
     runs: tuple[RunResults, ...]
-    timings: tuple[LayerTiming, ...] = ()
 
     def of(self, spec: str) -> tuple[RunResults, ...]:
         """Return the training runs of a shipped spec, given its short name. Runs with overrides are included."""
@@ -117,9 +100,6 @@ def read_measurements(root: Path | None, report: Report) -> Measurements:
     Args:
         root: The folder. The default is `runs/`.
         report: Receives the warnings.
-
-    Returns:
-        The runs, without layer timings.
 
     Raises:
         ZooError: `root` is given but does not exist.
@@ -192,18 +172,6 @@ def corpus_size(claim: Claim, measurements: Measurements) -> CheckedClaim:
 def gpu(claim: Claim, measurements: Measurements, name: str) -> CheckedClaim:
     """Report a claim as not tested, because it is about the speed of the GPU `name`."""
     return CheckedClaim(claim, Status.OPEN, f"needs a {name}, and is not measured here")
-
-
-def time(claim: Claim, measurements: Measurements, layer: str) -> CheckedClaim:
-    """Check whether a layer's running time grows with the sequence length as Table 1's formula predicts."""
-    timing = next((timing for timing in measurements.timings if timing.key == layer), None)
-    if timing is None:
-        return CheckedClaim(claim, Status.OPEN, "not timed: `zoo paper table1 --measure` measures it")
-    words = f"n^{timing.exponent:.2f} for {min(timing.seconds):,} to {max(timing.seconds):,} positions"
-    close = abs(timing.exponent - timing.formula) <= TOLERANCE
-    words += "" if close else f", but n^{timing.formula:.2f} by the formula"
-    status = Status.MEASURED if close else Status.DIFFERENT
-    return CheckedClaim(claim, status, words, timing.exponent, f"n^{timing.exponent:.2f}")
 
 
 def figure(claim: Claim, measurements: Measurements, number: str) -> CheckedClaim:

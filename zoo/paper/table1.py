@@ -1,25 +1,13 @@
-"""Derivations for the claims of Table 1 and section 4: complexity, sequential operations, path length and time."""
+"""Derivations for the claims of Table 1 and section 4: complexity, sequential operations and path length."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from math import ceil, log2
-from statistics import linear_regression
 
-import torch
-from torch import Tensor
-
-import specs
-from compiler import EmittedProgram, Purpose, emit
-from compiler.backends.eager import Functions
-from compiler.costs import END, LENGTH, START, SubLayer, complexity, sublayer_stack
-from compiler.graph import origins
+from compiler.costs import SubLayer, complexity
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
-from zoo.paper.runs import TOLERANCE, LayerTiming
-from zoo.system.processors import repeat
 
 Sizes = Mapping[str, int]
 """Values of Table 1's variables: n positions, d features, kernel width k and neighbourhood size r."""
@@ -27,6 +15,8 @@ Formula = Callable[..., float]
 """Function of n, d, k and r."""
 SIZES: Sizes = {"n": 64, "d": 64, "k": 4, "r": 8}
 """Values of the variables for counting sequential operations and path lengths."""
+TOLERANCE = 0.15
+"""Maximum difference between the exponent of the growth in the graph and the exponent in the formula."""
 _LARGE: Sizes = {"n": 1024, "d": 512, "k": 16, "r": 64}
 
 
@@ -162,98 +152,3 @@ def separable_cost() -> tuple[bool, str]:
     whole = LAYERS["separable"].operations(_N, _D, _N, 16)
     both = LAYERS["self-attention"].operations(_N, _D, 3, 16) + _N * _D * _D
     return whole == both, f"k = n = {_N}, d = {_D}: {whole:,.0f} and {both:,.0f}"
-
-
-LENGTHS, D_MODEL = (2048, 4096, 8192, 16_384, 32_768), 128
-"""Sequence lengths, and the number of features. At these sizes, the operations that Table 1 counts dominate the time.
-There are enough lengths that a single outlier hardly changes the exponent."""
-MAX_SECONDS = 0.25
-"""Maximum time of a layer in seconds. If a layer takes longer at one length, greater lengths are skipped, because
-attention would need gigabytes of memory."""
-MIN_SECONDS = 0.05
-"""Minimum time in seconds for measuring each length in each round, after a first run that is not counted."""
-
-
-def time_layers(lengths: Sequence[int] = LENGTHS) -> Iterator[LayerTiming]:
-    """Time the forward pass of each layer in Table 1, and yield the results. This takes half a minute.
-
-    The layers are causal, as in a decoder.
-    """
-    for key, layer in LAYERS.items():
-        sublayer = layer.sublayer(SIZES["k"], SIZES["r"])
-        seconds = time_sublayer(sublayer, lengths, D_MODEL, causal=True, max_seconds=MAX_SECONDS)
-        formula = {n: layer.operations(n, D_MODEL, SIZES["k"], SIZES["r"]) for n in seconds}
-        yield LayerTiming(key, seconds, growth_exponent(seconds), growth_exponent(formula))
-
-
-def time_sublayer(
-    sublayer: SubLayer,
-    lengths: Sequence[int],
-    d: int,
-    *,
-    heads: int = 1,
-    causal: bool = False,
-    backward: bool = False,
-    rounds: int = 5,
-    max_seconds: float = math.inf,
-) -> dict[int, float]:
-    """Time one sub-layer with its residual connection at several sequence lengths, using all PyTorch CPU threads.
-
-    Each round times all lengths, so a temporary slowdown of the machine affects all lengths.
-
-    Args:
-        sublayer: The sub-layer.
-        lengths: The sequence lengths, in increasing order.
-        d: The number of features.
-        heads: The number of attention heads.
-        causal: Whether a position depends only on itself and earlier positions.
-        backward: Whether to include the backward pass.
-        rounds: The number of rounds.
-        max_seconds: If a length takes longer than this, skip all greater lengths. The first two lengths are always
-            timed.
-
-    Returns:
-        The shortest time, in seconds, for each length that was not skipped. Other programs affect it the least.
-    """
-    program, times = _program(sublayer, d, heads, causal), dict.fromkeys(lengths, math.inf)
-    for _ in range(rounds):
-        for n in list(times):
-            if n not in times:
-                continue
-            inputs = {START: torch.randn(1, n, d, requires_grad=backward), LENGTH: torch.tensor([n])}
-            run = partial(_backward if backward else _forward, program, inputs)
-            run()
-            times[n] = min(times[n], *repeat(run, MIN_SECONDS))
-            if times[n] > max_seconds:  # an exponent needs two lengths
-                times = {m: seconds for m, seconds in times.items() if m <= n or m in lengths[:2]}
-    return times
-
-
-def growth_exponent(points: Mapping[int, float]) -> float:
-    """Fit y = a · x^b to points (x -> y) by least squares on the logarithms, and return the exponent b.
-
-    There must be at least two points. All x and y must be positive.
-    """
-    return linear_regression(list(map(math.log, points)), list(map(math.log, points.values()))).slope
-
-
-def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
-    """Compile a model that consists of one sub-layer, with normally distributed random weights."""
-    graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
-    generator = torch.Generator().manual_seed(0)
-    parameters = {
-        name: torch.nn.Parameter(torch.empty(origin.shape).normal_(0.0, d**-0.5, generator=generator))
-        for name, origin in origins([graph]).items()
-    }
-    return EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, Functions(emit([graph])), parameters)
-
-
-def _forward(program: EmittedProgram, inputs: Mapping[str, Tensor]) -> None:
-    with torch.no_grad():
-        program.run(Purpose.ENCODE, **inputs)
-
-
-def _backward(program: EmittedProgram, inputs: Mapping[str, Tensor]) -> None:
-    program.zero_grad()
-    inputs[START].grad = None
-    torch.autograd.backward(program.run(Purpose.ENCODE, **inputs)[END].sum())

@@ -56,15 +56,13 @@ def claim_row(checked: CheckedClaim) -> tuple[str, ...]:
 def _table1(checked: Checked, measurements: Measurements) -> Iterator[Table]:
     columns = (
         *("layer", "complexity>", "in the graph>", "sequential>", "in the graph>", "maximum path>", "in the graph>"),
-        "time>",
     )
     rows = []
     for key, row in ROWS["table1"].items():
         layer = table1.LAYERS[key]
         growth = "·".join(_power(size, graph) for size, (graph, _) in table1.exponents(layer).items() if graph > 0.005)
         steps, path = layer.counted(table1.SIZES)
-        counted = (row["name"], row["operations"], growth, row["steps"], f"{steps}", row["path"], f"{path}")
-        rows.append((*counted, checked[f"table1.{key}.time"].ours or "-"))
+        rows.append((row["name"], row["operations"], growth, row["steps"], f"{steps}", row["path"], f"{path}"))
     sizes = ", ".join(f"{name} = {value}" for name, value in table1.SIZES.items() if name != "d")
     notes = (
         f"Counted in graphs of a decoder layer, with {sizes} for sequential operations and paths. As in the paper, "
@@ -72,19 +70,6 @@ def _table1(checked: Checked, measurements: Measurements) -> Iterator[Table]:
     )
     title = "Table 1: layers with n positions, d features, kernel width k, neighbourhood size r"
     yield Table(columns, rows, title, notes)
-    if measurements.timings:
-        yield _timing_table(measurements)
-
-
-def _timing_table(measurements: Measurements) -> Table:
-    lengths = sorted({n for timing in measurements.timings for n in timing.seconds})
-    rows = []
-    for timing in measurements.timings:
-        cells = (f"{1000 * timing.seconds[n]:,.1f}" if n in timing.seconds else "-" for n in lengths)
-        rows.append((ROWS["table1"][timing.key]["name"], *cells, f"n^{timing.exponent:.2f}", f"n^{timing.formula:.2f}"))
-    columns = ("layer", *(f"n = {n:,}>" for n in lengths), "grows as>", "formula>")
-    note = "Forward pass of a decoder layer. If a sequence takes more than 0.25 s, longer sequences are omitted."
-    return Table(columns, rows, "Table 1 measured on this machine, in milliseconds", [note])
 
 
 def _power(name: str, exponent: float) -> str:

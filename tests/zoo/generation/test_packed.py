@@ -22,7 +22,6 @@ from tests.refusals import refused
 from tests.zoo.generation.conftest import require_backend
 from zoo.files import storage
 from zoo.generation import compilation, loading
-from zoo.generation.ahead_of_time import compile_model
 from zoo.generation.compilation import PackedProgram
 from zoo.models.weights import Weights
 from zoo.publishing.publish import publish
@@ -158,7 +157,7 @@ def test_without_a_compiler_auto_is_eager_and_native_is_refused(name: str, monke
 
 
 def test_packed_weights_are_used_beside_a_gpu_on_request_only(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_model(name, backend="native")
+    opened(name)
     assert type(opened(name).program) is PackedProgram
     monkeypatch.setattr(compilation, "may_have_gpu", lambda: True)
     assert type(opened(name).program) is NativeProgram

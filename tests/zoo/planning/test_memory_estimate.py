@@ -14,7 +14,6 @@ import specs
 import zoo
 from specs import Spec, ZooError
 from tests.refusals import refused
-from zoo.generation.ahead_of_time import compile_spec
 from zoo.planning.memory_estimate import (
     max_sentences,
     require_memory_to_train,
@@ -35,7 +34,7 @@ def huge() -> Spec:
 
 
 @pytest.mark.parametrize(
-    "use", [zoo.model, compile_spec, partial(benchmark_decoding, batch=1, sentences=1, rounds=1), benchmark_training]
+    "use", [zoo.model, partial(benchmark_decoding, batch=1, sentences=1, rounds=1), benchmark_training]
 )
 def test_error_says_how_much_is_needed_and_available(huge: Spec, use: Callable[[Spec], object]) -> None:
     message = r"needs \S+ TB of memory, but this machine has .*\s+hint: "
