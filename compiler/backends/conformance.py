@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from compiler.graph import Purpose, interpret
 from compiler.lowering import lower
 from compiler.operations.operation import ValueKind
 from compiler.padded_batch import PaddedBatch
-from compiler.program import Program
+from compiler.program import DecoderOnly, Program
 from specs import BOS, EOS, PAD, Spec
 
 ROWS, SOURCE_LENGTH, TARGET_LENGTH = 4, 9, 7
@@ -97,7 +98,7 @@ def _decode(program: Program, source: PaddedBatch, target: Tensor) -> Tensor:
     generator, (rows, length) = torch.Generator().manual_seed(0), target[:, 1:].shape
     found, positions = torch.zeros(rows, length), torch.zeros(rows, dtype=torch.long)
     sentences = torch.arange(rows // 2)
-    state, waiting = program.encode(source.rows(0, rows // 2).to(program.device)), True
+    state, waiting = _start(program, source.rows(0, rows // 2)), True
     while len(sentences):
         read = positions[sentences]
         new = min(int(torch.randint(1, 5, (), generator=generator)), length - int(read.max()))
@@ -108,7 +109,7 @@ def _decode(program: Program, source: PaddedBatch, target: Tensor) -> Tensor:
         positions[sentences] += new
         if waiting:
             others = torch.arange(rows // 2, rows)
-            state = program.join(state, program.encode(source.rows(rows // 2, rows).to(program.device)))
+            state = program.join(state, _start(program, source.rows(rows // 2, rows)))
             sentences, waiting = torch.cat([sentences, others]), False
         (left,) = (positions[sentences] < length).nonzero(as_tuple=True)
         if 0 < len(left) < len(sentences):
@@ -116,6 +117,13 @@ def _decode(program: Program, source: PaddedBatch, target: Tensor) -> Tensor:
             state = program.select(state, left, parents)
         sentences = sentences[left]
     return found * (target[:, 1:] != PAD)
+
+
+def _start(program: Program, source: PaddedBatch) -> Any:
+    """Return the decoder state before the first token. A model without an encoder ignores the values of `source`."""
+    if Purpose.ENCODE in program.graphs:
+        return program.encode(source.to(program.device))
+    return cast(DecoderOnly, program).begin(len(source.lengths))
 
 
 def _expected(

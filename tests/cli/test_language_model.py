@@ -36,6 +36,7 @@ def test_a_model_of_english_is_trained_published_sampled_and_scored(zoo: Callabl
     folder = Path(zoo("publish", "runs/english").printed.strip())
     assert "4 sentences have the published log-probabilities" in zoo("verify", "english").out
     assert "language model of `en` text" in (folder / "README.md").read_text()
+    assert "; ready in " in zoo("compile", "--model", "english").out
     scores = zoo("score", "english", stdin="The old dog sleeps.\n.speels god dlo ehT\n").out
     english, letters = map(float, scores.split())
     assert english > letters + 5
