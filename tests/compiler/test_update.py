@@ -30,7 +30,12 @@ PACKABLE = ("shallow", "post", "pre", "unscaled", "gelu", "student")
 """Architectures whose layers are attention, SSRU and feed-forward networks without biases of attention scores."""
 Updating = Callable[[Spec], EmittedProgram]
 REFUSED = {"additive": "additive scores", "t5": "biases", "alibi": "biases", "ssru": "Ssru", "mixture": "TopKGates"}
-REFUSED |= {"restricted": "has", "lstm": "has", "patches": "its source is not text", "speech": "its source is not text"}
+REFUSED |= {
+    "restricted": "RestrictedAttention",
+    "lstm": "Lstm",
+    "patches": "its source is not text",
+    "speech": "its source is not text",
+}
 
 
 def batch(seed: int = 1, sentences: int = 7) -> Batch:

@@ -210,7 +210,7 @@ def test_spec_and_notes(tmp_path: Path) -> None:
     assert architecture.norm.epsilon == 1e-5, "the default of CTranslate2"
     assert (decoding.beam, decoding.alpha, decoding.length_penalty, decoding.extra_length) == (2, 1.0, "power", 256)
     assert (decoding.stopping_rule, decoding.min_length) == ("full", 1)
-    assert any("no EOS after a source" in note for note in imported.notes)
+    assert any("sources do not end with EOS" in note for note in imported.notes)
 
 
 @pytest.mark.integration
