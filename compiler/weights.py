@@ -175,7 +175,7 @@ class Rounded(_Derived):
 
 @dataclass(frozen=True)
 class Quantised(_Derived):
-    """Origin of an int8 parameter, which is another parameter (`part`) divided by its scales and rounded.
+    """Origin of an int8 parameter: the parameter `part`, divided by the scales and rounded.
 
     There is one scale per row if `dimension` is 0, and one scale per column if `dimension` is 1.
     """

@@ -225,10 +225,10 @@ class RestrictedAttention(Operation):
     """Self-attention restricted to `before` positions before the query and `after` after it (section 4).
 
     Inputs: Q [batch, h, n, d], K and V [batch, kv_heads, n, d], and an optional padding mask [batch, 1, 1, n].
-    Parameters: an optional vector v [h, d] for additive scores. A query always sees itself, because a query at
-    padding might see no other key. Each block of queries is multiplied by one window of keys, which contains all keys
-    that the block may see. The cost estimates assume sequences longer than `before`. Shorter sequences get full
-    attention, which costs no more.
+    Parameters: an optional vector v [h, d] for additive scores. A query always sees itself, because a query at a
+    padding position might otherwise see no key. Each block of queries is multiplied by one window of keys, which
+    contains all keys that the block may see. The cost estimates assume sequences longer than `before`. Shorter
+    sequences get full attention, which costs no more.
     """
 
     before: int

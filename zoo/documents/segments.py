@@ -242,7 +242,7 @@ class SegmentReader:
 
 
 def split_segments(text: str, view: View) -> Iterator[Fragment | Segment]:
-    """Split a text into segments. Yield the segments that contain words, and the fragments between these, in order."""
+    """Split a text into segments. Yield the segments that contain words, and the fragments between them, in order."""
     run: list[Fragment] = []
     for fragment in [*Divider(view).divide(view.parse(text)), Fragment(Kind.BREAK, "")]:
         if fragment.kind not in BOUNDARIES:
@@ -358,7 +358,10 @@ def _copy_elements(run: Sequence[Fragment], text_of: Callable[[_Element], str | 
 
 
 def _read_element(run: Sequence[Fragment], start: int, before: str) -> _Element | None:
-    """Read the element at `start`. Return None if it is too long, or contains a letter or a range mark."""
+    """Read the inline element that starts at index `start`, preceded by the text `before`.
+
+    Return None if the element has too many fragments, or contains a letter or a mark with which a range begins or ends.
+    """
     depth = 0
     for end, fragment in enumerate(run[start : start + _MAX_REFERENCE], start + 1):
         depth += (fragment.kind is Kind.OPEN) - (fragment.kind is Kind.CLOSE)

@@ -54,10 +54,11 @@ class Batch(Generic[State]):
     ) -> None:
         """Encode the sentences, and run the decoder on their target prefixes.
 
-        All prefixes must have the same number of tokens, and all strategies must have the same batch key.
+        The target prefixes of all `histories` must have the same number of tokens, and their search strategies the same
+        batch key.
 
         Raises:
-            ZooError: The constraint forbids a prefix.
+            ZooError: The constraint of a search strategy forbids its target prefix.
         """
         self.program, self.histories = program, histories
         self._pending: deque[_PendingStep] = deque()
@@ -212,7 +213,7 @@ def start_constraint(rule: Constraint, sources: Sequence[SearchInput], device: t
     """Return the state of a constraint after reading the target prefixes, which must have the same length.
 
     Raises:
-        ZooError: The constraint forbids a prefix.
+        ZooError: The constraint of a search strategy forbids its target prefix.
     """
     constraint = rule.start(sources, device)
     for forced in zip(*(source.prefix for source in sources), strict=True):

@@ -167,7 +167,7 @@ def _model_path(card: ModelCard, number: int, source: Path) -> Path:
     path = folder / card.files[number]
     if not path.is_file():
         problem = f"the card of `{card.name}` lists `{card.files[number]}`, but `{card.source}` has no such file"
-        raise ZooError(problem, hint=f"correct `files` in a copy of the card in `{storage.home() / 'catalogue'}`")
+        raise ZooError(problem, hint=f"copy the card to `{storage.home() / 'catalogue'}`, and correct its `files`")
     return path
 
 

@@ -137,7 +137,7 @@ class Budget:
     """
 
     def __init__(self, metrics: Metrics, metric: str, description: str, limit: int, full: tuple[int, str, str]) -> None:
-        """Create a budget that no request uses yet, and a metric that reports the held amount.
+        """Create an empty budget, and a metric that reports how much of it is in use.
 
         `full` contains the status, message and reason of the error that a request gets if it exceeds the limit.
         """

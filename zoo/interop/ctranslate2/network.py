@@ -316,7 +316,7 @@ class Network(ForeignTensors):
         ]
         first, *others = {self.number(each, default) for each in names}
         if others:
-            raise ZooError(f"`{names[0]}` differs from the value in other layers, but all values must be equal")
+            raise ZooError(f"`{names[0]}` must have the same value in all layers")
         return first
 
     def _sublayer(self, side: str, kind: str) -> dict[str, Any]:

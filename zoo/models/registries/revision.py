@@ -122,7 +122,7 @@ def parse_record(kind: type[_Record], content: bytes, location: str, hint: str =
 
 @dataclass(frozen=True)
 class Reference:
-    """Reference to a published model: a name, and optionally the number of a revision."""
+    """Reference to a published model: a name, and optionally a revision number."""
 
     name: str
     revision: int | None = None
