@@ -116,7 +116,7 @@ class _CopiedElement:
 
     Attributes:
         name: Name of the element.
-        is_hidden: Whether the translator reads nothing in place of the element, as for page numbers.
+        is_hidden: Whether the element is a page number or a list of pages. The translator reads nothing in its place.
         depth: Number of open elements with this name, including this element.
         texts: The text in the element.
     """

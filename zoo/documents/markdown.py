@@ -37,7 +37,7 @@ _ATTRIBUTES, _PARSE_HTML = html.FORMAT[0], html.FORMAT[1].parse
 def parse(text: str, attributes: Callable[[str], list[Fragment]] | None = None) -> list[Fragment]:
     """Return the fragments of a Markdown document.
 
-    If `attributes` is given, this function splits each HTML block into fragments, and everything else is copied.
+    If `attributes` is given, it splits the content of each HTML block into fragments. Everything else is copied.
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     removed = [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
