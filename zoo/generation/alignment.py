@@ -142,8 +142,8 @@ def separate_words(token: AlignedToken, source: str, target: str) -> list[Aligne
 def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list[tuple[int, int]]:
     """Return the word alignment as pairs of word indices, (source word, target word), counted from 0.
 
-    Words are separated by spaces. Each target word is linked to the source word to which its tokens attend most
-    in total.
+    Words are separated by spaces. Each target word is linked to the source word that is aligned to its tokens with the
+    highest total weight.
     """
     starts = [[match.start() for match in re.finditer(r"\S+", text)] for text in (source, target)]
     sums = defaultdict[int, defaultdict[int, float]](lambda: defaultdict(float))

@@ -27,7 +27,7 @@ class Request:
         deliver: Function that worker threads call with each sentence and its hypotheses.
         fail: Function that is called with the error that ended the request. It may be called more than once.
         request_fill: Function that is called when half of the sentences that were last added have left the queue.
-        batch_key: Batch key of the strategy. Requests with the same key share batches.
+        batch_key: Initially the batch key of the strategy. Requests with the same key share batches.
         queue: The waiting sentences, in the order in which they will be decoded.
         refill_threshold: Number of waiting sentences at which `request_fill` is called.
         served_tokens: Number of tokens in the sentences that have left the queue. The waiting request with the smallest
