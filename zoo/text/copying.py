@@ -1,7 +1,7 @@
 """Copy symbols: tokens that replace spans, such as numbers and links, which a translation copies from its source.
 
 A model whose vocabulary has copy symbols reads and writes symbols instead of the spans, in training and in inference.
-After beam search, each symbol is replaced with its span in the notation of the target language. Luong et al. (2015) do
+After the search, each symbol is replaced with its span in the notation of the target language. Luong et al. (2015) do
 the same for unknown words. A symbol is one character of a private use area, so that SentencePiece never joins it with
 other characters.
 """

@@ -39,7 +39,7 @@ class Notation:
         corrections: Corrections of the word order in a translation, for example from "our child 5th" to "our 5th
             child". The keys are patterns, which are matched after copy symbols have been replaced.
         date_mark: Separator in dates such as 31.12.2024. Empty if dates may begin with the month, as in English, or if
-            there is no file for the language. If empty, dates are never rewritten for this language.
+            there is no file for the language. If empty, dates are never rewritten into this language.
         sentence: Pattern that matches whole sentences, but not signs such as "Open until 5 p.m.". If a sentence ends
             with "p.m.", the last dot is also the full stop.
         short_date: Pattern for dates without a year, such as "24.12." after "am".

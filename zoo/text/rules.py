@@ -61,7 +61,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
 
     @classmethod
     def read(cls, model: bytes) -> Self | None:
-        """Return the rules that zoo stores before a SentencePiece model, or None if the file contains only the model.
+        """Return the text rules at the beginning of a SentencePiece model file, or None if the file has none.
 
         Raises:
             ValueError: The rules are damaged.

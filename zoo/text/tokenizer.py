@@ -101,7 +101,7 @@ class Tokenizer(Modality):
         content: Content of the model file.
         model: The SentencePiece processor.
         added: The added tokens of an imported vocabulary, or None.
-        rules: The tokenization rules of an imported vocabulary that is a list of words, or None.
+        rules: The text rules of an imported vocabulary that is a list of words, or None.
     """
 
     suffix = ".model"
