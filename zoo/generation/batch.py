@@ -58,7 +58,7 @@ class Batch(Generic[State]):
         batch key.
 
         Raises:
-            ZooError: The constraint of a search strategy forbids its target prefix.
+            ZooError: The constraint forbids the target prefix of a sentence.
         """
         self.program, self.histories = program, histories
         self._pending: deque[_PendingStep] = deque()
@@ -213,7 +213,7 @@ def start_constraint(rule: Constraint, sources: Sequence[SearchInput], device: t
     """Return the state of a constraint after reading the target prefixes, which must have the same length.
 
     Raises:
-        ZooError: The constraint of a search strategy forbids its target prefix.
+        ZooError: The constraint forbids the target prefix of a sentence.
     """
     constraint = rule.start(sources, device)
     for forced in zip(*(source.prefix for source in sources), strict=True):
