@@ -35,7 +35,7 @@ class ErrorRate(Metric):
             raise ZooError(problem, hint=install_hint("speech")) from None
 
     def get_signature(self) -> Signature:
-        """Return sacreBLEU's signature, with jiwer's options and version appended."""
+        """Return sacreBLEU's signature, extended by the metric's options, and with the version of jiwer."""
         signature = super().get_signature()
         case = "lc" if self.lowercase else "mixed"
         signature.info |= {"case": case, "unit": self.unit, "version": f"jiwer-{version('jiwer')}"}

@@ -97,7 +97,7 @@ def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
 
     Each word of an output gets its part-of-speech tag from the reference. EVALB deletes words with punctuation tags,
     and then excludes a sentence if the output and the reference have different words. If EVALB used the parser's tags,
-    it would therefore exclude sentences with tagging errors, and score the parser only on easy sentences.
+    it would therefore exclude sentences with wrong punctuation tags, and score the parser only on easy sentences.
 
     Raises:
         ZooError: A reference is not a tree. An output that is not a tree does not raise, but counts as an error.

@@ -175,7 +175,7 @@ def _read_checkpoint(file: Path) -> tuple[Mapping[str, Any], dict[str, Tensor]]:
     """Return the options and tensors of a checkpoint. Newer versions of fairseq put the options into sections.
 
     Raises:
-        ZooError: The file is damaged or not a fairseq checkpoint, or its pickles need a global that fairseq never uses.
+        ZooError: The file is damaged, is not a fairseq checkpoint, or contains a global that fairseq's files never use.
     """
     content = load_torch_file(file, "fairseq", _replacement)
     model = content.get("model") if isinstance(content, dict) else None

@@ -197,7 +197,7 @@ def check(claim: Claim, measurements: Measurements) -> CheckedClaim:
     if claim.derive:
         name, *arguments = claim.derive
         return compare(claim, *_function(name)(*arguments))
-    return CheckedClaim(claim, Status.CITED, "the paper cites this number from the authors of another system")
+    return CheckedClaim(claim, Status.CITED, "a number for another system, which the paper only cites")
 
 
 def _function(name: str) -> Any:

@@ -129,7 +129,7 @@ def multi_head_cost() -> tuple[bool, str]:
     many, one = (cost(graph(name)).flops(**sizes) for name in ("table3/base", "table3/a-h1"))
     return (
         isclose(many, one, rel_tol=0.05),
-        f"forward pass over {LENGTH} tokens: {many:,} FLOPs with eight heads, {one:,} FLOPs with one head",
+        f"forward pass over {LENGTH} source and {LENGTH} target tokens: {many:,} FLOPs with 8 heads, {one:,} with 1",
     )
 
 
@@ -214,7 +214,7 @@ def dropout_places() -> tuple[bool, str]:
     """Check whether dropout is applied once per sub-layer, and once per sum of embeddings and positional encodings."""
     drops = [operation for operation in _operations(Dropout) if operation.dropout]
     norms, embeds = sum(n.operation.is_norm for n in graph("base").nodes), len(_nodes(Embedding))
-    return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums of embeddings"
+    return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"
 
 
 @cache

@@ -25,7 +25,7 @@ from zoo.training.sweeps.comparison import (
 from zoo.training.sweeps.trials import SweepRow
 
 ORDERED = ("perplexity", "paper_bleu")
-"""Metrics in Table 3, by which its rows are ordered. The paper computes BLEU differently from sacreBLEU."""
+"""Metrics in Table 3, by which pairs of its rows are compared. The paper computes BLEU differently from sacreBLEU."""
 
 
 def printed_row(row: SweepRow) -> Row | None:

@@ -41,8 +41,8 @@ _SUPPORTED = {
     "attention_score": {"scaled_dot_product", "dot_product"},
     "norm": {"layer_norm", "rms_norm"},
 }
-"""Values that CTranslate2 implements, keyed by field of `architecture`. CTranslate2 implements all values of the fields
-that are not listed. If a field is a section, the values are values of its `kind`."""
+"""Values that CTranslate2 implements, keyed by field of `architecture`. It does not implement the other values of these
+fields. If a field is a section, the values are values of its `kind`."""
 
 
 class CTranslate2Export(ExportFormat):

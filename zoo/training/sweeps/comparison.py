@@ -169,10 +169,10 @@ def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
 
 
 def row_pairs(results: Sequence[RowResult], variances: Mapping[str, SeedVariance]) -> Iterator[RowPair]:
-    """Yield the pairs of specs to compare: a spec and its parent, or two specs that change the same fields.
+    """Yield the pairs of specs to compare.
 
-    In the second case, the specs have the same parent, or no parent in the sweep. Specs with different corpora are not
-    compared.
+    A pair consists of a spec and its parent, of two specs that change the same fields of their parent, or of two specs
+    without a parent in the sweep. Specs with different corpora are not compared.
     """
     groups: dict[tuple[str | None, tuple[str, ...]], list[RowResult]] = {}
     by_name = {result.row.name: result for result in results}
