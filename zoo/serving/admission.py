@@ -283,7 +283,7 @@ class Admission:
                 f"the limit is {limits.queued_texts:,} texts with {limits.queued_characters:,} characters",
             )
         if quota is not None and used + characters > quota:
-            raise ServingError(456, f"this API key has reached its limit of {quota:,} characters", "quota")
+            raise ServingError(456, f"the request would exceed this API key's limit of {quota:,} characters", "quota")
         with self._texts.hold(len(texts)), self._characters.hold(characters):
             loaded = (route.model.loaded for route in routes)
             if any(each is not None and each.translator.waiting_seconds > limits.wait_seconds for each in loaded):
