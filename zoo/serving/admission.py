@@ -273,7 +273,7 @@ class Admission:
 
         Raises:
             ServingError: The request is larger than the queue, the queue is full, the request would probably wait too
-                long, or the quota of the API key is used up.
+                long, or the request would exceed the quota of the API key.
         """
         characters, limits, (used, quota) = sum(map(len, texts)), self._limits, self.usage(key)
         if len(texts) > limits.queued_texts or characters > limits.queued_characters:
