@@ -219,6 +219,6 @@ def _distances(graph: Graph, start: str, limit: int, *, ahead: bool) -> dict[str
             for index, value in enumerate(node.inputs)
             if value in paths
         ]
-        if read and node.type.kind is ValueKind.FLOAT:  # a mask depends only on the shape of its input
+        if read and node.type.kind is ValueKind.FLOAT:  # a mask reads only the shapes of features
             paths[node.name] = [min(limit, max(same)) for same in zip_longest(*read, fillvalue=-inf)]
     return paths

@@ -120,9 +120,9 @@ class EmittedProgram(DecoderStates, nn.Module):
         Args:
             source: Sources that end with EOS. None if the model has no encoder.
             target: Targets that start with BOS and end with EOS, padded with PAD. Labels that are PAD are ignored.
-            alignment: The probability that each target token is aligned with each source token, for a spec with
-                `training.guided_alignment`. For a token without alignment links, all values are 0. None: no token has
-                links.
+            alignment: The probability that each target token is aligned with each source token. It is ignored unless
+                the spec has `training.guided_alignment`. For a token without alignment links, all values are 0. None:
+                no token has links.
         """
         if not (isinstance(source, PaddedBatch | None) and isinstance(target, torch.Tensor)):
             raise TypeError("`source` must be a `zoo.PaddedBatch`, and `target` a tensor (`batch.target.values`)")

@@ -86,7 +86,7 @@ def _docstrings(section: type[BaseModel]) -> dict[str, str]:
 def reject(fields: str | tuple[str, ...], problem: str, hint: str) -> NoReturn:
     """Raise an error about a field, or about fields that contradict each other.
 
-    Overrides of `Section._check` call this function.
+    Field validators and overrides of `Section._check` call this function.
 
     Args:
         fields: Names of the fields, such as `train[0].weight`, relative to the section that is validated. The error

@@ -320,8 +320,7 @@ class Training(Section):
     subword_regularization: Annotated[float, Field(gt=0, lt=1)] | None
     """Sample a new segmentation of each sentence into tokens in each epoch (not in the paper). For bpe, the value
     is the probability of skipping a merge (BPE-dropout). For unigram, it is the exponent of the segmentation
-    probabilities.
-    null: always use the best segmentation."""
+    probabilities. null: always use the best segmentation."""
     start_from: Annotated[str, Field(min_length=1, max_length=4_096)] | None
     """Model whose weights and vocabulary training starts from (not in the paper): the name of a published model, or the
     path of a run. The optimiser state is not loaded. null: random weights."""

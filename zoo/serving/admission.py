@@ -273,7 +273,7 @@ class Admission:
 
         Raises:
             ServingError: The request is larger than the queue, the queue is full, the request would probably wait too
-                long, or the quota of the API key is used up.
+                long, or the request would exceed the quota of the API key.
         """
         characters, limits, (used, quota) = sum(map(len, texts)), self._limits, self.usage(key)
         if len(texts) > limits.queued_texts or characters > limits.queued_characters:
@@ -283,7 +283,7 @@ class Admission:
                 f"the limit is {limits.queued_texts:,} texts with {limits.queued_characters:,} characters",
             )
         if quota is not None and used + characters > quota:
-            raise ServingError(456, f"this API key has reached its limit of {quota:,} characters", "quota")
+            raise ServingError(456, f"the request would exceed this API key's limit of {quota:,} characters", "quota")
         with self._texts.hold(len(texts)), self._characters.hold(characters):
             loaded = (route.model.loaded for route in routes)
             if any(each is not None and each.translator.waiting_seconds > limits.wait_seconds for each in loaded):

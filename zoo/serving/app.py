@@ -114,7 +114,7 @@ def _page_router() -> APIRouter:
 
 
 async def _raise_serving_error(request: Request, error: Exception) -> Response:
-    """Convert a FastAPI error to a ServingError, and raise it so that the `Guard` middleware sends the response."""
+    """Convert a web framework error to a ServingError. Raise it so that the `Guard` middleware sends the response."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         if first["type"] == "json_invalid" or (first["loc"] == ("body",) and first["type"] != "value_error"):

@@ -101,8 +101,8 @@ def detect_source(text: str, languages: Collection[str], target: str) -> tuple[s
 
     The probability considers all languages that the detector knows, not only `languages`.
 
-    The target language is chosen only if its probability is at least 10 %. Otherwise, a word such as "Hi" could be
-    mistaken for a word in the target language, and stay untranslated.
+    The target language is chosen only if its probability is at least 10 %. Without this minimum, a word such as "Hi"
+    could be mistaken for a word in the target language, and stay untranslated.
 
     Args:
         text: The text.

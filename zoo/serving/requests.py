@@ -30,7 +30,7 @@ class Endpoint(APIRoute):
     """Endpoint with the rules of its API, such as where clients send the API key. Each API has its own subclass.
 
     The rules are applied before the body of a request is read. By default, the key is not read from the headers.
-    Functions that need a key then read it from the body.
+    Functions that need a key then read it from the request's parameters.
     """
 
     scheme: ClassVar[str] = ""
