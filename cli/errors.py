@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import traceback
@@ -14,7 +13,6 @@ from typing import Any
 import typer
 
 from specs import ZooError, suggest
-from specs.notation import quote
 
 SIGNALLED = 128
 """Offset of exit statuses after a signal: the status is this offset plus the number of the signal."""
@@ -103,18 +101,7 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
     name = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[-1]
     if kind == "MissingParameter":
         return ZooError(f"`{command}` needs {name}", hint=hint)
-    message = _without_capital(error.message)
-    if limit := re.fullmatch(r"input should be (greater|less) than or equal to (\S+)", message):
-        return ZooError(f"`{name}` must be at {'least' if limit[1] == 'greater' else 'most'} {limit[2]}", hint=hint)
-    if valid := re.match("input should be a valid (integer|number)", message):
-        given = str(error.__cause__.errors()[0]["input"])
-        hint = f"write decimals with a point; {hint}" if "," in given else hint
-        number = "whole number" if valid[1] == "integer" else "number"
-        return ZooError(f"`{name}` must be a {number}, not {quote(given)}", hint=hint)
-    if choice := re.search(r"['\"](.*)['\"] is not one of (.+)", message):
-        listed = choice[2].replace("'", "`")
-        return ZooError(f"`{name}` must be one of {listed}, not `{choice[1]}`", hint=hint)
-    return ZooError(f"`{name}`: {message}", hint=hint)
+    return ZooError(f"`{name}`: {_without_capital(error.message.removeprefix('Value error, '))}", hint=hint)
 
 
 def _without_capital(sentence: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 import shlex
 from unittest.mock import Mock
 
@@ -38,8 +37,8 @@ ERRORS = [
     ("align tiny --model tiny", "give either MODEL or `--model`, not both", "omit one of them"),
     ("score --spec tiny --source x", "`--source` needs `--target`", "give both files"),
     ("paper table1 --html a.html", "`--html` always writes all tables", "omit TABLE and `--json`"),
-    ("decode --alpha 0,6", "`--alpha` must be a number, not `0,6`", "write decimals with a point; run `zoo decode"),
-    ("decode --search foo", "`--search` must be one of `beam`, `sample`, not `foo`", "run `zoo decode --help`"),
+    ("decode --alpha 0,6", "`--alpha`: input should be a valid number", "run `zoo decode --help`"),
+    ("decode --search foo", "`--search`: 'foo' is not one of 'beam', 'sample'", "run `zoo decode --help`"),
     ("decode --backend gpu", "`gpu` is not a backend", "choose one of auto, eager, "),
     ("export nope --to ctranslate -o x", "`ctranslate` is not an export format", "did you mean `ctranslate2`?"),
     ("verify nope", "there is no published model `nope`: searched `nope`, `/", "zoo list --published"),
@@ -64,7 +63,7 @@ def test_usage_errors_have_a_problem_and_a_hint(zoo: Zoo, words: str, problem: s
 def test_invalid_numbers_name_the_option(zoo: Zoo, number: str) -> None:
     option, value = number.split()
     error = zoo("decode", f"--{option}", value).refusal
-    assert re.match(rf"error: `--{option}`(: | must be (a (whole )?number|at (least|most) ))", error)
+    assert error.startswith(f"error: `--{option}`: input should be ")
     assert "hint: run `zoo decode --help`" in error
 
 

@@ -80,7 +80,7 @@ def test_existing_files_and_options_are_checked(zoo: Zoo, transcribe: Zoo, heard
         "was not replaced": ("a.wav",),
         "`b.wav` cannot be read": ("b.wav", "a.wav", "--yes"),
         "writes the language `de`, not `fr`": ("a.wav", "--to", "fr"),
-        "`--format` must be one of `txt`, `srt`, `vtt`, not `doc`": ("a.wav", "--format", "doc"),
+        "`--format`: 'doc' is not one of 'txt', 'srt', 'vtt'": ("a.wav", "--format", "doc"),
         "`pdf` is not a transcript format": ("a.wav", "-o", "a.pdf"),
         "does not end in .vtt": ("a.wav", "--format", "vtt", "-o", "a.srt"),
         "does not exist": ("c.wav",),
