@@ -245,11 +245,12 @@ def import_model(
         zoo import model.npz --languages en de --tokenizer moses --bpe bpe.codes
     """
     from cli.console import report
-    from zoo.interop.importer import ImportOptions, import_model
+    from zoo.interop.formats import ImportRequest
+    from zoo.interop.importer import import_model
     from zoo.interop.vocabulary import TextOptions
 
     messages = report()
-    wanted = ImportOptions(
+    request = ImportRequest(
         name=name or "",
         format=format,
         languages=languages,
@@ -257,7 +258,7 @@ def import_model(
         text=TextOptions(tokenizer, bpe),
         replace=replace,
     )
-    folder = import_model(source, wanted, messages)
+    folder = import_model(source, request, messages)
     print(folder)
     messages.info(f"next: zoo decode --model {folder.name}")
 
