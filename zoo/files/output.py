@@ -44,20 +44,19 @@ def open_output(path: Path) -> Iterator[TextIO]:
         yield stream
 
 
-def require_extension(path: Path, *kinds: Literal["html", "svg"]) -> None:
+def require_extension(path: Path, kind: Literal["html", "svg"]) -> None:
     """Check that the name of an HTML file ends in .html or .htm, or that the name of an SVG file ends in .svg.
 
     Args:
         path: Path of the file.
-        *kinds: The permitted formats.
+        kind: The format of the file.
 
     Raises:
         ZooError: The name has a different extension.
     """
-    if {".html": "html", ".htm": "html", ".svg": "svg"}.get(path.suffix.lower()) not in kinds:
-        names = " or ".join(f"`{path.stem}.{kind}`" for kind in kinds)
-        hint = f"the output is {' or '.join(map(str.upper, kinds))}: name the file {names}"
-        raise ZooError(f"`{path}` does not end in .{' or .'.join(kinds)}", hint=hint)
+    if {".html": "html", ".htm": "html", ".svg": "svg"}.get(path.suffix.lower()) != kind:
+        hint = f"the output is {kind.upper()}: name the file `{path.stem}.{kind}`"
+        raise ZooError(f"`{path}` does not end in .{kind}", hint=hint)
 
 
 def require_different_files(output: Path | int, inputs: Iterable[Path | int]) -> None:
