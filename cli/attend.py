@@ -103,24 +103,21 @@ def curves(
 
     Options:
         run RUN: Folder of a run, or name of its spec (`tiny` stands for `runs/tiny`).
-        output FILE.html|FILE.svg: Write the curves to this file: SVG if the name ends in .svg, otherwise
-            self-contained HTML.
+        output FILE.html: Write the curves to this file, as self-contained HTML.
 
     Examples:
         zoo curves tiny
         zoo curves runs/one runs/two -o curves.html
-        zoo curves table3/base table3/big -o curves.svg
     """
     from cli.console import report
     from zoo.files.output import open_output, require_extension
     from zoo.models import find
     from zoo.training.run_status import learning_curves
-    from zoo.visualization.curves_page import curves_page, curves_svg
+    from zoo.visualization.curves_page import curves_page
 
-    require_extension(output, "html", "svg")
+    require_extension(output, "html")
     messages = report()
     metrics, runs = learning_curves([find.run(each) for each in run], messages)
-    draw = curves_svg if output.suffix.lower() == ".svg" else curves_page
     with open_output(output) as file:
-        file.write(draw(metrics, runs))
+        file.write(curves_page(metrics, runs))
     messages.info(f"{', '.join(metric.title for metric in metrics)}: written to {output}")

@@ -212,8 +212,6 @@ def import_model(
     positions: Literal["marian", "transformers"] | None = None,
     tokenizer: Literal["moses", "space"] | None = None,
     bpe: Path | None = None,
-    bpe_vocabulary: tuple[Path, Path] | None = None,
-    bpe_threshold: int = 1,
     replace: bool = False,
 ) -> None:
     """Convert another toolkit's model to a bundle in the local model store.
@@ -236,10 +234,6 @@ def import_model(
             be tokenised. [default: as the files specify]
         bpe FILE: BPE codes from subword-nmt or fastBPE, which split words into subwords. [default: `bpecodes`, `code`,
             `bpe.codes`, or `source.bpe` and `target.bpe`, if these files are in the model's folder]
-        bpe_vocabulary SOURCE TARGET: Files with subwords and their counts, if the codes were applied with a vocabulary
-            threshold (`subword-nmt apply-bpe --vocabulary`). Rarer subwords are split again. [default: all subwords are
-            kept]
-        bpe_threshold N: Split subwords that occur fewer than N times according to the --bpe-vocabulary files.
         replace: Replace a stored model of the same name.
 
     Examples:
@@ -251,19 +245,20 @@ def import_model(
         zoo import model.npz --languages en de --tokenizer moses --bpe bpe.codes
     """
     from cli.console import report
-    from zoo.interop.importer import ImportOptions, import_model
+    from zoo.interop.formats import ImportRequest
+    from zoo.interop.importer import import_model
     from zoo.interop.vocabulary import TextOptions
 
     messages = report()
-    wanted = ImportOptions(
+    request = ImportRequest(
         name=name or "",
         format=format,
         languages=languages,
         positions=positions,
-        text=TextOptions(tokenizer, bpe, bpe_vocabulary, bpe_threshold),
+        text=TextOptions(tokenizer, bpe),
         replace=replace,
     )
-    folder = import_model(source, wanted, messages)
+    folder = import_model(source, request, messages)
     print(folder)
     messages.info(f"next: zoo decode --model {folder.name}")
 

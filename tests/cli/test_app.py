@@ -29,7 +29,7 @@ list: PATTERN --published --available --json; show: SPEC KEY=VALUE --difference 
 plan: SPEC KEY=VALUE --passes --code --graph --length --json
 prepare: SPEC KEY=VALUE; train: SPEC KEY=VALUE --run --fresh --yes --device; average: RUN --last --int8; shortlist: RUN
 sweep: SPEC|KEY=VALUE --seeds --jobs --folder --list --table --json --device; curves: RUN --output
-decode: MODEL --spec --model --from --to --input --prefix --output --part --search --beam --alpha --shortlist --n-best
+decode: MODEL --spec --model --from --to --input --prefix --output --search --beam --alpha --shortlist --n-best
   --no-split --no-protect --temperature --top-k --top-p --seed --json --max-batch-tokens --device --precision
   --backend
 translate: FILE|FOLDER --output --yes --spec --model --from --to --no-protect --device --precision --backend
@@ -49,7 +49,7 @@ attend: SENTENCE|FILE --spec --model --from --to --target --figure --output --sv
 compare: A B --set --references --language --transcripts --json --device --precision --backend --max-batch-tokens
 serve: --model --host --port --keys --new-key --cors --allow-host --max-memory --idle-minutes --max-texts
   --max-characters --max-body-bytes --max-queue --max-wait --timeout --max-batch-tokens --device --precision --backend
-import: SOURCE --name --format --languages --positions --tokenizer --bpe --bpe-vocabulary --bpe-threshold --replace
+import: SOURCE --name --format --languages --positions --tokenizer --bpe --replace
 publish: RUN|NAME --name --replace --to --notes; export: NAME --to --output; verify: NAME|DIR --backend
 pull: NAME --yes; remove: NAME --yes; clean: compiled|prepared|archives|pulls|synthetic|runs|RUN --yes
 paper: TABLE --runs --html --json; doctor: --json

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from xml.etree import ElementTree
 
 from tests.conftest import Trained, Zoo, missing
 from tests.zoo.training.test_run_status import entry, write_log
@@ -18,7 +17,5 @@ def test_curves_of_two_runs(zoo: Zoo, trained: Trained) -> None:
     assert missing(page, '<h2 id="dev_bleu">Dev BLEU</h2>', "&lt;two&gt;", ">Speed (tokens/s)<", "<two>") == ["<two>"]
     assert not re.search(r"https?://(?!www\.w3\.org)|<script", page)
     assert page.count('<svg class="plot"') == 2 * 5
-    assert zoo("curves", "one", "-o", "one.svg").status == 0
-    tags = [each.tag.rpartition("}")[2] for each in ElementTree.parse("one.svg").iter()]
-    assert tags.count("polyline") == 2 * 4
-    assert "var(" not in Path("one.svg").read_text(encoding="utf-8")
+    assert zoo("curves", "one", "-o", "one.html").status == 0
+    assert Path("one.html").read_text(encoding="utf-8").count("<polyline") == 2 * 4

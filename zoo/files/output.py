@@ -12,8 +12,7 @@ from typing import Literal, TextIO
 from specs import ZooError
 from zoo.files.atomic import atomic_file, convert_disk_errors
 
-_DESCRIPTOR_FOLDERS = ("/dev/fd", "/proc/self/fd")
-_MAX_LINKS = 40  # maximum number of symbolic links to follow, as in Linux
+_DESCRIPTORS = ("/dev/stdout", "/dev/stderr", "/dev/fd/*", "/proc/self/fd/*")
 
 
 @contextmanager
@@ -28,8 +27,8 @@ def open_output(path: Path) -> Iterator[TextIO]:
         ZooError: The file cannot be written.
     """
     with convert_disk_errors(path):
-        direct = _direct_target(path)
-        if direct is not None:
+        if _is_written_directly(path):
+            direct = os.open(path, os.O_WRONLY | os.O_APPEND)  # `/dev/stdout` may be a file that contains other output
             with open(direct, "w", encoding="utf-8", newline="\n") as stream:
                 yield stream
             return
@@ -45,20 +44,19 @@ def open_output(path: Path) -> Iterator[TextIO]:
         yield stream
 
 
-def require_extension(path: Path, *kinds: Literal["html", "svg"]) -> None:
+def require_extension(path: Path, kind: Literal["html", "svg"]) -> None:
     """Check that the name of an HTML file ends in .html or .htm, or that the name of an SVG file ends in .svg.
 
     Args:
         path: Path of the file.
-        *kinds: The permitted formats.
+        kind: The format of the file.
 
     Raises:
         ZooError: The name has a different extension.
     """
-    if {".html": "html", ".htm": "html", ".svg": "svg"}.get(path.suffix.lower()) not in kinds:
-        names = " or ".join(f"`{path.stem}.{kind}`" for kind in kinds)
-        hint = f"the output is {' or '.join(map(str.upper, kinds))}: name the file {names}"
-        raise ZooError(f"`{path}` does not end in .{' or .'.join(kinds)}", hint=hint)
+    if {".html": "html", ".htm": "html", ".svg": "svg"}.get(path.suffix.lower()) != kind:
+        hint = f"the output is {kind.upper()}: name the file `{path.stem}.{kind}`"
+        raise ZooError(f"`{path}` does not end in .{kind}", hint=hint)
 
 
 def require_different_files(output: Path | int, inputs: Iterable[Path | int]) -> None:
@@ -77,36 +75,17 @@ def require_different_files(output: Path | int, inputs: Iterable[Path | int]) ->
             raise ZooError(f"{name} would be read and written at the same time", hint="write to another file")
 
 
-def _direct_target(path: Path) -> Path | int | None:
-    """Return the path or descriptor of an output that cannot be replaced atomically: a device, FIFO or descriptor.
-
-    Return None for a regular file or a path that does not exist, because these are written atomically.
-    """
-    descriptor = _descriptor_number(path)
-    if descriptor is not None:
-        try:
-            return os.dup(descriptor)  # opening the path would write from the beginning of the file
-        except OSError as error:  # the descriptor is not open
-            raise OSError(error.errno, error.strerror, str(path)) from None
+def _is_written_directly(path: Path) -> bool:
+    """Return whether an output cannot be replaced atomically, because it is a device, FIFO or file descriptor."""
+    if any(path.match(pattern) for pattern in _DESCRIPTORS):
+        return True
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        return None
+        return False
     if stat.S_ISDIR(mode):
         raise ZooError(f"`{path}` cannot be written: it is a folder", hint="give the path of a file")
-    return None if stat.S_ISREG(mode) else path
-
-
-def _descriptor_number(path: Path) -> int | None:
-    """Return the file descriptor number of a path such as `/dev/fd/63` or a link to it. Return None for other paths."""
-    folders = {Path(folder).resolve() for folder in _DESCRIPTOR_FOLDERS}
-    for _ in range(_MAX_LINKS):
-        if path.name.isdecimal() and path.parent.resolve() in folders:
-            return int(path.name)
-        if not path.is_symlink():
-            return None
-        path = path.parent / path.readlink()
-    return None
+    return not stat.S_ISREG(mode)
 
 
 def _is_same_file(one: Path | int, other: Path | int) -> bool:

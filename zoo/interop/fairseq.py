@@ -15,21 +15,19 @@ from typing import Any
 
 from torch import Tensor
 
-from specs import ZooError
+from specs import Spec, ZooError
 from zoo.files.reading import damaged, file_exists, read_bytes
 from zoo.interop.formats import (
     ImportedModel,
     ImportFormat,
     ImportRequest,
-    imported_spec,
+    assemble,
     language_codes,
     search_fields,
 )
 from zoo.interop.tables import FIRST_POSITION, Settings, read_settings, read_tensors, tensor_layout
 from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors, TokenList, load_torch_file
 from zoo.interop.vocabulary import ModelText, convert_vocabulary, find_models, find_rules
-from zoo.models.loading import Model
-from zoo.models.weights import Weights
 from zoo.text.codes import SEPARATOR
 
 _REPLACED_MODULES = ("fairseq.", "omegaconf.", "numpy.")
@@ -84,13 +82,8 @@ class FairseqImport(ImportFormat):
         text = _text(_flat_options(saved_options, ("tokenizer", "bpe"), str(file)), request)
         rules = find_rules(models, file.parent, request.text, text)
         vocabulary = convert_vocabulary(models, source, target, shared=shared, where=file.parent, rules=rules)
-        embeddings, embedding_fields = tables.converted(vocabulary.source, vocabulary.target)
         description = f"Imported from fairseq ({options.text('arch', options.text('_name', 'transformer'))})."
-        spec = imported_spec(request, description, {**architecture, **embedding_fields}, vocabulary, _DECODING)
-        layout = tensor_layout("fairseq.old" if any(".layer_norms." in name for name in tensors.left) else "fairseq")
-        layers = read_tensors(tensors, layout.rows(spec), optional_biases=True)
-        tensors.require_all_taken()
-        model = Model(spec, vocabulary.vocabulary, Weights({**layers, **embeddings}))
+        model = assemble(request, description, architecture, tables, vocabulary, _DECODING, tensors, _read_layers)
         return ImportedModel(model, {"engine": "fairseq"}, vocabulary.notes)
 
 
@@ -286,6 +279,12 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
         raise damaged(source.file, f"it has no `{names[0]}`, but its options do not tie this matrix to the embedding")
     scale = 1.0 if options.boolean("no_scale_embedding", False) else float(decoder.shape[1]) ** 0.5
     return EmbeddingTables(encoder, decoder, outputs[0] if outputs else decoder, None, scale, scale)
+
+
+def _read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
+    """Pop the tensors of all layers from `source`. Return tensors with zoo's names."""
+    layout = tensor_layout("fairseq.old" if any(".layer_norms." in name for name in source.left) else "fairseq")
+    return read_tensors(source, layout.rows(spec), optional_biases=True)
 
 
 def _current_tensors(tensors: Mapping[str, Tensor], file: Path) -> ForeignTensors:

@@ -18,8 +18,9 @@ from zoo.files.locks import exclusive
 from zoo.files.manifest import sha256
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
+from zoo.interop.formats import ImportRequest
 from zoo.interop.huggingface.hub import HubModel
-from zoo.interop.importer import ImportOptions, stage_import
+from zoo.interop.importer import stage_import
 from zoo.interop.vocabulary import TextOptions
 from zoo.models.catalogue import ModelCard
 from zoo.models.local_store import StoredModel
@@ -134,20 +135,20 @@ def _import(card: ModelCard, missing: Collection[str], source: Path, report: Rep
         for number, name in enumerate(card.members):
             if name in missing:
                 report.info(f"importing `{name}`")
-                path, options = str(_model_path(card, number, source)), _import_options(card, name)
-                folders.append(staged.enter_context(stage_import(path, options, report)).folder)
+                path, request = str(_model_path(card, number, source)), _import_request(card, name)
+                folders.append(staged.enter_context(stage_import(path, request, report)).folder)
             else:
                 folders.append(StoredModel.current(name).folder)
         if card.check:
             _require_translations(card, folders, report)
 
 
-def _import_options(card: ModelCard, name: str) -> ImportOptions:
+def _import_request(card: ModelCard, name: str) -> ImportRequest:
     is_single_pair = len(card.languages.directions) == 1
     recorded = download.recorded_sha256(card.source) if card.addresses else None
     facts = {"source": card.source, "sha256": recorded, "catalogue": card.name, "trained_by": card.trained_by}
 
-    return ImportOptions(
+    return ImportRequest(
         name=name,
         format=card.format,
         languages=card.languages.directions[0] if is_single_pair else None,

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel
+from torch import Tensor
 
 import specs
 from specs import Architecture, Languages, Spec, ZooError, suggest
 from specs.notation import quote_in_full
 from specs.sections import suggest_language
 from zoo.interop import FORMATS
-from zoo.interop.tensors import STACKS
+from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors
 from zoo.interop.vocabulary import ImportedVocabulary, TextOptions
 from zoo.models.loading import Model
+from zoo.models.weights import Weights
 from zoo.publishing.reference_results import ReferenceLogProbabilities
 
 PositionConvention = Literal["marian", "transformers"]
@@ -41,7 +43,7 @@ _ZEROS_IF_ADDED = {"projection_bias", "output_bias"}
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """User options for importing a model from another toolkit."""
+    """Options for importing a model from another toolkit."""
 
     name: str = ""
     """Name of the model in the model store and in its spec. If empty, `import_model` derives it from the files."""
@@ -53,6 +55,16 @@ class ImportRequest:
     """Original name of the model, for example on the Hugging Face Hub. If None, use the name of its file or folder."""
     text: TextOptions = field(default_factory=TextOptions)
     """User options for the tokenisation of the model's text."""
+    format: str | None = None
+    """Name of the import format. If None, the files determine it."""
+    replace: bool = False
+    """Whether to replace an existing model of the same name."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Facts about the origin of the model, for its provenance, such as the URL of its archive."""
+    description: str | None = None
+    """Description of the model. If None, the format describes the model."""
+    licence: str | None = None
+    """Licence of the model, used if its files contain no model card that specifies the licence."""
 
 
 @dataclass(frozen=True)
@@ -180,42 +192,53 @@ def require_folder(path: Path, format: str) -> None:
         raise ZooError(f"`{path}` is a file, but a model in {format} format is a folder", hint="give its folder")
 
 
-def imported_spec(
+def assemble(
     request: ImportRequest,
     description: str,
     architecture: Mapping[str, Any],
-    vocabulary: ImportedVocabulary | None,
+    embeddings: EmbeddingTables,
+    vocabulary: ImportedVocabulary,
     decoding: Mapping[str, Any],
-) -> Spec:
-    """Return the spec of an imported model. The spec lists no corpus files.
+    tensors: ForeignTensors,
+    read_layers: Callable[[ForeignTensors, Spec], Mapping[str, Tensor]],
+) -> Model:
+    """Assemble an imported model from its parts. Its spec lists no corpus files.
 
     Args:
         request: The name and the languages of the model.
         description: The description of the model. It may contain untrusted text from the model's files, so it is
             reduced to one line without markup.
-        architecture: The fields of `architecture` that differ from the spec `base`.
-        vocabulary: The converted vocabulary, or None to use the vocabulary section of the spec `base`.
+        architecture: The fields of `architecture` that differ from the spec `base`, except the fields that
+            `embeddings` determines.
+        embeddings: The embeddings and the output projection.
+        vocabulary: The converted vocabulary.
         decoding: The fields of `decoding` that differ from the spec `base`.
+        tensors: The tensors that have not been used yet.
+        read_layers: Function that pops the tensors of all layers from `tensors` and returns them with zoo's names.
 
     Raises:
-        ZooError: The fields contradict each other, or the model does not support a requested language.
+        ZooError: The fields contradict each other, the model does not support a requested language, or tensors are
+            missing, invalid or unknown.
     """
-    sections: dict[str, Any] = {"architecture": architecture, "decoding": decoding}
-    source, target = request.languages or (vocabulary and vocabulary.direction) or UNKNOWN_LANGUAGES
-    if vocabulary:
-        sections["vocabulary"] = vocabulary.fields
-    if vocabulary and vocabulary.languages:
+    converted, fields = embeddings.converted(vocabulary.source, vocabulary.target)
+    architecture = {**architecture, **fields}
+    sections = {"architecture": architecture, "decoding": decoding, "vocabulary": vocabulary.fields}
+    if vocabulary.languages:
         sections["languages"] = vocabulary.languages
         languages = Languages.model_validate(vocabulary.languages)
         for code in request.languages or ():
             if code not in languages.codes:
                 hint = suggest_language(code, languages)
                 raise ZooError(f"the model does not support the language `{code}`", hint=hint)
+    source, target = request.languages or vocabulary.direction or UNKNOWN_LANGUAGES
     corpus: dict[str, Any] = {"source": source, "target": target, "train": [], "dev": [], "test": []}
     if rows := architecture.get("positions", {}).get("rows"):
         corpus["max_length"] = min(_MAX_LENGTH, rows - 1 - ("languages" in sections))
-    fields = {"name": request.name, "description": _without_markup(description), "corpus": corpus, **sections}
-    return specs.load("base", fields).with_short_name(request.name)
+    about = {"name": request.name, "description": _without_markup(description), "corpus": corpus}
+    spec = specs.load("base", {**about, **sections}).with_short_name(request.name)
+    layers = read_layers(tensors, spec)
+    tensors.require_all_taken()
+    return Model(spec, vocabulary.vocabulary, Weights({**layers, **converted}))
 
 
 def _without_markup(text: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import specs
@@ -22,27 +22,12 @@ from zoo.publishing.publish import complete, new_bundle
 from zoo.report import Report
 
 
-@dataclass(frozen=True)
-class ImportOptions(ImportRequest):
-    """Options of `zoo import`."""
-
-    format: str | None = None
-    """Name of the import format. If None, the files determine it."""
-    replace: bool = False
-    """Whether to replace an existing model of the same name."""
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Facts about the origin of the model, for its provenance, such as the URL of its archive."""
-    description: str | None = None
-    licence: str | None = None
-    """Licence of the model, used if its files contain no model card that specifies the licence."""
-
-
-def import_model(source: str, options: ImportOptions, report: Report) -> Path:
+def import_model(source: str, request: ImportRequest, report: Report) -> Path:
     """Import a model from another toolkit into the local model store.
 
     Args:
         source: A file, a folder, or `hf:ORG/NAME`.
-        options: The options of the import.
+        request: The options of the import.
         report: Receives notes, warnings and the progress.
 
     Returns:
@@ -52,19 +37,19 @@ def import_model(source: str, options: ImportOptions, report: Report) -> Path:
         ZooError: The format is unknown, the model is damaged or has a property that zoo does not support, or the
             name is invalid or in use. In all these cases, nothing is written.
     """
-    with stage_import(source, options, report) as bundle:
+    with stage_import(source, request, report) as bundle:
         name = bundle.spec.name
     return StoredModel.current(name).folder
 
 
 @contextmanager
-def stage_import(source: str, options: ImportOptions, report: Report) -> Iterator[ModelFolder]:
+def stage_import(source: str, request: ImportRequest, report: Report) -> Iterator[ModelFolder]:
     """Import a model into a temporary folder, and move it into the local model store at the end of the `with` block.
 
     The arguments and errors are the same as for `import_model`. If the block raises an exception, nothing is written.
     """
-    if options.languages and not are_language_codes(options.languages):
-        problem = f"`--languages {' '.join(options.languages)}` must be two language codes"
+    if request.languages and not are_language_codes(request.languages):
+        problem = f"`--languages {' '.join(request.languages)}` must be two language codes"
         raise ZooError(problem, hint="use language codes, such as in `--languages en de`")
     if re.match(r"\w+://", source):
         problem = f"`{source}` is a URL, but models are imported from files and folders"
@@ -73,25 +58,25 @@ def stage_import(source: str, options: ImportOptions, report: Report) -> Iterato
     hub = HubModel.parse(source)
     path = hub.download(report) if hub else Path(source)
     origin_name = hub.name if hub else path.absolute().name
-    name = options.name or _default_name(origin_name)
+    name = request.name or _default_name(origin_name)
     if not is_name(name):
         hint = "choose a name with `--name NAME`: letters, digits and `-_.,`, beginning with a letter or a digit"
         raise ZooError(f"`{name}` is not a valid name for a model", hint=hint)
-    format = find_format(path, options.format)
-    format.check_options(options)
+    format = find_format(path, request.format)
+    format.check_options(request)
 
-    with new_bundle(name, replace=options.replace) as bundle:
-        imported = read_foreign(format, path, replace(options, name=name, origin_name=origin_name))
+    with new_bundle(name, replace=request.replace) as bundle:
+        imported = read_foreign(format, path, replace(request, name=name, origin_name=origin_name))
         model = imported.model
         for note in (*imported.notes, *_notes_for_user(model.spec)):
             report.info(f"note: {note}")
         origin = {"format": format.name, "source": source if hub else origin_name, **imported.origin}
-        updated = {"licence": licence_of_card(path) or options.licence}
-        if options.description:
-            updated["description"] = options.description
+        updated = {"licence": licence_of_card(path) or request.licence}
+        if request.description:
+            updated["description"] = request.description
         require_space(bundle.folder, sum(tensor.nbytes for tensor in model.weights.tensors.values()), "the bundle")
         replace(model, spec=model.spec.model_copy(update=updated)).write(bundle)
-        provenance = Provenance(imported={**origin, **options.facts}, notes=imported.notes)
+        provenance = Provenance(imported={**origin, **request.facts}, notes=imported.notes)
         del imported, model  # free their memory, because the next lines load the bundle
         complete(bundle, provenance, report)
         yield bundle

@@ -51,7 +51,6 @@ _CODES = ("bpecodes", "code", "bpe.codes")
 """Usual names of a file with BPE codes for both languages. fairseq uses the first two names."""
 _CODES_OF_SIDES = ("source.bpe", "target.bpe")
 _CASES = ("{side}.tcmodel", "truecase-model.{language}")
-_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -62,10 +61,6 @@ class TextOptions:
     """Tokenizer, one of `TOKENIZERS`. If None, the files of the model determine it."""
     bpe: Path | None = None
     """File with BPE codes. If None, look for it in the model's folder."""
-    bpe_vocabulary: tuple[Path, Path] | None = None
-    """Files that list the source and target subwords with their counts, for BPE with a vocabulary threshold."""
-    bpe_threshold: int = 1
-    """Minimum count in `bpe_vocabulary` of the subwords that BPE may produce."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +130,6 @@ def find_rules(
         language = base_language(text.languages[number]) if text.languages else "en"
         names = [name.format(side=side, language=language) for name in _CASES]
         cases = next((folder / name for name in names if is_present(folder / name)), None)
-        vocabulary = options.bpe_vocabulary[number] if options.bpe_vocabulary else None
         rules.append(
             TextRules(
                 tokenizer="moses" if tokenizer == "moses" else "space",
@@ -143,7 +137,6 @@ def find_rules(
                 dash_splits=text.dash_splits,
                 escape=text.escape,
                 codes=_read_codes(codes[number]) if codes else None,
-                vocabulary=_read_vocabulary(vocabulary, options.bpe_threshold) if vocabulary else None,
                 cases=_read_cases(cases) if cases else None,
             )
         )
@@ -153,7 +146,7 @@ def find_rules(
 def refuse_options(options: TextOptions, reason: str) -> None:
     """Raise ZooError if the user gave options for tokenisation, although the model does not need them."""
     if options != TextOptions():
-        problem = f"`--tokenizer`, `--bpe` and `--bpe-vocabulary` do not apply to this model: {reason}"
+        problem = f"`--tokenizer` and `--bpe` do not apply to this model: {reason}"
         raise ZooError(problem, hint="omit these options")
 
 
@@ -190,19 +183,6 @@ def _require_short(content: str, file: Path) -> str:
     if len(content) > MAX_CONTENT:
         raise damaged(file, f"text rules have at most {MAX_CONTENT:,} characters, but these have {len(content):,}")
     return content
-
-
-def _read_vocabulary(file: Path, threshold: int) -> str:
-    """Read subwords and counts, one pair per line. Return the subwords with a count of at least `threshold`."""
-    known = []
-    for number, line in enumerate(read_text(file, MAX_VOCABULARY_BYTES).removesuffix("\n").split("\n"), start=1):
-        name, _, count = line.strip("\r ").partition(" ")
-        if not count.isdecimal() or len(count) > _MAX_DIGITS:
-            problem = f"`{line[:50]}` is not a subword and its count"
-            raise ZooError(problem, where=f"{file}:{number}", hint="pass the output of `subword-nmt get-vocab`")
-        if int(count) >= threshold:
-            known.append(name)
-    return _require_short(" ".join(known), file)
 
 
 def _read_cases(file: Path) -> str:

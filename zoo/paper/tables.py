@@ -54,9 +54,7 @@ def claim_row(checked: CheckedClaim) -> tuple[str, ...]:
 
 
 def _table1(checked: Checked, measurements: Measurements) -> Iterator[Table]:
-    columns = (
-        *("layer", "complexity>", "in the graph>", "sequential>", "in the graph>", "maximum path>", "in the graph>"),
-    )
+    columns = "layer", "complexity>", "in the graph>", "sequential>", "in the graph>", "maximum path>", "in the graph>"
     rows = []
     for key, row in ROWS["table1"].items():
         layer = table1.LAYERS[key]

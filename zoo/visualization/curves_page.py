@@ -1,4 +1,4 @@
-"""HTML page and SVG drawing of learning curves: each metric of one or several runs by step and by training time."""
+"""HTML page of learning curves: each metric of one or several runs by step and by training time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zoo.visualization.page import asset, escape_text, image, page, table, table_cells, text
-from zoo.visualization.plot import STYLE, WIDTH, Axis, Plot, Series, plot_figures, plot_height, plot_svg
+from zoo.visualization.page import asset, escape_text, page, table, table_cells
+from zoo.visualization.plot import STYLE, Axis, Plot, Series, plot_figures
 
 _TIME_UNITS = ((2 * 86_400, 86_400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"), (0, 1, "seconds"))
 """Units of time. For each unit: the shortest training time that is shown in it (in seconds), its length (in seconds),
 and its name."""
-_GAP, _HEADING = 24, 34  # pixels of the SVG drawing
-
 
 MetricValues = tuple[tuple[float, float, float], ...]
 """Values of a metric in a run, as (step, seconds of training, value). A value that is not finite leaves a gap."""
@@ -64,25 +62,6 @@ def curves_page(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> st
         body.append(f'<h2 id="{escape_text(metric.key)}">{escape_text(metric.title)}</h2>')
         body.append(plot_figures(_plots(metric, runs)))
     return page(title, *body, style=STYLE + asset("curves_page.css"), series_count=len(runs))
-
-
-def curves_svg(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str:
-    """Return the plots of `curves_page` as one self-contained SVG.
-
-    The SVG follows the reader's light or dark mode.
-    """
-    parts: list[str] = []
-    top = float(_GAP)
-    for metric in metrics:
-        parts.append(text("heading", _GAP, top + 16, metric.title))
-        top += _HEADING
-        height = plot_height(len(runs))
-        for number, plot in enumerate(_plots(metric, runs)):
-            left = _GAP + number * (WIDTH + _GAP)
-            parts.append(plot_svg(plot, x=left, y=top, width=WIDTH, height=height))
-        top += height + _GAP
-    title = f"Learning curves of {', '.join(run.name for run in runs)}"
-    return image(title, asset("curves_drawing.css") + STYLE, 3 * _GAP + 2 * WIDTH, top, *parts)
 
 
 def _plots(metric: CurveMetric, runs: Sequence[RunCurves]) -> Iterator[Plot]:

@@ -196,8 +196,8 @@ def image(title: str, style: str, width: float, height: float, *parts: str) -> s
     """Return a self-contained SVG image with a background rectangle of the `page` class.
 
     `style` and `parts` may use the colour variables of pages, such as `var(--ink)`. Many programs do not support
-    variables in an SVG, so each variable is replaced with its colour for light mode. If `style` uses a variable, a
-    media query with the colours for dark mode is added, so that the image follows the reader's light or dark mode.
+    variables in an SVG, so each variable is replaced with its colour for light mode. A media query with the
+    colours for dark mode is added, so that the image follows the reader's light or dark mode.
 
     Args:
         title: Description of the image for screen readers.
@@ -208,12 +208,10 @@ def image(title: str, style: str, width: float, height: float, *parts: str) -> s
     """
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
     body = "\n".join(parts)
-    themed = [line for line in style.splitlines() if "var(" in line]
-    dark = [_with_colours(line, dark=True) for line in themed]
+    dark = [_with_colours(line, dark=True) for line in style.splitlines() if "var(" in line]
     for attribute, name in sorted(set(_SERIES.findall(body))):
         dark.append(f'[{attribute}="var(--{name})"] {{ {attribute}: {_colour(name, dark=True)} }}')
-    if themed:
-        style += "\n".join(["@media screen and (prefers-color-scheme: dark) {", *dark, "}\n"])
+    style += "\n".join(["@media screen and (prefers-color-scheme: dark) {", *dark, "}\n"])
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}>\n<title>{escape_text(title)}</title>\n'
         f'<style>\n{_with_colours(style)}</style>\n<rect class="page" width="100%" height="100%"/>\n'

@@ -61,11 +61,6 @@ class Plot:
     hover: bool = False
 
 
-def plot_height(series_count: int) -> int:
-    """Return the height of a plot with its legend, in pixels. The width of every plot is WIDTH."""
-    return HEIGHT + _LEGEND * ((series_count + 1) // 2) * (series_count > 1)
-
-
 def plot_figures(plots: Iterable[Plot], *, captions: bool = False) -> str:
     """Return the HTML of a grid of plots, with or without their titles as captions."""
     figures = (
@@ -75,19 +70,15 @@ def plot_figures(plots: Iterable[Plot], *, captions: bool = False) -> str:
     return f'<div class="plots">\n{"".join(figures)}\n</div>'
 
 
-def plot_svg(plot: Plot, **attributes: float) -> str:
+def plot_svg(plot: Plot) -> str:
     """Draw a plot and return it as SVG, for a page whose style sheet defines the colours.
 
     Series have different marker shapes as well as different colours.
 
-    Args:
-        plot: Plot to draw.
-        **attributes: Attributes of the SVG element, such as its position in another SVG.
-
     Raises:
         ValueError: The plot has no points, or a point is not positive on a logarithmic axis.
     """
-    return _Drawing(plot).svg(**attributes)
+    return _Drawing(plot).svg()
 
 
 class _Scale:
@@ -127,7 +118,7 @@ class _Drawing:
         self.y = _Scale(plot.y, [y for _, y in points], self.floor, _TOP)
         self._occupied = [box for series in plot.series for box in self._boxes(series)]
 
-    def svg(self, **attributes: float) -> str:
+    def svg(self) -> str:
         name = f"plot-{crc32(self.plot.title.encode()):x}"
         series = list(enumerate(self.plot.series))
         parts = [
@@ -141,8 +132,8 @@ class _Drawing:
             *(self._strips() if self.plot.hover else ()),
         ]
         named = {"role": "img", "aria_labelledby": f"{name} {name}-summary"}
-        box = f"0 0 {WIDTH} {plot_height(len(series))}"
-        return element("svg", "\n".join(parts), kind="plot", viewBox=box, **named, **attributes)
+        box = f"0 0 {WIDTH} {HEIGHT + _LEGEND * ((len(series) + 1) // 2) * self.legend}"
+        return element("svg", "\n".join(parts), kind="plot", viewBox=box, **named)
 
     def _axes(self) -> Iterator[str]:
         right, middle = WIDTH - _RIGHT, (_TOP + self.floor) / 2

@@ -32,7 +32,7 @@ from zoo.interop.ctranslate2.importer import open_translator
 from zoo.interop.exporter import OnnxExport, export_model
 from zoo.interop.formats import USE_ONNX, ImportRequest
 from zoo.interop.import_formats import find_format
-from zoo.interop.importer import ImportOptions, import_model
+from zoo.interop.importer import import_model
 from zoo.models.loading import Model, read_model
 from zoo.models.weights import Weights
 from zoo.publishing import publish
@@ -226,7 +226,7 @@ def test_notes_name_copy_symbols_and_the_options_of_ctranslate2s_search(
     extra = spec.decoding.extra_length
     assert f"at most {spec.decoding.length_factor:g} times the source's length + {extra} tokens" in others[0]
     assert "`stopping_rule: admissible`" in others[-1]
-    import_model(str(tmp_path / "written"), ImportOptions(name="back"), Report())
+    import_model(str(tmp_path / "written"), ImportRequest(name="back"), Report())
     export_model("back", "ctranslate2", tmp_path / "again", report)
     note = report.said[-1]
     options = "`beam_size=2`, `length_penalty=1.0`, `min_decoding_length=1`, `max_decoding_length=256`"

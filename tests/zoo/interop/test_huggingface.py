@@ -23,7 +23,7 @@ from zoo.interop.formats import ImportedModel, ImportRequest, PositionConvention
 from zoo.interop.huggingface.hub import HubModel
 from zoo.interop.huggingface.marian import HuggingFaceMarian
 from zoo.interop.import_formats import find_format, read_foreign
-from zoo.interop.importer import ImportOptions, import_model
+from zoo.interop.importer import import_model
 from zoo.models import local_store
 from zoo.report import Report
 
@@ -277,11 +277,12 @@ def test_pickles_that_call_functions_are_rejected_by_name(folder: Any) -> None:
 IMPORT = """
 import sys
 from specs import ZooError
-from zoo.interop.importer import ImportOptions, import_model
+from zoo.interop.formats import ImportRequest
+from zoo.interop.importer import import_model
 from zoo.report import Report
 from zoo.system.memory import peak_memory
 try:
-    import_model(sys.argv[1], ImportOptions(name="mine"), Report())
+    import_model(sys.argv[1], ImportRequest(name="mine"), Report())
 except ZooError as error:
     print(peak_memory("cpu"), error)
 """
@@ -311,7 +312,7 @@ def test_invalid_values_are_reported_as_a_damaged_model(folder: Any) -> None:
     for settings in ({"length_penalty": 10**400}, {"bad_words_ids": [["x"]]}, {"bad_words_ids": [[999_999]]}):
         folder.write_generation(**settings)
         with pytest.raises(ZooError, match=r"is not a valid hf-marian model|is not a number"):
-            import_model(str(folder.path), ImportOptions(name="mine"), Report())
+            import_model(str(folder.path), ImportRequest(name="mine"), Report())
     assert local_store.names() == []
 
 
@@ -319,12 +320,12 @@ def test_invalid_values_are_reported_as_a_damaged_model(folder: Any) -> None:
 def test_names_of_imported_models(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of the Hub has the name of its repository, and a folder its own name."""
     monkeypatch.setattr(HubModel, "download", lambda model, report: folder.path)
-    bundle = import_model("hf:Org/opus-mt.en-de@main", ImportOptions(), Report())
+    bundle = import_model("hf:Org/opus-mt.en-de@main", ImportRequest(), Report())
     assert bundle.name == "opus-mt.en-de"
     assert "Hugging Face model Org/opus-mt.en-de." in (bundle / "spec.yaml").read_text()
     facts = json.loads((bundle / "facts.json").read_text())
     assert facts["imported"]["source"] == "hf:Org/opus-mt.en-de@main"
     monkeypatch.chdir(folder.path.rename(folder.path.with_name("me@work")))
-    bundle = import_model(".", ImportOptions(), Report())
+    bundle = import_model(".", ImportRequest(), Report())
     assert bundle.name == "me-work"
     assert json.loads((bundle / "facts.json").read_text())["imported"]["source"] == "me@work"

@@ -23,7 +23,7 @@ from zoo.interop.exporter import export_model
 from zoo.interop.formats import ImportRequest
 from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.interop.huggingface.multilingual_vocabulary import LANGUAGES, fitting_class
-from zoo.interop.importer import ImportOptions, import_model
+from zoo.interop.importer import import_model
 from zoo.models.loading import Model
 from zoo.publishing.publish import verify
 from zoo.report import Report
@@ -254,7 +254,7 @@ def test_merges_that_sentencepiece_would_add_are_rejected(folders: dict[str, Pat
 @pytest.mark.integration
 @pytest.mark.parametrize("family", TOKENIZERS)
 def test_imported_models_are_published_and_exported(family: str, folders: dict[str, Path], tmp_path: Path) -> None:
-    options = ImportOptions(name="mine", languages=PAIRS[family][0])
+    options = ImportRequest(name="mine", languages=PAIRS[family][0])
     bundle = import_model(str(folders[family]), options, Report())
     assert f"`{PAIRS[family][1][0]}`" in (bundle / "README.md").read_text()
     verify(bundle, report=Report())

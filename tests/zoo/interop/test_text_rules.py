@@ -94,9 +94,7 @@ def test_files_beside_a_model(tmp_path: Path) -> None:
     assert [rules.codes for rules in found.sides] == ["a b\n", "a b 5\n"]
     assert [(rules.cases or "").strip() for rules in found.sides] == ["The the\nParis", "der"]
     assert "truecasing, BPE codes of `source.bpe` and `target.bpe`" in found.note
-    (tmp_path / "vocab").write_text("ab@@ 9\na 3\nb@@ 2\n")
-    limited = TextOptions("space", tmp_path / "source.bpe", (tmp_path / "vocab",) * 2, 3)
-    assert find(tmp_path, limited).sides[1].vocabulary == "ab@@ a"
+    assert find(tmp_path, TextOptions("space", tmp_path / "source.bpe")).sides[1].codes == "a b\n"
     refused("do not name a tokenizer", find, tmp_path, TextOptions())
     refused("languages of the model are unknown", find, tmp_path, MOSES, ModelText(None))
 
@@ -106,17 +104,14 @@ def test_files_beside_a_model(tmp_path: Path) -> None:
     [
         ("bpecodes", b"a", "line 1 is not a pair of symbols: `a`"),
         ("bpecodes", b"\xff", "not UTF-8"),
-        ("vocab", b"a 1\nb\n", "`b` is not a subword and its count"),
-        ("vocab", b"a " + b"9" * 5_000, "is not a subword and its count"),
         ("source.tcmodel", b"words (1) " * 7, "at most 30 characters, but these have 41"),
     ],
 )
 @patch.object(vocabulary, "MAX_CONTENT", 30)
 def test_damaged_files_are_reported(file: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "bpecodes").write_text(CODES)
-    (tmp_path / "vocab").write_text("a 1\n")
     (tmp_path / file).write_bytes(content)
-    refused(message, find, tmp_path, TextOptions("space", bpe_vocabulary=(tmp_path / "vocab",) * 2))
+    refused(message, find, tmp_path, TextOptions("space"))
 
 
 def test_moses_treats_unknown_languages_as_english(tmp_path: Path) -> None:

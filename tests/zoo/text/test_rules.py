@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 
@@ -108,6 +109,14 @@ def test_damaged_rules_are_reported(content: bytes, tokenizer: Tokenizer) -> Non
     plain = tokenizer.content.removeprefix(MOSES.prepended_to(b""))
     assert Tokenizer(plain).rules is None
     refused("is damaged.*text rules", Tokenizer, encode_bytes(TEXT_RULES, content) + plain)
+
+
+def test_stored_rules_may_list_the_known_subwords(tokenizer: Tokenizer) -> None:
+    """Models that earlier versions imported have such a list. Subwords that are not in the list are split again."""
+    plain = tokenizer.content.removeprefix(MOSES.prepended_to(b""))
+    rules = {"tokenizer": "space", "codes": CODES, "vocabulary": "the ho@@ u@@"}
+    stored = Tokenizer(encode_bytes(TEXT_RULES, json.dumps(rules).encode()) + plain)
+    assert stored.tokenize("the house") == ["▁the", "▁ho@@", "▁u@@", "▁s@@", "▁e"]
 
 
 def test_fields_that_would_be_ignored_are_refused(tokenizer: Tokenizer) -> None:

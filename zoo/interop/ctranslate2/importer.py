@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from specs import Spec
 from zoo.files.reading import damaged, file_exists, is_present, read_bytes, read_json
 from zoo.interop.ctranslate2.network import Network, read_layers
 from zoo.interop.formats import (
     ImportedModel,
     ImportFormat,
     ImportRequest,
-    imported_spec,
+    assemble,
     require_folder,
     search_fields,
 )
 from zoo.interop.tables import Settings
-from zoo.interop.tensors import TokenList
+from zoo.interop.tensors import ForeignTensors, TokenList
 from zoo.interop.vocabulary import ModelText, convert_vocabulary, find_models, find_rules
-from zoo.models.loading import Model
-from zoo.models.weights import Weights
 
 MODEL = "model.bin"
 _CONFIG = "config.json"
@@ -66,18 +66,19 @@ class CTranslate2Import(ImportFormat):
         vocabulary = convert_vocabulary(
             models, source, target, shared=source == target, where=path, source_has_end=reads_end, rules=rules
         )
-        embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
         description = f"Imported from CTranslate2 ({network.name or 'Transformer'}, revision {network.revision})."
-        spec = imported_spec(request, description, {**architecture, **fields}, vocabulary, _DECODING)
-        tensors = {**read_layers(network, spec), **positions, **embeddings}
-        network.require_all_taken()
+
+        def layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
+            return {**read_layers(source, spec), **positions}
+
+        model = assemble(request, description, architecture, tables, vocabulary, _DECODING, network, layers)
         notes = [*vocabulary.notes]
         if not reads_end:
             notes.append("The model's sources do not end with EOS, so zoo does not add EOS to sources.")
         if file_exists(path / "vmap.txt"):
             notes.append("`vmap.txt`, which lets CTranslate2 restrict the vocabulary, is not imported.")
         origin = {"engine": "CTranslate2", "numbers": network.number_type}
-        return ImportedModel(Model(spec, vocabulary.vocabulary, Weights(tensors)), origin, tuple(notes))
+        return ImportedModel(model, origin, tuple(notes))
 
 
 def open_translator(folder: Path) -> Any:

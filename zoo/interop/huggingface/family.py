@@ -15,6 +15,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+import specs
 from specs import BOS, PAD, Architecture, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import is_present, read_json
@@ -24,8 +25,8 @@ from zoo.interop.formats import (
     ImportedModel,
     ImportFormat,
     ImportRequest,
+    assemble,
     cannot_export,
-    imported_spec,
     require_folder,
     require_same_architecture,
     require_standard_layers,
@@ -37,7 +38,6 @@ from zoo.interop.tables import Layout, NamedTensors, Settings, read_tensors, wri
 from zoo.interop.tensors import NEVER, EmbeddingTables, ForeignTensors
 from zoo.interop.vocabulary import ImportedVocabulary, refuse_options
 from zoo.models.loading import Model
-from zoo.models.weights import Weights
 from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
@@ -121,16 +121,16 @@ class Family(ImportFormat, ExportFormat):
         files.config.ignore(*files.search.known)
         for file in (files.config, files.search):
             file.require_all_known()
-        embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
-        embeddings["output_bias"][[vocabulary.target.ids[row] for row in search.excluded]] = NEVER
         languages = f" for {len(vocabulary.languages['codes'])} languages" if vocabulary.languages else ""
         name = request.origin_name or files.path.absolute().name
         description = f"Imported from the Hugging Face model {name}{languages}."
-        spec = imported_spec(request, description, {**architecture, **fields}, vocabulary, search.decoding)
-        tensors = read_tensors(files.weights, self.layout.rows(spec)) | embeddings
-        files.weights.require_all_taken()
-        model = Model(spec, vocabulary.vocabulary, Weights(tensors))
+        parts = description, architecture, tables, vocabulary, search.decoding
+        model = assemble(request, *parts, files.weights, self._read_layers)
+        model.weights.tensors["output_bias"][[vocabulary.target.ids[row] for row in search.excluded]] = NEVER
         return ImportedModel(model, {"engine": "transformers", **origin}, (*search.notes, *vocabulary.notes))
+
+    def _read_layers(self, source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
+        return read_tensors(source, self.layout.rows(spec))
 
     @abstractmethod
     def settings_of(self, spec: Spec) -> dict[str, Any]:
@@ -195,7 +195,8 @@ class Family(ImportFormat, ExportFormat):
             fields = self.architecture(Settings(self.settings_of(spec), CONFIG)) | of_weights
         except ZooError as error:
             raise cannot_export(self.name, error.problem) from None
-        after = imported_spec(ImportRequest("exported"), "", fields, None, {}).architecture
+        corpus = {"max_length": 1}  # all tables of position embeddings are long enough for this
+        after = specs.load("base", {"architecture": fields, "corpus": corpus}).architecture
         require_same_architecture(spec.architecture, after, self.name, self.may_differ)
         return after
 

@@ -6,13 +6,15 @@ The layout is the same in Marian and zoo: x @ W, with one matrix for each matrix
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from specs import Spec
-from zoo.interop.formats import ImportedModel, ImportFormat, ImportRequest, imported_spec
+from zoo.interop.formats import ImportedModel, ImportFormat, ImportRequest, assemble
 from zoo.interop.marian.files import (
     SUFFIX,
     is_binary_model,
@@ -25,8 +27,6 @@ from zoo.interop.marian.files import (
 from zoo.interop.marian.vocabulary import read_shortlist, read_vocabulary, shortlist_files
 from zoo.interop.tables import Settings, read_settings, read_tensors, tensor_layout
 from zoo.interop.tensors import EmbeddingTables, ForeignTensors
-from zoo.models.loading import Model
-from zoo.models.weights import Weights
 
 _CONTROL_CHARACTERS = {f"<0x{number:02X}>" for number in range(32)}
 """Names of the tokens that represent bytes of control characters."""
@@ -68,30 +68,26 @@ class MarianImport(ImportFormat):
         tables = _read_embeddings(tensors, options)
         rows = len(tables.source), len(tables.target)
         vocabulary = read_vocabulary(decoder.vocabularies, rows, request)
-        embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
         control_characters = [id for id, name in enumerate(vocabulary.target.names) if name in _CONTROL_CHARACTERS]
         suppressed = [*decoder.decoding["suppressed_tokens"], *control_characters]
         decoding = {**decoder.decoding, "suppressed_tokens": suppressed}
         description = f"Imported from Marian's {decoder.model.name}."
-        spec = imported_spec(request, description, {**architecture, **fields}, vocabulary, decoding)
-        layers = _read_layers(tensors, options, spec)
-        options.require_all_known()
-        tensors.require_all_taken()
+        layers = partial(_read_layers, options)
+        model = assemble(request, description, architecture, tables, vocabulary, decoding, tensors, layers)
         version = str(options.any("version", "")).split(" ")[0]
         origin = {"engine": f"Marian {version}".strip()}
-        notes = [*decoder.notes, *vocabulary.notes, *([] if _searches_as_trained(spec) else [_SEARCH_NOTE])]
+        notes = [*decoder.notes, *vocabulary.notes, *([] if _searches_as_trained(model.spec) else [_SEARCH_NOTE])]
         for name in _SCRIPTS:
             if decoder.model.with_name(name).is_file():
                 notes.append(f"zoo does not run the script `{name}`: the model receives unprocessed text")
-        files, shortlist = shortlist_files(decoder.model.parent), None
+        files = shortlist_files(decoder.model.parent)
         if len(files) == 1:
-            shortlist = read_shortlist(files[0], vocabulary, rows)
+            model = replace(model, shortlist=read_shortlist(files[0], vocabulary, rows))
             use = "to use it, add `--shortlist --backend native` to `zoo decode`"
             notes.append(f"the shortlist `{files[0].name}` is imported; {use}")
         elif files:
             found = f"{len(files)} shortlists ({', '.join(file.name for file in files)})"
             notes.append(f"the folder has {found}, so none is imported; keep one shortlist and import the model again")
-        model = Model(spec, vocabulary.vocabulary, Weights({**layers, **embeddings}), shortlist)
         return ImportedModel(model, origin, tuple(notes))
 
 
@@ -185,10 +181,10 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
     return EmbeddingTables(encoder, decoder, output, bias, scale, scale)
 
 
-def _read_layers(source: ForeignTensors, options: Settings, spec: Spec) -> dict[str, Tensor]:
+def _read_layers(options: Settings, source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
     """Pop the tensors of all layers from `source`. Return tensors with zoo's names.
 
-    Raise ZooError if a tensor is missing or does not have the shape that `spec` requires.
+    Raise ZooError if a tensor is missing or does not have the shape that `spec` requires, or an option is unknown.
     """
     for number, original in enumerate(_tied_layers(options), start=1):
         if number != original:  # a weights file has no aliases, so the tensors of the original layer are copied
@@ -196,7 +192,9 @@ def _read_layers(source: ForeignTensors, options: Settings, spec: Spec) -> dict[
             own = {name: tensor for name, tensor in source.left.items() if name.startswith(prefix)}
             source.left |= {f"decoder_l{number}_{name.removeprefix(prefix)}": tensor for name, tensor in own.items()}
     section = "marian.pre" if spec.architecture.norm.placement == "pre" else "marian"
-    return read_tensors(source, tensor_layout(section).rows(spec))
+    tensors = read_tensors(source, tensor_layout(section).rows(spec))
+    options.require_all_known()
+    return tensors
 
 
 def _tied_layers(options: Settings) -> list[int]:
