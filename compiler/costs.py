@@ -177,7 +177,7 @@ def sequential_operations(graph: Graph, n: int, layer: str | None = None) -> int
 
 @dataclass(frozen=True)
 class Connections:
-    """Connections between the positions of a value and the positions of another value that is computed from it."""
+    """The positions of an input value on which each position of a computed value depends."""
 
     distance: int
     """Largest d such that each position of the computed value depends on all positions at most d away.

@@ -59,7 +59,7 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
 
     Raises:
         ZooError: A layer lists training files whose suffixes differ from the languages of `corpus`, and neither this
-            layer nor a later layer sets these languages.
+            layer nor a later layer sets the languages of `corpus`.
     """
     listing = [index for index, layer in enumerate(layers) if _training_files(layer)]
     if not listing:

@@ -35,7 +35,7 @@ def without_format(spec: LocatedValue, version: str | None = None) -> LocatedVal
     """Check the `format` key of a spec file, and return the values without this key.
 
     Args:
-        spec: The values in the file. If they have no key `format`, they are in the current format.
+        spec: The values in the file. If there is no `format` key, the values are in the current format.
         version: Version of zoo that wrote the file, if known.
 
     Raises:

@@ -47,7 +47,7 @@ ERRORS = [
     ("attend --spec tiny -o a.html", "the sentence is missing", "`--figure 3`"),
     ("attend --spec tiny words", "no output file is given", "-o FILE.html"),
     ("attend --spec tiny words -o a.svg", "`a.svg` does not end in .html", "a.html"),
-    ("curves tiny -o c.xyz", "`c.xyz` does not end in .html or .svg", "HTML or SVG: name the file `c.html` or `c.svg`"),
+    ("curves tiny -o c.svg", "`c.svg` does not end in .html", "the output is HTML: name the file `c.html`"),
 ]
 
 

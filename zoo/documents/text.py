@@ -52,7 +52,7 @@ def _parse_subtitles(text: str) -> list[Fragment]:
     for number, line in enumerate(_HEAD.sub(lambda head: "\n" * head[0].count("\n"), text).split("\n"), start=1):
         if _DAMAGED.search(line):
             problem = f"line {number:,} ({excerpt(line.strip())}) does not contain a valid start and end time"
-            raise ZooError(problem, hint="write the line as in `00:00:01,000 --> 00:00:02,500`")
+            raise ZooError(problem, hint="write the line in the form `00:00:01,000 --> 00:00:02,500`")
     if not parts and before.strip():
         raise ZooError("the file has no subtitle times", hint="write times as in `00:00:01,000 --> 00:00:02,500`")
     fragments = [Fragment(Kind.BREAK, before)]

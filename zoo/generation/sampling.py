@@ -70,7 +70,7 @@ class Sampling:
         return SearchHistory(source, self, streams)
 
     def step(self, batch: Batch[State], allowed: Bool[Tensor, "#rows V"] | None, rows: int) -> tuple[Selection, State]:
-        """Run one decoding step: draw a token for each row, or choose EOS if the sentence of the row must end.
+        """Run one decoding step: draw a token for each row, or choose EOS if the row's sentence must end.
 
         Return the selection and the new decoder state.
         """

@@ -258,7 +258,7 @@ class TextSearch:
         return GenerationConfig.from_spec(self.spec, {"max_batch_tokens": given}).max_batch_tokens
 
     def _require_shortlist(self) -> None:
-        """Raise ZooError if the model has no shortlist or is an ensemble, or if its backend supports no shortlists."""
+        """Raise ZooError if the model is an ensemble or has no shortlist, or if its backend cannot use shortlists."""
         hint = "or turn the shortlist off with `--no-shortlist` (in Python: `shortlist=False`)"
         if not issubclass(type(self.program), ShortlistDecoder):
             name, fix = "an ensemble", "use a single model"

@@ -56,7 +56,7 @@ def layer_count(side: str) -> tuple[int | None, str]:
 
 
 def sublayer_count(side: str) -> tuple[int | None, str]:
-    """Return how many sub-layers each encoder or decoder layer has (None if it varies), and an explanation."""
+    """Return how many sub-layers each encoder or decoder layer has (None if it varies), and its description."""
     norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
     return _agreed({norms[name] for name in _layers(side)}, "residual connections with a norm in each layer")
 
@@ -66,19 +66,19 @@ def _layers(side: str) -> list[str]:
 
 
 def width() -> tuple[int | None, str]:
-    """Return the output dimension of all embeddings and sub-layers (None if it varies), and an explanation."""
+    """Return the output dimension of all embeddings and sub-layers (None if it varies), and its description."""
     nodes = [*_nodes(Embedding), *(n for n in graph("base").nodes if n.operation.is_norm)]
     return _agreed({_width(n) for n in nodes}, f"dimension of all {len(nodes)} embeddings and sub-layers")
 
 
 def heads() -> tuple[int | None, str]:
-    """Return the number of attention heads (None if it varies), and an explanation."""
+    """Return the number of attention heads (None if it varies), and its description."""
     found = {operation.heads for operation in _operations(SplitHeads)}
     return _agreed(found, "heads into which queries, keys and values are split")
 
 
 def key_width() -> tuple[int | None, str]:
-    """Return the dimension of queries, keys and values in each head (None if it varies), and an explanation."""
+    """Return the dimension of queries, keys and values in each head (None if it varies), and its description."""
     types, nodes = graph("base").types, _nodes(Attention)
     widths = {types[name].shape[3].constant for node in nodes for name in node.inputs[:3]}
     return _agreed(widths, f"dimension of queries, keys and values in all {len(nodes)} attention sub-layers")

@@ -252,7 +252,7 @@ def _record_origin(model: StoredModel, revision: Revision, registry: str, report
         try:
             Origin.of(revision, registry).write(model.folder)
         except ZooError as error:  # the model is published, so the index must still be written
-            report.warn(f"{error.summary}; the local model store does not record the upload of `{revision.pin}`")
+            report.warn(f"{error.summary}; the upload of `{revision.pin}` is not recorded in the local model store")
 
 
 @contextmanager

@@ -98,7 +98,7 @@ class _Process:
         return self._process.is_alive()
 
     def call(self, *call: object) -> tuple[Any, Exception | None, bool]:
-        """Call a function in the process. `call` is the time limit in seconds, the function and its arguments.
+        """Call a function in the process. `call` contains the time limit in seconds, the function, and its arguments.
 
         Returns:
             The value, the error, and whether the process can be used again.

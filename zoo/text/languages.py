@@ -135,7 +135,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
     source = source or _other(languages, target)
     if target is None:
         raise ZooError(
-            f"`{spec.name}` translates into {len(languages.codes)} languages, and the target language is not given",
+            f"`{spec.name}` translates into {len(languages.codes)} languages, but no target language was given",
             hint=f"specify it with `--to CODE` (in Python: `target=`): {languages.listed(_MAX_LISTED)}",
         )
     if source is None:

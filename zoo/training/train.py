@@ -361,8 +361,8 @@ def save(model: nn.Module, run: str | os.PathLike[str], *, steps: int) -> Run:
 
     Raises:
         ZooError: The folder cannot be created, or contains a run of `zoo train`, a run with a different spec, or files
-            that no training run wrote. Or a weight is not finite, the module has a parameter that `zoo.model` did not
-            create, or `steps` is not a non-negative integer.
+            that no training run wrote. Also raised if a weight is not finite, if `zoo.model` did not create one of the
+            module's parameters, or if `steps` is negative or not an integer.
     """
     if not isinstance(steps, Integral) or isinstance(steps, bool) or steps < 0:
         hint = "pass the number of training steps"

@@ -84,7 +84,7 @@ def test_a_store_that_cannot_record_the_revision_is_warned_of(bundle: Path, addr
         assert [call.args[1] for call in write.mock_calls].count(MARKER) == checks
     assert report.said.count(f"creating a new registry in the folder `{address}`") == 1
     assert len(report.warnings) == 2
-    assert f"the local model store does not record the upload of `{NAME}@1`" in report.warnings[0]
+    assert f"the upload of `{NAME}@1` is not recorded in the local model store" in report.warnings[0]
     assert NAME in (Path(address) / "index.json").read_text(encoding="utf-8")
 
 

@@ -86,7 +86,7 @@ def test_languages_are_completed_where_only_one_is_possible(languages, given, ex
 
 
 @pytest.mark.parametrize(("languages", "given", "problem", "hint"), [
-    ({}, (None, None), "translates into 3 languages, and the target language is not given", "`--to CODE`"),
+    ({}, (None, None), "translates into 3 languages, but no target language was given", "`--to CODE`"),
     ({"codes": ["en", "de"]}, (None, None), "translates into 2 languages", "en, de"),
     (NLLB, (None, "deu_Latn"), "the language of the text is not given", "`--from CODE`"),
     ({}, ("en", "it"), "does not support the language `it`", "the languages are en, de, fr"),
