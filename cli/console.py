@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from specs import ZooError
 from zoo.report import PlainReport, Report, Table, escape_control_characters
@@ -28,15 +29,47 @@ def prepare_standard_streams() -> None:
     r"""Set the encoding of the standard streams, and replace closed streams.
 
     Output is UTF-8 in every locale. File names that are not UTF-8 are written to stdout as raw bytes, and to stderr
-    with escapes. A closed stream is replaced by the null device, which takes the file descriptor of this stream.
-    Otherwise, the next file that is opened would get this descriptor, and libraries would print to this file.
+    with escapes. A closed stdin or stdout is replaced by a `ClosedStream`, and a closed stderr by the null device.
     """
-    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115  (until the process ends)
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    _reserve_descriptors()
+    if sys.stdin is None:
+        sys.stdin = ClosedStream("input", "redirect it, for example with `</dev/null`")
+    if sys.stdout is None:
+        sys.stdout = ClosedStream("output", "redirect it, for example with `>/dev/null`")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (until the process ends)
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors=errors)
+
+
+class ClosedStream(io.TextIOBase):
+    """Replacement for a closed standard stream. Reading from it or writing to it raises ZooError."""
+
+    def __init__(self, name: str, remedy: str) -> None:
+        super().__init__()
+        self._name, self._remedy = name, remedy
+
+    @property
+    def buffer(self) -> ClosedStream:
+        """This object itself, so that using the binary buffer also raises ZooError."""
+        return self
+
+    def readline(self, *_: object) -> NoReturn:
+        """Raise ZooError, because the stream is closed."""
+        raise ZooError(f"standard {self._name} is closed", hint=self._remedy)
+
+    read = write = __next__ = readline
+
+
+def _reserve_descriptors() -> None:
+    """Open the null device on each of the file descriptors 0, 1 and 2 that is closed.
+
+    Otherwise, the next file that is opened would get one of these descriptors, and libraries would print to that file.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def is_typed(path: Path | None) -> bool:
@@ -118,7 +151,7 @@ def _keep_partial(path: Path, file: TextIO, lines: int, size: int) -> None:
         size: The size of these lines in bytes.
     """
     partial = path.with_name(f"{path.name}.partial")
-    if not isinstance(file.name, str) or partial.is_dir():  # a pipe or device has only a file descriptor
+    if not isinstance(file.name, str) or not Path(file.name).is_file() or partial.is_dir():
         return
     with suppress(OSError):  # the disk has no space for the rest of the last line
         file.close()

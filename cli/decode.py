@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from itertools import tee
+from itertools import islice, tee
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Unpack
@@ -32,6 +33,7 @@ def decode(
     input: options.Input = None,
     prefix: Path | None = None,
     output: options.Output = None,
+    part: str | None = None,
     search: Annotated[Literal["beam", "sample"] | None, field_option("decoding.search")] = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
@@ -71,6 +73,8 @@ def decode(
     Options:
         prefix FILE: File with a prefix for each translation, one per line. The translation of input line n begins
             with line n of this file. Prefixes are normalised like other text.
+        part K/N: Translate only the K-th of N parts of the input file, so that N processes can share the work. The
+            concatenated outputs of all parts equal the output of one process. [default: all lines]
         no_split: Translate each line as a whole. By default, a model that was trained on single sentences translates
             the sentences of a line one by one.
         seed N: Random seed. The samples of a line do not depend on other lines. [default: the spec's training.seed]
@@ -78,6 +82,7 @@ def decode(
     Examples:
         echo "the old dog sees a small house" | zoo decode --spec tiny
         zoo decode transformer-big-ende -i news.en -o news.de --device cuda --precision bfloat16
+        zoo decode transformer-big-ende -i news.en -o news.de.3 --part 3/8
         zoo decode --model multilingual --from en --to de < lines.en
         zoo decode --spec tiny --n-best 4 --json < lines.en
         zoo decode --spec tiny --search sample --top-p 0.9 --seed 7 < lines.en
@@ -85,13 +90,14 @@ def decode(
     """
     from zoo.generation.loading import open_model
 
+    fraction = None if part is None else _fraction_of_part(part, input)
     choice: TranslationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "shortlist": shortlist}
     translator = _open_model(spec, options.model_names(name, model), "decode", partial(open_model, **how), input)
     _require_text_name(translator, output)
     format_lines = partial(_format_results, json=json, n_best=n_best)
     choice |= {"source": from_, "target": to, "split": not no_split, "protect": not no_protect}
-    _answer_lines(translator, _Files(input, output, prefix), choice, n_best, format_lines)
+    _answer_lines(translator, _Files(input, output, prefix, fraction), choice, n_best, format_lines)
 
 
 def parse(
@@ -154,11 +160,34 @@ def parse(
 
 
 class _Files(NamedTuple):
-    """Files that a command reads and writes. None means stdin (`input`), stdout (`output`) or no file (`prefix`)."""
+    """Files that a command reads and writes. None means stdin (`input`), stdout (`output`) or no file (`prefix`).
+
+    If only the K-th of N parts of the input is read, `fraction` is (K, N). None means that all lines are read.
+    """
 
     input: Path | None
     output: Path | None
     prefix: Path | None = None
+    fraction: tuple[int, int] | None = None
+
+
+def _fraction_of_part(part: str, input: Path | None) -> tuple[int, int]:
+    """Parse the value K/N of `--part`, and return K and N: (3, 8) for "3/8".
+
+    Raises:
+        ZooError: The part is not valid, or there is no input file.
+    """
+    from specs import ZooError
+
+    match = re.fullmatch(r"([1-9][0-9]{0,6})/([1-9][0-9]{0,6})", part)
+    number, count = map(int, match.groups()) if match else (1, 0)
+    if number > count:
+        hint = "write K/N with 1 <= K <= N, such as `--part 3/8` for the third of eight parts"
+        raise ZooError(f"`--part {part}` is not a valid part", hint=hint)
+    if input is None:
+        problem = "`--part` needs an input file, because stdin cannot be divided into parts"
+        raise ZooError(problem, hint="add `--input FILE`")
+    return number, count
 
 
 def _require_text_name(translator: Translator, output: Path | None) -> None:
@@ -222,6 +251,7 @@ def _answer_lines(
     from cli.console import is_typed, open_lines, open_output, report
     from zoo.generation.text_search import translate_lines
     from zoo.report import Report
+    from zoo.text.lines import count_lines
 
     shows_progress = files.output or not (is_typed(files.input) or sys.stdout.isatty())
     inputs = [files.input, *([files.prefix] if files.prefix else [])]
@@ -230,17 +260,23 @@ def _answer_lines(
         open_lines(files.prefix) if files.prefix else nullcontext() as prefixes,
         open_output(files.output, inputs) as write,
     ):
-        texts, sources = tee(lines)
+        first, end = 0, None
+        if files.input and files.fraction:
+            total = len(lines) if isinstance(lines, list) else count_lines(files.input)
+            number, count = files.fraction
+            first, end = total * (number - 1) // count, total * number // count
+        texts, sources = tee(islice(lines, first, end))
         results = translate_lines(
             translator,
             map(prepare, texts) if prepare else texts,
-            prefixes=prefixes,
+            prefixes=None if prefixes is None else islice(prefixes, first, end),
             n_best=n_best,
             paused=paused,
+            first=first,
             report=report() if shows_progress else Report(),
             **choice,
         )
-        for number, (answers, source) in enumerate(zip(results, sources, strict=False), start=1):
+        for number, (answers, source) in enumerate(zip(results, sources, strict=False), start=first + 1):
             for line in format_lines(number, source, answers):
                 write(line)
 

@@ -29,7 +29,7 @@ list: PATTERN --published --available --json; show: SPEC KEY=VALUE --difference 
 plan: SPEC KEY=VALUE --passes --code --graph --length --json
 prepare: SPEC KEY=VALUE; train: SPEC KEY=VALUE --run --fresh --yes --device; average: RUN --last --int8; shortlist: RUN
 sweep: SPEC|KEY=VALUE --seeds --jobs --folder --list --table --json --device; curves: RUN --output
-decode: MODEL --spec --model --from --to --input --prefix --output --search --beam --alpha --shortlist --n-best
+decode: MODEL --spec --model --from --to --input --prefix --output --part --search --beam --alpha --shortlist --n-best
   --no-split --no-protect --temperature --top-k --top-p --seed --json --max-batch-tokens --device --precision
   --backend
 translate: FILE|FOLDER --output --yes --spec --model --from --to --no-protect --device --precision --backend

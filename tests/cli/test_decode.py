@@ -192,3 +192,25 @@ def test_scores_are_printed_when_the_input_pauses(trained: Trained) -> None:
                 time.sleep(0.01)
     assert process.wait() == 0
     assert all(float(score) < 0 for score in process.stdout.split())
+
+
+@pytest.mark.parametrize("options", [("--search", "sample", "--seed", "7"), ("--prefix", "starts.de")])
+def test_the_parts_of_a_file_equal_the_whole(decode: Zoo, options: tuple[str, ...]) -> None:
+    Path("lines.en").write_text(TEXT + "the last line has no end", encoding="utf-8")
+    Path("starts.de").write_text("der\n\n\n\n\nwir\n", encoding="utf-8")
+    whole = decode("-i", "lines.en", *options)
+    assert (whole.status, whole.err) == (0, "")
+    for count in (4, 7):
+        parts = [decode("-i", "lines.en", *options, "--part", f"{part}/{count}").out for part in range(1, count + 1)]
+        assert "".join(parts) == whole.out
+        assert all(parts) is (count < 7)
+    last = decode("-i", "lines.en", "--n-best", "2", "--part", "3/3").out
+    assert [line.split("\t")[0] for line in last.splitlines()] == ["5", "5", "6", "6"]
+
+
+def test_invalid_parts_are_refused(decode: Zoo) -> None:
+    Path("lines.en").write_text(TEXT, encoding="utf-8")
+    for part in ("3", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1/2 "):
+        assert "is not a valid part" in decode("-i", "lines.en", "--part", part).refusal, part
+    assert "add `--input FILE`" in decode("--part", "1/2", stdin=TEXT).refusal
+    assert decode("-i", "missing", "--part", "1/2").status != 0

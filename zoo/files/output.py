@@ -12,7 +12,8 @@ from typing import Literal, TextIO
 from specs import ZooError
 from zoo.files.atomic import atomic_file, convert_disk_errors
 
-_DESCRIPTORS = ("/dev/stdout", "/dev/stderr", "/dev/fd/*", "/proc/self/fd/*")
+_DESCRIPTOR_FOLDERS = ("/dev/fd", "/proc/self/fd")
+_MAX_LINKS = 40  # maximum number of symbolic links to follow, as in Linux
 
 
 @contextmanager
@@ -27,8 +28,8 @@ def open_output(path: Path) -> Iterator[TextIO]:
         ZooError: The file cannot be written.
     """
     with convert_disk_errors(path):
-        if _is_written_directly(path):
-            direct = os.open(path, os.O_WRONLY | os.O_APPEND)  # `/dev/stdout` may be a file that contains other output
+        direct = _direct_target(path)
+        if direct is not None:
             with open(direct, "w", encoding="utf-8", newline="\n") as stream:
                 yield stream
             return
@@ -75,17 +76,36 @@ def require_different_files(output: Path | int, inputs: Iterable[Path | int]) ->
             raise ZooError(f"{name} would be read and written at the same time", hint="write to another file")
 
 
-def _is_written_directly(path: Path) -> bool:
-    """Return whether an output cannot be replaced atomically, because it is a device, FIFO or file descriptor."""
-    if any(path.match(pattern) for pattern in _DESCRIPTORS):
-        return True
+def _direct_target(path: Path) -> Path | int | None:
+    """Return the path or descriptor of an output that cannot be replaced atomically: a device, FIFO or descriptor.
+
+    Return None for a regular file or a path that does not exist, because these are written atomically.
+    """
+    descriptor = _descriptor_number(path)
+    if descriptor is not None:
+        try:
+            return os.dup(descriptor)  # opening the path would write from the beginning of the file
+        except OSError as error:  # the descriptor is not open
+            raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        return False
+        return None
     if stat.S_ISDIR(mode):
         raise ZooError(f"`{path}` cannot be written: it is a folder", hint="give the path of a file")
-    return not stat.S_ISREG(mode)
+    return None if stat.S_ISREG(mode) else path
+
+
+def _descriptor_number(path: Path) -> int | None:
+    """Return the file descriptor number of a path such as `/dev/fd/63` or a link to it. Return None for other paths."""
+    folders = {Path(folder).resolve() for folder in _DESCRIPTOR_FOLDERS}
+    for _ in range(_MAX_LINKS):
+        if path.name.isdecimal() and path.parent.resolve() in folders:
+            return int(path.name)
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
 
 
 def _is_same_file(one: Path | int, other: Path | int) -> bool:

@@ -17,6 +17,7 @@ from typing import IO, Any, BinaryIO, Self, TypeVar
 
 from specs import ZooError
 from zoo.files.archive import open_gzip
+from zoo.files.reading import open_file
 from zoo.report import size
 
 PAUSE_SECONDS = 0.02
@@ -112,6 +113,16 @@ def file_errors(path: Path) -> Iterator[None]:
         raise ZooError(f"`{path}` is truncated or damaged: {error}", hint=hint) from error
     except OSError as error:
         raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from error
+
+
+def count_lines(path: Path) -> int:
+    """Count the lines in a text file without decoding them.
+
+    Raises:
+        ZooError: The file cannot be read.
+    """
+    with open_file(path) as stream:
+        return sum(1 for _ in stream)
 
 
 def bounded_lines(stream: IO[bytes], name: str, max_bytes: int) -> Iterator[bytes]:
