@@ -109,7 +109,8 @@ def compile_model(
 
     seconds, program = timed(build)
     run_once(program)
-    print(f"{program.spec.name}: {program.backend}, {program.precision}, {program.device}; ready in {seconds:.1f} s")
+    made = f"{program.backend}, {program.precision}, {program.device}"
+    print(f"{program.spec.name}: {'' if model else 'with random weights, '}{made}; ready in {seconds:.1f} s")
 
 
 def benchmark_decode(

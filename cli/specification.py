@@ -259,8 +259,9 @@ def plan(
         from zoo.visualization.graphviz import graphviz
 
         if graph.suffix.lower() not in (".dot", ".gv"):
-            draw = "the output is in Graphviz's format, and `dot -Tsvg network.dot -o network.svg` draws it"
-            raise specs.ZooError(f"`{graph}` does not end in .dot or .gv", hint=f"name the file `network.dot`: {draw}")
+            name = graph.stem or "network"
+            draw = f"the output is in Graphviz's format, and `dot -Tsvg {name}.dot -o {name}.svg` draws it"
+            raise specs.ZooError(f"`{graph}` does not end in .dot or .gv", hint=f"name the file `{name}.dot`: {draw}")
         with open_output(graph) as file:
             file.write(graphviz(chosen))
         return print(graph)

@@ -46,7 +46,10 @@ def test_specs_and_models_are_compiled_once_and_run(
     monkeypatch.setattr(EmittedProgram, "run", lambda *args, **how: purposes.add(args[1]) or run(*args, **how))
     how = ("--backend", "caching", "--device", "cpu")
     for _ in range(2):
-        assert "transformer-tiny-ende: eager, float32, cpu; ready in " in zoo("compile", "tiny", *SMALL, *how).printed
+        assert (
+            "transformer-tiny-ende: with random weights, eager, float32, cpu; ready in "
+            in zoo("compile", "tiny", *SMALL, *how).printed
+        )
     assert purposes == {Purpose.SCORE, Purpose.ENCODE, Purpose.DECODE_STEP}
     assert ", int8, cpu; " in zoo("compile", "tiny", *SMALL, *how, "--precision", "int8").out
     assert len(written) == len(list((home / "compiled").glob("[!.]*"))) == 2

@@ -117,6 +117,6 @@ def test_plan_writes_the_graph_for_graphviz(zoo: Zoo) -> None:
     assert zoo("plan", "tiny", "--graph", "tiny.dot") == (0, "tiny.dot\n", "")
     assert Path("tiny.dot").is_symlink()
     assert Path("figure").read_text(encoding="utf-8").startswith("digraph ")
-    assert "dot -Tsvg network.dot -o network.svg" in zoo("plan", "tiny", "--graph", "tiny.svg").refusal
+    assert "dot -Tsvg tiny.dot -o tiny.svg" in zoo("plan", "tiny", "--graph", "tiny.svg").refusal
     assert zoo("plan", "tiny", "--graph", "figures/tiny.gv").status == 2
     assert not Path("figures").exists()
