@@ -125,7 +125,7 @@ BOMB = '<!DOCTYPE w [<!ENTITY a "aaaa">]><w:p xmlns:w="w">&a;</w:p>'
     ("a.txt", b"one\nsch\xf6n", r"byte 4 of the line, 0xf6, is not UTF-8 \(a.txt:2\)"),
     ("a.srt", (CUE + "A --> B\n1:30 -> 2:45\n1:30 --> go\n0:00:01 --> x").encode(), r"line 6 \('0:00:01 --> x'\)"),
     ("a.srt", b"1\none", "has no subtitle times"),
-    ("a.srt", b"1\n00:01,0 -> 00:02,0\none", r"line 2 \('00:01,0 -> 00:02,0'\) does not contain the start"),
+    ("a.srt", b"1\n00:01,0 -> 00:02,0\none", r"line 2 \('00:01,0 -> 00:02,0'\) does not contain a valid start"),
     ("a.docx", b"PK\x03\x04 not a zip", "damaged"),
     ("a.docx", b"\xd0\xcf\x11\xe0", "is encrypted, or"),
     ("a.docx", archive_of(".docx", "<w:p>"), "damaged"),

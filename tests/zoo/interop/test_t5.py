@@ -161,7 +161,7 @@ def test_target_languages_are_chosen_as_in_transformers(lists: bool, saved: bool
         assert [model.vocabulary.token_strings(best.tokens) for best, *_ in found] == theirs
     sampled = model.vocabulary.source.sample([*tag, *model.vocabulary.encode(texts[0])], 0.1)
     assert tuple(sampled[: len(tag)]) == tag
-    refused("the target language is not given", translator.translate, "the dog")
+    refused("no target language was given", translator.translate, "the dog")
     refused("the model does not support the language `it`", T5().read, folder, ImportRequest("mine", ("en", "it")))
     tiny.export(model, T5(), tmp_path)
     again = open_tokenizer(tmp_path)
