@@ -100,15 +100,18 @@ def compile_model(
         problem = "give either SPEC or `--model`, not both" if model else "SPEC or `--model` is missing"
         raise ZooError(problem, hint="run `zoo compile SPEC` or, for trained weights, `zoo compile --model NAME|RUN`")
 
-    def build() -> Program:
-        if model is not None:
-            return cast("Program", open_model(find.model(model, report()), report=report(), **how).program)
-        chosen = specs.load(str(spec), overrides or ())
-        require_memory_to_translate(chosen, how["device"])
-        return build_with_message(chosen, TRANSLATE, report(), **how)
+    def build_and_run() -> Program:
+        if folder is not None:
+            program = cast("Program", open_model(folder, report=report(), **how).program)
+        else:
+            chosen = specs.load(str(spec), overrides or ())
+            require_memory_to_translate(chosen, how["device"])
+            program = build_with_message(chosen, TRANSLATE, report(), **how)
+        run_once(program)
+        return program
 
-    seconds, program = timed(build)
-    run_once(program)
+    folder = None if model is None else find.model(model, report())
+    seconds, program = timed(build_and_run)
     made = f"{program.backend}, {program.precision}, {program.device}"
     print(f"{program.spec.name}: {'' if model else 'with random weights, '}{made}; ready in {seconds:.1f} s")
 

@@ -31,5 +31,6 @@ def graphviz(spec: Spec) -> str:
 
 
 def _quote(name: str, shape: Shape | None = None) -> str:
-    """Quote a name for Graphviz, and the shape of its value on a second line. Graphviz has the escapes of JSON."""
+    """Quote a name for Graphviz, with the shape of its value on a second line."""
+    # JSON and DOT share the escapes that occur here: quotation marks, backslashes and line breaks.
     return json.dumps(name if shape is None else f"{name}\n[{', '.join(map(str, shape))}]", ensure_ascii=False)
