@@ -208,17 +208,12 @@ def top_k(
     last = values[:, count - 1]
     is_tied = (last == values[:, count]) & last.isfinite()
     values, tokens = values[:, :count], tokens[:, :count]
-    # torch.topk may return any of several equal values, so choose the tokens with the lowest IDs. On a GPU, do this for
-    # every row, because testing whether there are ties would wait for the GPU.
-    if _is_asynchronous(log_probabilities):
+    # torch.topk may return any of several equal values, so choose the tokens with the lowest IDs. On a GPU, always do
+    # this, because testing whether there are ties would wait for the GPU.
+    if _is_asynchronous(log_probabilities) or bool(is_tied.any()):
         lowest = _lowest_ids(log_probabilities, last.unsqueeze(1), count)
         exact = _sort_by_value_and_id(log_probabilities, lowest)
         values, tokens = (torch.where(is_tied.unsqueeze(1), a, b) for a, b in zip(exact, (values, tokens), strict=True))
-    elif bool(is_tied.any()):
-        values, tokens = values.clone(), tokens.clone()
-        rows = log_probabilities[is_tied]
-        lowest = _lowest_ids(rows, last[is_tied].unsqueeze(1), count)
-        values[is_tied], tokens[is_tied] = _sort_by_value_and_id(rows, lowest)
     return TopK(values, tokens, ends)
 
 

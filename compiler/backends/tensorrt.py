@@ -22,10 +22,8 @@ from compiler.decoder import CACHE_BLOCK
 from compiler.emitted import EmittedProgram
 from compiler.graph import Graph
 from compiler.operations.operation import ValueKind
+from compiler.program import MAX_PREFIX_TOKENS
 from specs import Spec, ZooError, install_hint
-
-MAX_NEW_TOKENS = 8
-"""The largest number of tokens that a decoder step can read."""
 
 
 class Profile(NamedTuple):
@@ -48,7 +46,7 @@ def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
     smallest = {"batch": 1, "beams": 1, "source": 1, "capacity": CACHE_BLOCK, "new": 1}
     usual = {"batch": 32, "beams": beam, "source": min(32, max_source), "new": 1}
     usual["capacity"] = min(2 * CACHE_BLOCK, capacity)
-    largest = {"batch": 256, "beams": max(8, beam), "source": max_source, "capacity": capacity, "new": MAX_NEW_TOKENS}
+    largest = {"batch": 256, "beams": max(8, beam), "source": max_source, "capacity": capacity, "new": MAX_PREFIX_TOKENS}
     largest |= fixed_sizes(graph)
     return {
         name: Profile(*(type_.concrete(**sizes) for sizes in (smallest, usual, largest)))
