@@ -165,7 +165,7 @@ class EmittedProgram(DecoderStates, nn.Module):
 
     def _begin(self, sentences: int, outputs: Mapping[str, Tensor]) -> State:
         """Return the state before the first step, with one hypothesis per sentence, given the encoder's outputs."""
-        step = self.graphs[Purpose.DECODE_STEP]
+        step = self._graph
         memory = {name: value for name, value in outputs.items() if name in step.inputs}
         sizes = {"batch": sentences, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
         dtype = next((value.dtype for value in memory.values() if value.is_floating_point()), self._dtype)

@@ -21,7 +21,7 @@ from torch import Tensor
 from compiler.backends.backend import Backend, BuildRequest
 from compiler.backends.eager import build_eager
 from compiler.emitted import EmittedProgram
-from compiler.graph import Purpose
+from compiler.graph import Graphs, Purpose
 from compiler.host import cores, cpp_compiler
 from compiler.instruction import Instruction, MatrixType, Opcode, refusal
 from compiler.kernels.library import load_kernels
@@ -99,7 +99,7 @@ class NativeProgram(KernelProgram):
     @cached_property
     def scorer(self) -> EmittedProgram:
         """Model that computes `score` with emitted PyTorch code and the same weights. It is built on first use."""
-        score = {purpose: graph for purpose, graph in self.graphs.items() if purpose is Purpose.SCORE}
+        score: Graphs = {purpose: graph for purpose, graph in self.graphs.items() if purpose is Purpose.SCORE}
         return build_eager(replace(self.request, graphs=score))
 
     def score(self, source: PaddedBatch | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:

@@ -90,9 +90,7 @@ def _c_enum(members: type[IntEnum]) -> str:
 @cache
 def load_kernels(folder: Path | None) -> Any:
     """Load the kernel library, and return it. If `folder` contains no library for this processor, compile one first."""
-    artefact = kernels_artefact(folder)
-    artefact.make(_compile)
-    return declare_functions(ctypes.CDLL(str(artefact.folder / "native.so")))
+    return declare_functions(ctypes.CDLL(str(kernels_artefact(folder).make(_compile) / "native.so")))
 
 
 @cache
