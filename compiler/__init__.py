@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from compiler.assemble import update_refusal as update_refusal
     from compiler.costs import Cost as Cost
     from compiler.costs import cost as cost
+    from compiler.costs import parameters as parameters
     from compiler.emission import EmittedCode as EmittedCode
     from compiler.emission import emit as emit
     from compiler.emitted import EmittedProgram as EmittedProgram
@@ -33,11 +34,10 @@ if TYPE_CHECKING:
     from compiler.passes import optimise as optimise
     from compiler.passes.variants import int8_dimensions as int8_dimensions
     from compiler.program import Program as Program
-    from specs import Spec
 
 _NAMES = {
     "assemble": ("build", "build_module", "find_device", "update_refusal"),
-    "costs": ("Cost", "cost"),
+    "costs": ("Cost", "cost", "parameters"),
     "emission": ("EmittedCode", "emit"),
     "emitted": ("EmittedProgram", "Loss"),
     "graph": ("Graph", "Graphs", "Purpose", "interpret", "stored_tensors"),
@@ -48,14 +48,6 @@ _NAMES = {
     "padded_batch": ("PaddedBatch",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-
-
-def parameters(spec: Spec) -> int:
-    """Return the number of parameters in the model that a spec describes. Tied parameters count once."""
-    from compiler.graph import Purpose
-    from compiler.lowering import lower
-
-    return sum(parameter.count for parameter in lower(spec, Purpose.TRAIN).parameters.values())
 
 
 def __getattr__(name: str) -> Any:

@@ -78,7 +78,7 @@ class Artefact:
             return self._make(write)
         except Exception as error:
             is_storage_error = isinstance(error, OSError) or is_disk_full(str(error))
-            if self.folder.parent == _temporary_root() or not is_storage_error or not elsewhere:
+            if not is_storage_error or not elsewhere or self.folder.parent == _temporary_root():
                 raise
         self.folder = _temporary_root() / self.folder.name
         return self._make(write)

@@ -17,11 +17,11 @@ from compiler.builder import GraphBuilder
 from compiler.graph import Graph, Purpose
 from compiler.lowering.context import LayerContext
 from compiler.lowering.positions import StackPositions
-from compiler.lowering.transformer import SUBLAYERS
+from compiler.lowering.transformer import SUBLAYERS, lower
 from compiler.operations.mask import PaddingMask
 from compiler.operations.operation import FLOAT_BYTES, ValueKind
 from compiler.size import BATCH, SOURCE, Size
-from specs import DecoderSubLayer, EncoderSubLayer
+from specs import DecoderSubLayer, EncoderSubLayer, Spec
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,11 @@ def cost(graph: Graph, layer: str | None = None) -> Cost:
             cache += types[name].bytes()
     weights = [graph.parameters[name] for name in names]
     return Cost(sum(w.count for w in weights), sum(w.bytes for w in weights), flops, activations, cache)
+
+
+def parameters(spec: Spec) -> int:
+    """Return the number of parameters in the model that a spec describes. Tied parameters count once."""
+    return sum(parameter.count for parameter in lower(spec, Purpose.TRAIN).parameters.values())
 
 
 def layers(graph: Graph) -> list[str]:

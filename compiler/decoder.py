@@ -53,25 +53,6 @@ class DecoderStates:
     def _graph(self) -> Graph:
         return self.graphs[Purpose.DECODE_STEP]
 
-    def _begin(
-        self, sentences: int, device: torch.device, memory: Mapping[str, Tensor], dtype: torch.dtype = torch.float32
-    ) -> State:
-        """Return the state before the first step, with one hypothesis per sentence.
-
-        Args:
-            sentences: The number of sentences.
-            device: The device of the state.
-            memory: The encoder's outputs.
-            dtype: The data type of caches if there are no encoder outputs.
-        """
-        step = self._graph
-        memory = {name: value for name, value in memory.items() if name in step.inputs}
-        sizes = {"batch": sentences, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
-        dtype = next((value.dtype for value in memory.values() if value.is_floating_point()), dtype)
-        shapes = {name: step.inputs[name].concrete(**sizes) for name in step.states}
-        carried = {name: torch.zeros(shape, dtype=dtype, device=device) for name, shape in shapes.items()}
-        return State(memory, carried, (0,) * sentences)
-
     def _step_inputs(self, state: State, tokens: Int[Tensor, "rows k"]) -> dict[str, Tensor]:
         """Return the inputs of the decoder step that reads `tokens`, keyed by name."""
         (rows, new), memory = tokens.shape, state.memory
@@ -208,17 +189,12 @@ def top_k(
     last = values[:, count - 1]
     is_tied = (last == values[:, count]) & last.isfinite()
     values, tokens = values[:, :count], tokens[:, :count]
-    # torch.topk may return any of several equal values, so choose the tokens with the lowest IDs. On a GPU, do this for
-    # every row, because testing whether there are ties would wait for the GPU.
-    if _is_asynchronous(log_probabilities):
+    # torch.topk may return any of several equal values, so choose the tokens with the lowest IDs. On a GPU, always do
+    # this, because testing whether there are ties would wait for the GPU.
+    if _is_asynchronous(log_probabilities) or bool(is_tied.any()):
         lowest = _lowest_ids(log_probabilities, last.unsqueeze(1), count)
         exact = _sort_by_value_and_id(log_probabilities, lowest)
         values, tokens = (torch.where(is_tied.unsqueeze(1), a, b) for a, b in zip(exact, (values, tokens), strict=True))
-    elif bool(is_tied.any()):
-        values, tokens = values.clone(), tokens.clone()
-        rows = log_probabilities[is_tied]
-        lowest = _lowest_ids(rows, last[is_tied].unsqueeze(1), count)
-        values[is_tied], tokens[is_tied] = _sort_by_value_and_id(rows, lowest)
     return TopK(values, tokens, ends)
 
 

@@ -187,8 +187,9 @@ def _body(graph: Graph, nodes: list[Node], names: _Names) -> Iterator[str]:
     for _, group in groupby(nodes, _slice_key):
         run = list(group)
         if split := _split(graph, run):
-            parts = [names.assign(node.name) for node in run]
-            yield _wrapped_split(parts, f"{names.values[run[0].inputs[0]]}.{split}")
+            parts, call = [names.assign(node.name) for node in run], f"{names.values[run[0].inputs[0]]}.{split}"
+            line = f"{', '.join(parts)} = {call}"
+            yield line if len(line) <= MAX_LINE_LENGTH else f"{_wrapped('(', parts, width=0)} = {call}"
             continue
         for node in run:
             inputs, parameters = [names.values[i] for i in node.inputs], [names.parameter(p) for p in node.parameters]
@@ -217,8 +218,3 @@ def _split(graph: Graph, run: list[Node]) -> str | None:
         return None
     widths = [stop - start for start, stop in pairwise(ends)]
     return f"chunk({len(widths)}, {dimension})" if len(set(widths)) == 1 else f"split({widths}, {dimension})"
-
-
-def _wrapped_split(targets: list[str], call: str) -> str:
-    line = f"{', '.join(targets)} = {call}"
-    return line if len(line) <= MAX_LINE_LENGTH else f"{_wrapped('(', targets, width=0)} = {call}"

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from compiler.decoder import DecoderStates, State, top_k
+from compiler.decoder import CACHE_BLOCK, DecoderStates, State, top_k
 from compiler.graph import Graphs, Purpose, origins, stored_tensors
 from compiler.host import fast_float32, use_one_thread_after_fork
 from compiler.padded_batch import PaddedBatch
@@ -157,12 +157,21 @@ class EmittedProgram(DecoderStates, nn.Module):
 
     def encode(self, source: PaddedBatch) -> State:
         """Encode sources that end with EOS. Return the state before the first step, with one row per sentence."""
-        outputs = self.run(Purpose.ENCODE, **self._inputs(source))
-        return self._begin(source.lengths.shape[0], source.lengths.device, outputs)
+        return self._begin(source.lengths.shape[0], self.run(Purpose.ENCODE, **self._inputs(source)))
 
     def begin(self, rows: int) -> State:
         """Return the state before the first step of a model without an encoder (see `DecoderOnly`)."""
-        return self._begin(rows, self.device, {}, self._dtype)
+        return self._begin(rows, {})
+
+    def _begin(self, sentences: int, outputs: Mapping[str, Tensor]) -> State:
+        """Return the state before the first step, with one hypothesis per sentence, given the encoder's outputs."""
+        step = self._graph
+        memory = {name: value for name, value in outputs.items() if name in step.inputs}
+        sizes = {"batch": sentences, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
+        dtype = next((value.dtype for value in memory.values() if value.is_floating_point()), self._dtype)
+        shapes = {name: step.inputs[name].concrete(**sizes) for name in step.states}
+        carried = {name: torch.zeros(shape, dtype=dtype, device=self.device) for name, shape in shapes.items()}
+        return State(memory, carried, (0,) * sentences)
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], State]:
         """Read `tokens`. Return the log-probabilities (float32) of the next token after each token, and the next state.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from compiler.graph import Graph, Graphs, Purpose
@@ -90,15 +91,22 @@ class NativeCodeGenerator:
         """Results of recurrences, whose first position is the state before the new positions."""
         self.free = {length: [b for b, size in enumerate(buffers) if size == length] for length in set(buffers)}
         """The unused buffers, by row length. At first, these are all buffers."""
+        self.owner = {name: name for name in graph.types}
+        """For each value, the value whose buffer it shares, or the value itself if it has its own buffer."""
+        for node in graph.nodes:
+            if node.operation.shares_buffer:
+                self.owner[node.name] = self.owner[node.inputs[0]]
+        read = chain(*(node.inputs for node in graph.nodes if not node.operation.shares_buffer), graph.results.values())
+        self.readers = Counter(self.owner[name] for name in read)
+        """How many nodes and results read each buffer. Values that share a buffer are counted together."""
 
     def generate(self) -> None:
         """Generate the instructions of all nodes. A buffer is reused after the last instruction that reads it."""
-        self._count_readers()
         for node in self.graph.nodes:
             node.operation.native(self, node)
             if not node.operation.shares_buffer and node.name not in self.fused:
                 for name in self.inputs(node):
-                    self._release(self.owner.get(name, name))
+                    self._release(name)
 
     def store_memory(self, keys: set[str]) -> None:
         """Add instructions that store the encoder's outputs in the memory arrays. Outputs in `keys` are transposed."""
@@ -248,18 +256,9 @@ class NativeCodeGenerator:
 
     # Allocation of buffers.
 
-    def _count_readers(self) -> None:
-        """Count how many nodes read each buffer. Values that share a buffer are counted together."""
-        self.owner: dict[str, str] = {}
-        for node in self.graph.nodes:
-            if node.operation.shares_buffer:
-                self.owner[node.name] = self.owner.get(node.inputs[0], node.inputs[0])
-        self.readers = Counter(
-            self.owner.get(i, i) for n in self.graph.nodes if not n.operation.shares_buffer for i in n.inputs
-        ) + Counter(self.owner.get(v, v) for v in self.graph.results.values())
-
-    def _release(self, name: str) -> None:
-        """Record that a node has read a buffer. After the last read, mark the buffer as free."""
+    def _release(self, value: str) -> None:
+        """Record that a node has read the buffer of a value. After the last read, mark the buffer as free."""
+        name = self.owner[value]
         self.readers[name] -= 1
         operand = self.operands.get(name)
         if self.readers[name] == 0 and operand and name in self.nodes:

@@ -251,10 +251,8 @@ class _Pool:
 
     def enter(self, sentences: Sequence[_Sentence]) -> None:
         """Encode sentences, and put each into a free slot."""
-        for each in sentences:
-            each.slot, each.first_step = self._unused.pop(), self.steps + 1
+        slots = self._assign(sentences)
         sources, prefixes, options, penalties = zip(*(each.request for each in sentences), strict=True)
-        slots = np.array([each.slot for each in sentences])
         lengths = np.array([len(source) for source in sources])
         packed, output, encode = self.searcher.encoder(int(lengths.sum()))
         packed.buffer.copy_(packed.host_sources(sources), non_blocking=True)
@@ -272,9 +270,7 @@ class _Pool:
         if not sentences:
             return
         old = self._sent(np.array([each.slot for each in sentences]))
-        for each in sentences:
-            each.slot, each.first_step = self._unused.pop(), self.steps + 1
-        new = self._sent(np.array([each.slot for each in sentences]))
+        new = self._sent(self._assign(sentences))
         slots, before = self.slots, other.slots
         moved = slots.table.new_zeros(len(sentences), self.layout.columns.width)
         moved[:, self.layout.columns.totals : self.layout.columns.forced].view(torch.float32).fill_(-torch.inf)
@@ -284,6 +280,12 @@ class _Pool:
         slots.memory[new, : before.memory.shape[1]] = before.memory[old]
         for into, source in zip(slots.by_slot, before.by_slot, strict=True):
             into[new, : source.shape[1], : source.shape[2]] = source[old]
+
+    def _assign(self, sentences: Sequence[_Sentence]) -> npt.NDArray[np.int64]:
+        """Assign a free slot to each sentence, and return the numbers of the slots."""
+        for each in sentences:
+            each.slot, each.first_step = self._unused.pop(), self.steps + 1
+        return np.array([each.slot for each in sentences])
 
     def release(self, sentences: Sequence[_Sentence]) -> None:
         """Free the slots of sentences. An unfinished search continues until another sentence takes the slot."""

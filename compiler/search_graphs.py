@@ -94,7 +94,9 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
     graph = replace(step, inputs={**step.inputs, **slots}, states={})
     rows = step.inputs["token"].shape[0]
     nodes = [Node(_PARENTS, SlotParents(rows), (SLOTS,), (), ValueType((rows,), ValueKind.INTEGER))]
-    recurrent = {name: state for name, state in step.states.items() if _is_constant(step, name)}
+    shapes = {name: step.inputs[name].shape for name in step.states}
+    # States with a constant number of positions, as in an RNN.
+    recurrent = {n: state for n, state in step.states.items() if not shapes[n][state.length_axis].symbols}
     current = {name: f"{name}_read" for name in recurrent}
     nodes += [Node(current[name], ReadState(), (name, _PARENTS), (), step.inputs[name]) for name in recurrent]
     memory = set[str]()
@@ -130,11 +132,6 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
         if node.operation.mask_role is not None or unknown:
             raise Unsupported(f"its decoder uses {type(node.operation).__name__}, which the GPU kernels do not support")
     return infer_types(graph), memory.pop()
-
-
-def _is_constant(step: Graph, name: str) -> bool:
-    """Return whether a state has a constant number of positions, as in an RNN."""
-    return not step.inputs[name].shape[step.states[name].length_axis].symbols
 
 
 def _embedding(step: Graph, node: Node) -> Node:

@@ -33,8 +33,8 @@ def program(
         backend: The name of the backend.
         **options: See `EmittedProgram`.
     """
-    how = {"backend": backend, "precision": request.precision, **options}
-    made = EmittedProgram(request.spec, request.graphs, functions, request.parameters, **how)
+    given = (request.spec, request.graphs, functions, request.parameters)
+    made = EmittedProgram(*given, backend=backend, precision=request.precision, **options)
     return made.train(Purpose.TRAIN in request.graphs)
 
 

@@ -68,15 +68,10 @@ def dynamic_shapes(graph: Graph, spec: Spec) -> tuple[dict[int, Any], ...]:
     limits = dict(MAX_SIZES)
     if graph.purpose is Purpose.ENCODE and spec.architecture.max_positions is not None:
         limits["source"] = spec.architecture.max_positions
-    symbols = {symbol for type_ in graph.inputs.values() for size in type_.shape for symbol in size.symbols}
-    symbols -= fixed_sizes(graph).keys()
-    dims = {name: Dim(name, min=1, max=limits[name]) for name in sorted(symbols)}
-
-    def dim(size: Size) -> Any:
-        return next((dims[name] for name in dims if size == Size.symbol(name)), Dim.DYNAMIC)
-
+    dims = {Size.symbol(name): Dim(name, min=1, max=limit) for name, limit in limits.items()}
+    fixed = fixed_sizes(graph).keys()
     return tuple(
-        {i: dim(size) for i, size in enumerate(type_.shape) if size.symbols - fixed_sizes(graph).keys()}
+        {i: dims.get(size, Dim.DYNAMIC) for i, size in enumerate(type_.shape) if size.symbols - fixed}
         for type_ in graph.inputs.values()
     )
 

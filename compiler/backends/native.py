@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch import Tensor
 from compiler.backends.backend import Backend, BuildRequest
 from compiler.backends.eager import build_eager
 from compiler.emitted import EmittedProgram
-from compiler.graph import Purpose
+from compiler.graph import Graphs, Purpose
 from compiler.host import cores, cpp_compiler
 from compiler.instruction import Instruction, MatrixType, Opcode, refusal
 from compiler.kernels.library import load_kernels
@@ -98,10 +99,8 @@ class NativeProgram(KernelProgram):
     @cached_property
     def scorer(self) -> EmittedProgram:
         """Model that computes `score` with emitted PyTorch code and the same weights. It is built on first use."""
-        if Purpose.SCORE not in self.graphs:
-            raise ValueError("this program was not built for the purpose `score`: also pass the purpose to `build`")
-        score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
-        return build_eager(BuildRequest(self.spec, score, self.request.weights, precision=self.precision))
+        score: Graphs = {purpose: graph for purpose, graph in self.graphs.items() if purpose is Purpose.SCORE}
+        return build_eager(replace(self.request, graphs=score))
 
     def score(self, source: PaddedBatch | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
         """Return the log-probability, in nats, of each token in target[:, 1:], given the tokens before it.

@@ -85,9 +85,7 @@ def _build(request: BuildRequest) -> EmittedProgram:
 
 def _unavailable_reason() -> str | None:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if not missing:
-        return None
-    return f"missing packages: {', '.join(missing)}; {install_hint('onnx')}"
+    return f"missing packages: {', '.join(missing)}; {install_hint('onnx')}" if missing else None
 
 
 onnx = Backend(

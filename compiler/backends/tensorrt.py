@@ -22,10 +22,8 @@ from compiler.decoder import CACHE_BLOCK
 from compiler.emitted import EmittedProgram
 from compiler.graph import Graph
 from compiler.operations.operation import ValueKind
+from compiler.program import MAX_PREFIX_TOKENS
 from specs import Spec, ZooError, install_hint
-
-MAX_NEW_TOKENS = 8
-"""The largest number of tokens that a decoder step can read."""
 
 
 class Profile(NamedTuple):
@@ -41,14 +39,14 @@ def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
 
     The profiles cover shapes from one sentence to a large batch of the longest sentences.
     """
-    max_source = spec.corpus.max_length + 1
-    max_target = int(max_source * spec.decoding.length_factor) + spec.decoding.extra_length
+    longest = spec.corpus.max_length + 1
+    max_target = int(longest * spec.decoding.length_factor) + spec.decoding.extra_length
     capacity = -(-(max_target + 1) // CACHE_BLOCK) * CACHE_BLOCK  # the decoder also reads BOS
     beam = spec.decoding.beam
     smallest = {"batch": 1, "beams": 1, "source": 1, "capacity": CACHE_BLOCK, "new": 1}
-    usual = {"batch": 32, "beams": beam, "source": min(32, max_source), "new": 1}
+    usual = {"batch": 32, "beams": beam, "source": min(32, longest), "new": 1}
     usual["capacity"] = min(2 * CACHE_BLOCK, capacity)
-    largest = {"batch": 256, "beams": max(8, beam), "source": max_source, "capacity": capacity, "new": MAX_NEW_TOKENS}
+    largest = {"batch": 256, "beams": max(8, beam), "source": longest, "capacity": capacity, "new": MAX_PREFIX_TOKENS}
     largest |= fixed_sizes(graph)
     return {
         name: Profile(*(type_.concrete(**sizes) for sizes in (smallest, usual, largest)))

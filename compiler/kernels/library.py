@@ -19,7 +19,6 @@ from dataclasses import fields
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from compiler.artefact import PROCESS_ENDS, Artefact, is_disk_full
@@ -91,9 +90,7 @@ def _c_enum(members: type[IntEnum]) -> str:
 @cache
 def load_kernels(folder: Path | None) -> Any:
     """Load the kernel library, and return it. If `folder` contains no library for this processor, compile one first."""
-    artefact = kernels_artefact(folder)
-    artefact.make(_compile)
-    return declare_functions(ctypes.CDLL(str(artefact.folder / "native.so")))
+    return declare_functions(ctypes.CDLL(str(kernels_artefact(folder).make(_compile) / "native.so")))
 
 
 @cache
@@ -127,12 +124,14 @@ def declare_functions(library: Any) -> Any:
 
 
 def compile_kernels(file: Path, flags: Sequence[str] = FLAGS) -> subprocess.CompletedProcess[str]:
-    """Compile the kernels into a shared library. Return the C++ compiler's exit status and output."""
-    with TemporaryDirectory(prefix="zoo-") as folder:
-        Path(folder, "abi.hpp").write_text(header(), encoding="utf-8")
-        command = [cpp_compiler() or "c++", *flags, "-I", folder, str(KERNELS / "native.cpp"), "-o", str(file)]
-        environment = {**os.environ, "LC_ALL": "C"}  # so that `is_disk_full` recognises the compiler's messages
-        return _run(command, environment)
+    """Compile the kernels into a shared library. Return the C++ compiler's exit status and output.
+
+    The generated header is written to the folder of the library.
+    """
+    (file.parent / "abi.hpp").write_text(header(), encoding="utf-8")
+    sources = ["-I", str(file.parent), str(KERNELS / "native.cpp")]
+    environment = {**os.environ, "LC_ALL": "C"}  # so that `is_disk_full` recognises the compiler's messages
+    return _run([cpp_compiler() or "c++", *flags, *sources, "-o", str(file)], environment)
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

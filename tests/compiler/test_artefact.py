@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -70,16 +71,6 @@ def test_a_damaged_artefact_is_compiled_again(root: Path, write: Mock, name: str
     assert Artefact(root, "x", {}).use()
 
 
-def test_a_failed_compilation_leaves_no_files(root: Path) -> None:
-    def fail(folder: Path) -> None:
-        (folder / "half").write_text("x", encoding="utf-8")
-        raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError):
-        Artefact(root, "x", {}).make(fail)
-    assert _folders(root) == []
-
-
 def test_one_of_several_threads_compiles_an_artefact(root: Path, write: Mock) -> None:
     with ThreadPoolExecutor(8) as pool:
         made = set(pool.map(lambda _: Artefact(root, "x", {}).make(write), range(8)))
@@ -96,7 +87,10 @@ def test_a_read_only_folder_is_replaced_by_a_temporary_one(tmp_path: Path, write
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "x"), ZooError("ld: No space left on device")])
 def test_a_full_disk_is_replaced_by_a_temporary_folder(root: Path, write: Mock, error: Exception) -> None:
+    """The failed compilation leaves no files."""
+
     def full(folder: Path) -> None:
+        (folder / "half").touch()
         if folder.is_relative_to(root):
             raise error
         write(folder)
@@ -106,13 +100,19 @@ def test_a_full_disk_is_replaced_by_a_temporary_folder(root: Path, write: Mock, 
     assert _folders(root) == []
 
 
-def test_folders_of_killed_processes_are_removed(root: Path, write: Mock) -> None:
+def test_all_files_of_a_killed_build_of_kernels_are_removed(root: Path, write: Mock, tmp_path: Path) -> None:
+    """The C++ compiler kills the process that waits for it."""
+    compiler, temporary = tmp_path / "c++", tmp_path / "temporary"
+    compiler.write_text("#!/bin/sh\nkill -9 $PPID\n", encoding="utf-8")
+    compiler.chmod(0o755)
+    temporary.mkdir()
     code = (
-        "import os, sys; from pathlib import Path; from compiler.artefact import Artefact; "
-        "Artefact(Path(sys.argv[1]), 'x', {}).make(lambda folder: os.kill(os.getpid(), 9))"
+        "import sys; from pathlib import Path; from compiler.kernels.library import Artefact, compile_kernels; "
+        "Artefact(Path(sys.argv[1]), 'x', {}).make(lambda folder: compile_kernels(folder / 'native.so'))"
     )
-    assert subprocess.run([sys.executable, "-c", code, str(root)], check=False).returncode == -9
-    assert len(_folders(root)) == 1
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "TMPDIR": str(temporary)}
+    done = subprocess.run([sys.executable, "-c", code, str(root)], env=environment, check=False)
+    assert (done.returncode, [*temporary.iterdir()], len(_folders(root))) == (-9, [], 1)
     assert [Artefact(root, "x", {}).make(write)] == _folders(root)
 
 
