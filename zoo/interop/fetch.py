@@ -130,33 +130,20 @@ def _unpack_file(path: Path, target: Path) -> None:
 
 def _import(card: ModelCard, missing: Collection[str], source: Path, report: Report) -> None:
     """Import a single model, or the missing members of an ensemble. Store only models that translate as documented."""
+    directions = card.languages.directions
+    languages, text = directions[0] if len(directions) == 1 else None, TextOptions(card.tokenizer)
     with ExitStack() as staged:
         folders = []
         for number, name in enumerate(card.members):
             if name in missing:
                 report.info(f"importing `{name}`")
-                path, request = str(_model_path(card, number, source)), _import_request(card, name)
-                folders.append(staged.enter_context(stage_import(path, request, report)).folder)
+                path, request = str(_model_path(card, number, source)), ImportRequest(name, languages, text=text)
+                bundle = staged.enter_context(stage_import(path, request, report, format=card.format, card=card))
+                folders.append(bundle.folder)
             else:
                 folders.append(StoredModel.current(name).folder)
         if card.check:
             _require_translations(card, folders, report)
-
-
-def _import_request(card: ModelCard, name: str) -> ImportRequest:
-    is_single_pair = len(card.languages.directions) == 1
-    recorded = download.recorded_sha256(card.source) if card.addresses else None
-    facts = {"source": card.source, "sha256": recorded, "catalogue": card.name, "trained_by": card.trained_by}
-
-    return ImportRequest(
-        name=name,
-        format=card.format,
-        languages=card.languages.directions[0] if is_single_pair else None,
-        facts={key: value for key, value in facts.items() if value},
-        description=card.description,
-        licence=card.licence,
-        text=TextOptions(card.tokenizer),
-    )
 
 
 def _model_path(card: ModelCard, number: int, source: Path) -> Path:

@@ -43,7 +43,7 @@ _ZEROS_IF_ADDED = {"projection_bias", "output_bias"}
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """Options for importing a model from another toolkit."""
+    """Options for reading a model from another toolkit."""
 
     name: str = ""
     """Name of the model in the model store and in its spec. If empty, `import_model` derives it from the files."""
@@ -55,16 +55,6 @@ class ImportRequest:
     """Original name of the model, for example on the Hugging Face Hub. If None, use the name of its file or folder."""
     text: TextOptions = field(default_factory=TextOptions)
     """User options for the tokenisation of the model's text."""
-    format: str | None = None
-    """Name of the import format. If None, the files determine it."""
-    replace: bool = False
-    """Whether to replace an existing model of the same name."""
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Facts about the origin of the model, for its provenance, such as the URL of its archive."""
-    description: str | None = None
-    """Description of the model. If None, the format describes the model."""
-    licence: str | None = None
-    """Licence of the model, used if its files contain no model card that specifies the licence."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +81,12 @@ class ImportFormat(Protocol):
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
 
-    def check_options(self, request: ImportRequest) -> None:
-        """Raise ZooError if the user gave an option that does not apply to this format."""
-        if request.positions and not self.takes_positions:
-            problem = f"`--positions` is for hf-marian only, but this model has the format {self.name}"
-            raise ZooError(problem, hint="omit `--positions`")
-
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model.
 
         Raises:
-            ZooError: A file is damaged, or the model has a property that zoo does not support.
+            ZooError: A file is damaged, the model has a property that zoo does not support, or an option does not apply
+                to this format.
         """
 
 

@@ -79,13 +79,13 @@ class Family(ImportFormat, ExportFormat):
         """Return whether the path is a folder whose `config.json` has a `model_type` of this family."""
         return model_type(path) in self.model_types
 
-    def check_options(self, request: ImportRequest) -> None:
-        """Raise ZooError if the user gave an option that does not apply to this family."""
-        super().check_options(request)
-        refuse_options(request.text, "transformers' models come with their tokenizers")
+    def open(self, path: Path, request: ImportRequest) -> ModelFiles:
+        """Read the settings of a model.
 
-    def open(self, path: Path) -> ModelFiles:
-        """Read the settings of a model. Raise ZooError if the path is not a folder, or a file is damaged."""
+        Raises:
+            ZooError: The path is not a folder, a file is damaged, or the user gave options for tokenisation.
+        """
+        refuse_options(request.text, "transformers' models come with their tokenizers")
         require_folder(path, self.name)
         config = Settings(read_json(path / CONFIG), str(path / CONFIG))
         config.require({"model_type": self.model_types})

@@ -68,7 +68,7 @@ class HuggingFaceMarian(Family):
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
-        files = self.open(path)
+        files = self.open(path, request)
         config, weights = files.config, files.weights
         pad = config.integer("decoder_start_token_id", _DEFAULT_START)
         special = special_tokens(config, files.search, end=0, pad=pad)

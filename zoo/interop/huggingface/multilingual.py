@@ -53,7 +53,7 @@ class Multilingual(Family):
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
-        files = self.open(path)
+        files = self.open(path, request)
         config, settings = files.config, files.search
         is_m2m = config.text("model_type") == "m2m_100"
         start = _start(config, settings, END if is_m2m else None)

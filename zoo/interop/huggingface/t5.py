@@ -49,7 +49,7 @@ class T5(Family):
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
-        files = self.open(path)
+        files = self.open(path, request)
         config, weights = files.config, files.weights
         special = special_tokens(config, files.search, end=1, pad=0)
         rows = config.integer("vocab_size", 32128, minimum=4)
