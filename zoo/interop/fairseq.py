@@ -257,11 +257,11 @@ def _fields_of_tensors(source: ForeignTensors, positions: Mapping[str, Any]) -> 
     if positions["kind"] == "learned":
         tables = {name: source.take(name) for name in (f"{side}.embed_positions.weight" for side in STACKS)}
         rows = min(map(len, tables.values()))
-        source.left |= {name: table[:rows] for name, table in tables.items()}
+        source.update({name: table[:rows] for name, table in tables.items()})
         size = {"rows": rows - FIRST_POSITION}
     else:
         size = {"first": FIRST_POSITION}
-    biased = any(name.endswith("_proj.bias") for name in source.left)
+    biased = any(name.endswith("_proj.bias") for name in source)
     return {"positions": {**positions, **size}, "projection_bias": biased}
 
 
@@ -274,7 +274,7 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
     encoder, decoder = (source.take(f"{side}.embed_tokens.weight") for side in STACKS)
     tied = [options.boolean(f"share_{name}", False) for name in ("decoder_input_output_embed", "all_embeddings")]
     names = ("decoder.output_projection.weight", "decoder.embed_out")
-    outputs = [source.take(name) for name in names if name in source.left]
+    outputs = [source.take(name) for name in names if name in source]
     if not outputs and not any(tied):
         raise damaged(source.file, f"it has no `{names[0]}`, but its options do not tie this matrix to the embedding")
     scale = 1.0 if options.boolean("no_scale_embedding", False) else float(decoder.shape[1]) ** 0.5
@@ -283,7 +283,7 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
 
 def _read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
     """Pop the tensors of all layers from `source`. Return tensors with zoo's names."""
-    layout = tensor_layout("fairseq.old" if any(".layer_norms." in name for name in source.left) else "fairseq")
+    layout = tensor_layout("fairseq.old" if any(".layer_norms." in name for name in source) else "fairseq")
     return read_tensors(source, layout.rows(spec), optional_biases=True)
 
 

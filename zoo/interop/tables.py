@@ -280,7 +280,7 @@ def read_tensors(
     """
     tensors = {}
     for row in table:
-        if row.is_bias and optional_biases and row.foreign not in source.left:
+        if row.is_bias and optional_biases and row.foreign not in source:
             tensors[row.ours] = torch.zeros(row.shape)
         else:
             tensor = source.take(row.foreign, *row.shape)[row.unused :]

@@ -151,15 +151,16 @@ def select_rows(values: Tensor, rows: Sequence[int | None], missing: float) -> T
     return selected
 
 
-class ForeignTensors:
-    """Tensors of another toolkit's model, keyed by the toolkit's names.
+class ForeignTensors(dict[str, Tensor]):
+    """Tensors of another toolkit's model that the import has not used yet, keyed by the toolkit's names.
 
     Each tensor is removed when it is used. After an import, `require_all_taken` rejects tensors that were not used.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], file: Path) -> None:
-        """Wrap the tensors of a file."""
-        self.left, self.file = dict(tensors), file
+        """Copy the mapping, but not the tensors, which come from `file`."""
+        super().__init__(tensors)
+        self.file = file
 
     def take(self, name: str, *shape: int) -> Float32[Tensor, ...]:
         """Pop a tensor, and return it in float32.
@@ -171,9 +172,9 @@ class ForeignTensors:
         Raises:
             ZooError: The tensor is missing, has the wrong shape, or is not a floating-point tensor.
         """
-        if name not in self.left:
+        if name not in self:
             raise damaged(self.file, f"it has no tensor `{name}`, which the model's settings require")
-        tensor = self.left.pop(name)
+        tensor = self.pop(name)
         if not isinstance(tensor, Tensor) or tensor.is_meta:  # a tensor on the device `meta` has no values
             raise damaged(self.file, f"`{name}` is not a tensor with values")
         if not tensor.is_floating_point() or not tensor.dim() or (shape and tensor.shape != shape):
@@ -183,11 +184,9 @@ class ForeignTensors:
 
     def require_all_taken(self) -> None:
         """Raise ZooError if a tensor of the model was not used in the import."""
-        if self.left:
-            others = f" and {len(self.left) - 1} more" if len(self.left) > 1 else ""
-            raise ZooError(
-                f"`{self.file}` contains the tensor {quote(min(self.left))}{others}, which zoo does not support"
-            )
+        if self:
+            others = f" and {len(self) - 1} more" if len(self) > 1 else ""
+            raise ZooError(f"`{self.file}` contains the tensor {quote(min(self))}{others}, which zoo does not support")
 
 
 TIES = {"all": (True, True), "embeddings": (True, False), "target": (False, True), "none": (False, False)}

@@ -115,9 +115,8 @@ def _token(settings: Settings, key: str, default: str) -> str:
 
 def _settings_of_variables(network: Network) -> dict[str, Any]:
     """Pop the variables that contain settings. Return the settings in the format of newer `config.json` files."""
-    stored = network.left
-    tokens = {name: bytes(stored.pop(name).flatten().tolist()).decode() for name in _TOKENS if name in stored}
-    flags = {name: bool(network.number(name, 0)) for name in _FLAGS if name in stored}
+    tokens = {name: bytes(network.pop(name).flatten().tolist()).decode() for name in _TOKENS if name in network}
+    flags = {name: bool(network.number(name, 0)) for name in _FLAGS if name in network}
     start, default = ("bos_token", _BOS) if flags.get("with_target_bos", True) else ("eos_token", _EOS)
     return {
         **tokens,

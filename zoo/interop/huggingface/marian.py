@@ -82,7 +82,7 @@ class HuggingFaceMarian(Family):
         equal = [key for key in names if common or key != "source"] if tied else []
         size = config.integer("vocab_size", 58101, minimum=5)
         rows = size, config.integer("decoder_vocab_size", size, minimum=5)
-        bias = weights.take(BIAS) if BIAS in weights.left else torch.zeros(1).expand(rows[1])
+        bias = weights.take(BIAS) if BIAS in weights else torch.zeros(1).expand(rows[1])
         tables = take_tables(weights, names, equal, bias=bias, scale=d_model**0.5 if is_scaled else 1.0)
         if rows != (len(tables.source), len(tables.target)):
             problem = f"is not the number of rows in the embedding, {len(tables.source):,}"

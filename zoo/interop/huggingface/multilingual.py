@@ -64,8 +64,8 @@ class Multilingual(Family):
         tied = config.boolean("tie_word_embeddings", True)
         weights = files.weights
         for side in STACKS:
-            weights.left.pop(_SINUSOIDS.format(side), None)
-        bias = weights.take(BIAS, 1, rows) if BIAS in weights.left else torch.zeros(1).expand(rows)
+            weights.pop(_SINUSOIDS.format(side), None)
+        bias = weights.take(BIAS, 1, rows) if BIAS in weights else torch.zeros(1).expand(rows)
         scale, equal = d_model**0.5 if fields["scale_embeddings"] else 1.0, BART_TABLES if tied else ()
         tables = take_tables(weights, BART_TABLES, equal, rows, d_model, bias=bias, scale=scale)
         vocabulary = read_multilingual_vocabulary(path, class_, rows, start)

@@ -54,10 +54,10 @@ class T5(Family):
         special = special_tokens(config, files.search, end=1, pad=0)
         rows = config.integer("vocab_size", 32128, minimum=4)
         fields = self.architecture(config)
-        weights.left.pop(_UNUSED, None)
+        weights.pop(_UNUSED, None)
         # If the file has no separate output projection, transformers ties it, regardless of `tie_word_embeddings`.
-        has_output = self.tables["output"] in weights.left and any(
-            name in weights.left for key, name in self.tables.items() if key != "output"
+        has_output = self.tables["output"] in weights and any(
+            name in weights for key, name in self.tables.items() if key != "output"
         )
         equal = [key for key in self.tables if key != "output" or not has_output]
         tables = take_tables(weights, self.tables, equal, rows, fields["d_model"], bias=torch.zeros(1).expand(rows))

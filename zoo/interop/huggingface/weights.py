@@ -84,7 +84,7 @@ def take_tables(
     Raises:
         ZooError: A table is missing or has the wrong shape, or tables that must be equal are different.
     """
-    found = {key: source.take(name, *shape) for key, name in names.items() if name in source.left}
+    found = {key: source.take(name, *shape) for key, name in names.items() if name in source}
     group = [key for key in names if key in equal]
     first = next((found[key] for key in group if key in found), None)
     if any(not torch.equal(found[key], first) for key in group if key in found and first is not None):
@@ -136,7 +136,7 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
         ZooError: Only the encoder or only the decoder has position embeddings, or their dimension is not `d_model`.
     """
     names = {side: f"model.{side}.embed_positions.weight" for side in STACKS}
-    tables = {side: source.take(name) for side, name in names.items() if name in source.left}
+    tables = {side: source.take(name) for side, name in names.items() if name in source}
     if any(table.shape != (len(table), d_model) or not len(table) for table in tables.values()):
         raise damaged(source.file, f"it has position embeddings whose dimension is not {d_model}")
     if all(map(_is_of_marian_or_transformers, tables.values())):
