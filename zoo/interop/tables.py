@@ -159,8 +159,10 @@ class Setting(NamedTuple):
     """Field of `architecture`, such as `norm.epsilon`."""
     default: Any = None
     """Default value. Its type is the type of the setting. None if the setting is a required integer."""
-    names: Mapping[Any, str] | None = None
+    names: Mapping[Any, Any] | None = None
     """The other toolkit's values, mapped to zoo's values. Of values with equal meaning, an export writes the first."""
+    like: str | None = None
+    """Key of a setting that is listed earlier. Its value is the default value of this setting."""
 
     @classmethod
     def listed(cls, sections: Sequence[str]) -> Iterator[Setting]:
@@ -171,26 +173,25 @@ class Setting(NamedTuple):
         for section in sections:
             for key, row in TOOLKITS[section].get("converted", {}).items():
                 for side in STACKS if _SIDE in key else ("",):
-                    field = row["field"].replace(_SIDE, side)
-                    yield cls(key.replace(_SIDE, side), field, row.get("default"), row.get("names"))
+                    fields = {**row, "field": row["field"].replace(_SIDE, side)}
+                    yield cls(key=key.replace(_SIDE, side), **fields)
 
-    def read(self, settings: Settings) -> Any:
-        """Read the setting and convert it to the value of `field`. Raise ZooError if it is invalid or not supported."""
+    def read(self, settings: Settings, default: Any) -> Any:
+        """Return the setting's value. Raise ZooError if it is invalid or not supported."""
         readers: Mapping[type, Any] = {bool: settings.boolean, float: settings.number, str: settings.text}
-        read = readers.get(type(self.default), partial(settings.integer, minimum=1))
-        value = read(self.key, self.default)
-        if self.names is None:
-            return value
-        if value not in self.names:
+        value = readers.get(type(default), partial(settings.integer, minimum=1))(self.key, default)
+        if self.names is not None and value not in self.names:
             raise settings.error(self.key, "is a value that zoo does not support")
-        return self.names[value]
+        return value
 
     def written(self, a: Any) -> Any:
-        """Return the other toolkit's value of this setting. Return None if the architecture does not have `field`."""
+        """Return the other toolkit's value of this setting, or None if it cannot express the value of `field`."""
         value: Any = a
         for name in self.field.split("."):
             value = getattr(value, "depths" if name == "N" else name, None)  # `N` may be one number for both sides
-        return next((name for name, ours in (self.names or {}).items() if ours == value), value)
+        if self.names is None:
+            return value
+        return next((name for name, ours in self.names.items() if ours == value), None)
 
 
 def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
@@ -207,8 +208,11 @@ def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
     for section in sections:
         for field, value in TOOLKITS[section].get("fixed", {}).items():
             _set(fields, field, value)
+    values: dict[str, Any] = {}
     for setting in Setting.listed(sections):
-        value = setting.read(settings)
+        default = setting.default if setting.like is None else values[setting.like]
+        value = values[setting.key] = setting.read(settings, default)
+        value = value if setting.names is None else setting.names[value]
         if (first := _set(fields, setting.field, value)) != value:
             problem = f"differs from the encoder's value `{first}`, but the values must be equal"
             raise settings.error(setting.key, problem)
