@@ -247,7 +247,7 @@ def import_model(
     from cli.console import report
     from zoo.interop.formats import ImportRequest
     from zoo.interop.importer import import_model
-    from zoo.interop.vocabulary import TextOptions
+    from zoo.interop.text_rules import TextOptions
 
     messages = report()
     request = ImportRequest(name or "", languages, positions, text=TextOptions(tokenizer, bpe))

@@ -163,8 +163,7 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
     if path.is_file() and any(format.recognises(path.parent) for format in formats):
         raise ZooError(f"`{path}` is only part of a model", hint=f"give the model's folder, `{path.parent}`")
     if found := model_type(path):
-        families: list[Family] = [format_named(each, "families") for each in FORMATS["families"]]
-        known = ", ".join(f"`{type_}`" for family in families for type_ in family.model_types)
+        known = ", ".join(f"`{type_}`" for each in formats if isinstance(each, Family) for type_ in each.model_types)
         problem = f"`{path}` is a transformers model of the type `{found}`, but zoo imports only {known}"
         raise ZooError(problem, hint="choose a model of one of these types")
     raise ZooError(f"`{path}` is not in a known model format", hint=f"supported formats: {listed_formats('import')}")

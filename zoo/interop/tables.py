@@ -18,7 +18,6 @@ from torch import Tensor
 from compiler import Purpose, lower
 from specs import Spec, ZooError
 from specs.notation import quote_in_full
-from specs.reader import read_value
 from zoo.interop import documents
 from zoo.interop.formats import USE_ONNX
 from zoo.interop.tensors import STACKS, ForeignTensors, copied
@@ -31,6 +30,9 @@ _BIAS, _GAIN, _NORM_BIAS = 1, 2, 3
 PROJECTIONS = ("query", "key", "value", "output")
 FIRST_POSITION = 2
 """Number of the first position in fairseq. Learned position embeddings begin with this many unused rows."""
+FAIRSEQ_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+"""Names of the tokens with the IDs 0 to 3 in models that fairseq trained."""
+START, PAD_ROW, END, UNKNOWN = range(4)
 
 
 class Settings:
@@ -136,15 +138,6 @@ class Settings:
         return default
 
 
-def yaml_settings(content: bytes, where: str) -> Settings:
-    """Parse YAML settings. Raise ZooError if the content is not a mapping."""
-    values = read_value(content.decode("utf-8", "replace"), where).plain()
-    if not isinstance(values, dict):
-        hint = "restore the file from the model's original source"
-        raise ZooError("the settings are not a mapping of keys to values", where=where, hint=hint)
-    return Settings(values, where)
-
-
 def _equal(first: Any, second: Any) -> bool:
     """Return whether two values are equal. Unlike Python's `==`, treat True and 1 as different."""
     return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
@@ -200,8 +193,7 @@ def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
     If there is no setting for `d_k`, `d_k` is d_model divided by the number of heads. `d_v` is equal to `d_k`.
 
     Raises:
-        ZooError: A setting has a value that zoo does not support, or the encoder and the decoder have different values
-            for a field that they share.
+        ZooError: A setting has a value that zoo does not support, or settings of one field have different values.
     """
     settings.require_known(*sections)
     fields: dict[str, Any] = {}
@@ -209,17 +201,19 @@ def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
         for field, value in TOOLKITS[section].get("fixed", {}).items():
             _set(fields, field, value)
     values: dict[str, Any] = {}
+    keys: dict[str, str] = {}  # the first key of each field
     for setting in Setting.listed(sections):
         default = setting.default if setting.like is None else values[setting.like]
         value = values[setting.key] = setting.read(settings, default)
         value = value if setting.names is None else setting.names[value]
-        if (first := _set(fields, setting.field, value)) != value:
-            problem = f"differs from the encoder's value `{first}`, but the values must be equal"
-            raise settings.error(setting.key, problem)
+        first = keys.setdefault(setting.field, setting.key)
+        if _set(fields, setting.field, value) != value:
+            raise settings.error(
+                setting.key, f"differs from `{first}: {values[first]}`, but zoo supports only one value"
+            )
     d_model, h = fields["d_model"], fields["h"]
     if "d_k" not in fields and (d_model % h or d_model % 2 or d_model < 4):
-        key = next(setting.key for setting in Setting.listed(sections) if setting.field == "d_model")
-        raise settings.error(key, f"is odd, less than 4, or cannot be divided among {h} heads")
+        raise settings.error(keys["d_model"], f"is odd, less than 4, or cannot be divided among {h} heads")
     fields.setdefault("d_k", d_model // h)
     return {**fields, "d_v": fields["d_k"]}
 

@@ -28,7 +28,7 @@ from tests.refusals import refused
 from tests.zoo.conftest import RecordingReport
 from tests.zoo.interop import conftest as tiny
 from zoo.files import manifest
-from zoo.interop.ctranslate2.importer import open_translator
+from zoo.interop.ctranslate2.exporter import open_translator
 from zoo.interop.exporter import OnnxExport, export_model
 from zoo.interop.formats import USE_ONNX, ImportRequest
 from zoo.interop.importer import find_format, import_model

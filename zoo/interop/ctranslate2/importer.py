@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from specs import Spec
@@ -23,7 +21,8 @@ from zoo.interop.formats import (
 )
 from zoo.interop.tables import Settings
 from zoo.interop.tensors import ForeignTensors, TokenList
-from zoo.interop.vocabulary import ModelText, convert_vocabulary, find_models, find_rules
+from zoo.interop.text_rules import ModelText, find_rules
+from zoo.interop.vocabulary import convert_vocabulary, find_models
 
 MODEL = "model.bin"
 _CONFIG = "config.json"
@@ -79,17 +78,6 @@ class CTranslate2Import(ImportFormat):
             notes.append("`vmap.txt`, which lets CTranslate2 restrict the vocabulary, is not imported.")
         origin = {"engine": "CTranslate2", "numbers": network.number_type}
         return ImportedModel(model, origin, tuple(notes))
-
-
-def open_translator(folder: Path) -> Any:
-    """Open a model folder with CTranslate2's `Translator`, in float32 on one thread of the CPU."""
-    ctranslate2 = import_module("ctranslate2")
-    threads = torch.get_num_threads()
-    translator = ctranslate2.Translator(
-        str(folder), device="cpu", compute_type="float32", inter_threads=1, intra_threads=1
-    )
-    torch.set_num_threads(threads)  # loading the model changes OpenMP's number of threads in this process
-    return translator
 
 
 def _read_settings(file: Path, network: Network) -> Settings:

@@ -20,8 +20,9 @@ from compiler.lowering.positions import alibi_slope
 from specs import Spec, ZooError
 from zoo.files.reading import damaged, open_file
 from zoo.interop.formats import LAYERS
+from zoo.interop.loading import BinaryReader
 from zoo.interop.tables import TensorRow, read_tensors, tensor_layout, written_tensors
-from zoo.interop.tensors import STACKS, BinaryReader, EmbeddingTables, ForeignTensors, convert_positions, copied
+from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors, convert_positions, copied
 
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
 """zoo's names of activations, by CTranslate2's numbers."""

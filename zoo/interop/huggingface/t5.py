@@ -15,14 +15,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from specs import BOS, EOS, PAD, UNK, Architecture, FeedForward, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import damaged, is_present
 from zoo.interop.formats import LAYERS, ImportedModel, ImportRequest
-from zoo.interop.huggingface.config import ACTIVATIONS, SpecialTokens, generation_settings, special_tokens
+from zoo.interop.huggingface.config import ACTIVATIONS, SpecialTokens
 from zoo.interop.huggingface.family import Family
 from zoo.interop.huggingface.tokenizer import (
     TOKENIZER,
@@ -83,7 +82,7 @@ class T5(Family):
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         files = self.open(path, request)
         config, weights = files.config, files.weights
-        special = special_tokens(config, files.search, end=1, pad=0)
+        special = files.special_tokens(end=1, pad=0)
         rows = config.integer("vocab_size", 32128, minimum=4)
         fields = self.architecture(config)
         weights.pop(_UNUSED, None)
@@ -92,9 +91,9 @@ class T5(Family):
             name in weights for key, name in self.tables.items() if key != "output"
         )
         equal = [key for key in self.tables if key != "output" or not has_output]
-        tables = take_tables(weights, self.tables, equal, rows, fields["d_model"], bias=torch.zeros(1).expand(rows))
+        tables = take_tables(weights, self.tables, equal, rows, fields["d_model"])
         vocabulary = _read_vocabulary(path, rows, special)
-        search = generation_settings(files.search, special.end, vocabulary.target, forces_end=False)
+        search = files.generation_settings(special.end, vocabulary.target, forces_end=False)
         return self.imported(files, request, fields, tables, vocabulary, search)
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
@@ -130,8 +129,33 @@ class T5(Family):
             yield self.tables["output"], ids.select(tensors["output_projection"])
 
     def write_vocabulary(self, model: Model, folder: Path, ids: WrittenIds) -> None:
-        """Write the tokenizer files."""
-        _write_vocabulary(model, folder, ids)
+        """Write the SentencePiece model and the tokenizer settings. The settings include the added tokens."""
+        tokenizer = model.vocabulary.target
+        assert isinstance(tokenizer, Tokenizer)
+        sentencepiece = SentencePieceModel(folder / _SENTENCEPIECE, tokenizer.content)
+        order = [id for id in ids.order if id is not None]
+        pad_id = order[ids.pad]
+        languages = model.spec.languages
+        of_languages = map(languages.token_of, languages.codes) if languages else ()
+        tags = {name: id for name in of_languages if (id := tokenizer.id_of(name)) is not None}
+        found = tokenizer.added.ids if tokenizer.added else {}
+        added = {name: pad_id if id is None else id for name, id in found.items() if name not in tags}
+        # Other language tokens are encoded as text, with a space before them.
+        added |= {name: id for name, id in tags.items() if tokenizer.model.is_control(id)}
+        names = {pad_id: "<pad>", UNK: "<unk>", EOS: "</s>"} | {id: name for name, id in added.items()}
+        while sentencepiece.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token
+            order.pop()
+        content = sentencepiece.reordered(order, names, {PAD: ids.pad, UNK: _UNKNOWN, EOS: _END})
+        (folder / _SENTENCEPIECE).write_bytes(content)
+        decoder = {}
+        for name, token in added.items():
+            special = sentencepiece.entries[token].type in (TokenType.CONTROL, TokenType.UNKNOWN)
+            decoder[str(int(ids.foreign[token]))] = decoder_entry(name, special=special)
+        tokens = {"pad_token": names[pad_id], "unk_token": names[UNK], "eos_token": names[EOS]}
+        if pad_id != BOS and BOS in order:  # otherwise, each text that transformers generates would begin with `<s>`
+            tokens["bos_token"] = names.get(BOS, sentencepiece.entries[BOS].name)
+        settings = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, _ADDITIONAL: [], "added_tokens_decoder": decoder}
+        write_json(folder / TOKENIZER_CONFIG, settings | tokens)
 
     def notes(self, spec: Spec) -> Iterator[str]:
         """Yield notes for the user about an exported model."""
@@ -315,39 +339,3 @@ def written_ids(model: Model, format: str) -> WrittenIds:
     start = replacement_of_start(model, {UNK: _UNKNOWN, EOS: _END}, format)
     pad = 0 if kept else _END
     return WrittenIds([first, EOS, UNK, *others], len(never), pad=pad, end=_END, start=start)
-
-
-def _write_vocabulary(model: Model, folder: Path, ids: WrittenIds) -> None:
-    """Write the SentencePiece model and the tokenizer settings. The settings include the added tokens.
-
-    Args:
-        model: The published model. Source and target share one vocabulary.
-        folder: The folder of the exported model.
-        ids: The token IDs in zoo and transformers.
-    """
-    tokenizer = model.vocabulary.target
-    assert isinstance(tokenizer, Tokenizer)
-    sentencepiece = SentencePieceModel(folder / _SENTENCEPIECE, tokenizer.content)
-    order = [id for id in ids.order if id is not None]
-    pad_id = order[ids.pad]
-    languages = model.spec.languages
-    of_languages = map(languages.token_of, languages.codes) if languages else ()
-    tags = {name: id for name in of_languages if (id := tokenizer.id_of(name)) is not None}
-    found = tokenizer.added.ids if tokenizer.added else {}
-    added = {name: pad_id if id is None else id for name, id in found.items() if name not in tags}
-    # Other language tokens are encoded as text, with a space before them.
-    added |= {name: id for name, id in tags.items() if tokenizer.model.is_control(id)}
-    names = {pad_id: "<pad>", UNK: "<unk>", EOS: "</s>"} | {id: name for name, id in added.items()}
-    while sentencepiece.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token
-        order.pop()
-    content = sentencepiece.reordered(order, names, {PAD: ids.pad, UNK: _UNKNOWN, EOS: _END})
-    (folder / _SENTENCEPIECE).write_bytes(content)
-    decoder = {}
-    for name, token in added.items():
-        special = sentencepiece.entries[token].type in (TokenType.CONTROL, TokenType.UNKNOWN)
-        decoder[str(int(ids.foreign[token]))] = decoder_entry(name, special=special)
-    tokens = {"pad_token": names[pad_id], "unk_token": names[UNK], "eos_token": names[EOS]}
-    if pad_id != BOS and BOS in order:  # otherwise, each text that transformers generates would begin with `<s>`
-        tokens["bos_token"] = names.get(BOS, sentencepiece.entries[BOS].name)
-    settings = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, _ADDITIONAL: [], "added_tokens_decoder": decoder}
-    write_json(folder / TOKENIZER_CONFIG, settings | tokens)

@@ -12,15 +12,9 @@ from torch import Tensor
 
 from specs import Architecture, ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, read_json
+from zoo.interop.loading import load_tensors
 from zoo.interop.tables import TOOLKITS, NamedTensors
-from zoo.interop.tensors import (
-    STACKS,
-    EmbeddingTables,
-    ForeignTensors,
-    convert_positions,
-    load_tensors,
-    matching_sinusoids,
-)
+from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors, convert_positions, matching_sinusoids
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 _SHARD = re.compile(r"(model|pytorch_model)-\d{5}-of-\d{5}\.(safetensors|bin)")
@@ -65,7 +59,7 @@ def take_tables(
     names: Mapping[str, str],
     equal: Collection[str],
     *shape: int,
-    bias: Tensor,
+    bias: Tensor | None = None,
     scale: float = 1.0,
 ) -> EmbeddingTables:
     """Pop the embeddings and the output projection from `source`.
@@ -78,7 +72,7 @@ def take_tables(
         names: transformers' names of the tables `shared`, `source`, `target` and `output`, in order of preference.
         equal: The tables that must be equal.
         shape: The required shape of each table. By default, all shapes are allowed.
-        bias: The bias of the output projection.
+        bias: The bias of the output projection. None means zeros.
         scale: The factor by which the model multiplies embeddings.
 
     Raises:
@@ -95,6 +89,7 @@ def take_tables(
         table = first if key in group else found.get("shared") if key != "output" else None
         table = found.get(key, table)
         tables[key] = source.take(names[group[0] if key in group else key]) if table is None else table
+    bias = torch.zeros(len(tables["output"])) if bias is None else bias
     return EmbeddingTables(tables["source"], tables["target"], tables["output"], bias, scale, scale)
 
 
