@@ -247,18 +247,11 @@ def import_model(
     from cli.console import report
     from zoo.interop.formats import ImportRequest
     from zoo.interop.importer import import_model
-    from zoo.interop.vocabulary import TextOptions
+    from zoo.interop.text_rules import TextOptions
 
     messages = report()
-    request = ImportRequest(
-        name=name or "",
-        format=format,
-        languages=languages,
-        positions=positions,
-        text=TextOptions(tokenizer, bpe),
-        replace=replace,
-    )
-    folder = import_model(source, request, messages)
+    request = ImportRequest(name or "", languages, positions, text=TextOptions(tokenizer, bpe))
+    folder = import_model(source, request, messages, format=format, replace=replace)
     print(folder)
     messages.info(f"next: zoo decode --model {folder.name}")
 

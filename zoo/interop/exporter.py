@@ -23,7 +23,6 @@ from zoo.interop.formats import (
     ImportRequest,
     cannot_export,
     format_named,
-    require_same_architecture,
 )
 from zoo.interop.sentencepiece_model import foreign_name
 from zoo.interop.tensors import NEVER
@@ -135,7 +134,7 @@ def _require_same_when_read(model: Model, format: ExportFormat, reader: ImportFo
         imported = reader.read(folder, ImportRequest(model.spec.name)).model
     except ZooError as error:
         raise cannot_export(format.name, error.problem.replace(f"{folder}/", "")) from None
-    require_same_architecture(model.spec.architecture, imported.spec.architecture, format.name, format.may_differ)
+    format.require_same_architecture(model.spec.architecture, imported.spec.architecture)
     ours, theirs = model.vocabulary, imported.vocabulary
     if ours.source_suffix != theirs.source_suffix:
         raise cannot_export(format.name, "the model and this format differ in whether source sentences end with EOS")

@@ -25,9 +25,21 @@ from zoo.interop.formats import (
     language_codes,
     search_fields,
 )
-from zoo.interop.tables import FIRST_POSITION, Settings, read_settings, read_tensors, tensor_layout
-from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors, TokenList, load_torch_file
-from zoo.interop.vocabulary import ModelText, convert_vocabulary, find_models, find_rules
+from zoo.interop.loading import load_torch_file
+from zoo.interop.tables import (
+    END,
+    FAIRSEQ_SPECIAL,
+    FIRST_POSITION,
+    PAD_ROW,
+    UNKNOWN,
+    Settings,
+    read_settings,
+    read_tensors,
+    tensor_layout,
+)
+from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors, TokenList
+from zoo.interop.text_rules import ModelText, find_rules
+from zoo.interop.vocabulary import convert_vocabulary, find_models
 from zoo.text.codes import SEPARATOR
 
 _REPLACED_MODULES = ("fairseq.", "omegaconf.", "numpy.")
@@ -39,8 +51,6 @@ _PLAIN_TYPES: dict[str, Any] = {
 _CHECKPOINT_HINT = "give a checkpoint that fairseq wrote in training, such as `checkpoint_best.pt`"
 _WITHOUT_EFFECT = ("version", "embed_positions._float_tensor", "embed_positions.weights")
 _CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
-_SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
-_PAD, _END, _UNKNOWN = 1, 2, 3
 _CODES = ("subword_nmt", "fastbpe")
 """Values of fairseq's `bpe` option for methods that use BPE codes."""
 _OVERWRITE = " #fairseq:overwrite"
@@ -66,7 +76,8 @@ class FairseqImport(ImportFormat):
             raise ZooError(problem, hint="give the path of the checkpoint file instead of the folder")
         saved_options, saved_tensors = _read_checkpoint(file)
         options = _flat_options(saved_options, ("task", "model"), str(file))
-        architecture = _architecture_fields(options)
+        dropout = max(options.number(key, 0.0) for key in ("activation_dropout", "relu_dropout"))
+        architecture = {**read_settings(options, "fairseq"), "activation_dropout": dropout}
         tensors = _current_tensors(saved_tensors, file)
         architecture |= _fields_of_tensors(tensors, architecture["positions"])
         tables = _read_embeddings(tensors, options)
@@ -138,7 +149,7 @@ def _read_dictionary(file: Path) -> TokenList:
         ZooError: The file is missing or damaged.
     """
     lines = read_bytes(file).decode("utf-8").split("\n")
-    names = list(_SPECIAL_TOKENS)
+    names = list(FAIRSEQ_SPECIAL)
     known = set(names)
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -151,7 +162,7 @@ def _read_dictionary(file: Path) -> TokenList:
             raise damaged(f"{file}:{number}", problem)
         names.append(name)
         known.add(name)
-    return TokenList(tuple(names), unknown=_UNKNOWN, end=_END, start=_END, pad=_PAD)
+    return TokenList(tuple(names), unknown=UNKNOWN, end=END, start=END, pad=PAD_ROW)
 
 
 class InertObject:
@@ -230,19 +241,6 @@ def _flat_options(options: Mapping[str, Any], sections: Sequence[str], where: st
     return Settings(flat | {section: _name_or_value(options.get(section)) for section in sections}, where)
 
 
-def _architecture_fields(options: Settings) -> dict[str, Any]:
-    """Convert fairseq's options to fields of `architecture`. Raise ZooError if an option is not supported."""
-    fields = read_settings(options, "fairseq")
-    d_model = fields["d_model"]
-    for key in ("decoder_input_dim", "decoder_output_dim"):
-        if options.integer(key, d_model) != d_model:
-            raise options.error(key, f"differs from `decoder_embed_dim: {d_model}`, but zoo supports one `d_model`")
-    return {
-        **fields,
-        "activation_dropout": max(options.number(key, 0.0) for key in ("activation_dropout", "relu_dropout")),
-    }
-
-
 def _name_or_value(value: Any) -> Any:
     """Return the value of an option. If the value is a Hydra section, return its `_name` instead."""
     return value.get("_name") if isinstance(value, Mapping) else value
@@ -257,11 +255,11 @@ def _fields_of_tensors(source: ForeignTensors, positions: Mapping[str, Any]) -> 
     if positions["kind"] == "learned":
         tables = {name: source.take(name) for name in (f"{side}.embed_positions.weight" for side in STACKS)}
         rows = min(map(len, tables.values()))
-        source.left |= {name: table[:rows] for name, table in tables.items()}
+        source.update({name: table[:rows] for name, table in tables.items()})
         size = {"rows": rows - FIRST_POSITION}
     else:
         size = {"first": FIRST_POSITION}
-    biased = any(name.endswith("_proj.bias") for name in source.left)
+    biased = any(name.endswith("_proj.bias") for name in source)
     return {"positions": {**positions, **size}, "projection_bias": biased}
 
 
@@ -274,7 +272,7 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
     encoder, decoder = (source.take(f"{side}.embed_tokens.weight") for side in STACKS)
     tied = [options.boolean(f"share_{name}", False) for name in ("decoder_input_output_embed", "all_embeddings")]
     names = ("decoder.output_projection.weight", "decoder.embed_out")
-    outputs = [source.take(name) for name in names if name in source.left]
+    outputs = [source.take(name) for name in names if name in source]
     if not outputs and not any(tied):
         raise damaged(source.file, f"it has no `{names[0]}`, but its options do not tie this matrix to the embedding")
     scale = 1.0 if options.boolean("no_scale_embedding", False) else float(decoder.shape[1]) ** 0.5
@@ -283,7 +281,7 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
 
 def _read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
     """Pop the tensors of all layers from `source`. Return tensors with zoo's names."""
-    layout = tensor_layout("fairseq.old" if any(".layer_norms." in name for name in source.left) else "fairseq")
+    layout = tensor_layout("fairseq.old" if any(".layer_norms." in name for name in source) else "fairseq")
     return read_tensors(source, layout.rows(spec), optional_biases=True)
 
 

@@ -21,7 +21,7 @@ from zoo.generation.translator import Translator
 from zoo.interop.formats import ImportRequest
 from zoo.interop.huggingface.hub import HubModel
 from zoo.interop.importer import stage_import
-from zoo.interop.vocabulary import TextOptions
+from zoo.interop.text_rules import TextOptions
 from zoo.models.catalogue import ModelCard
 from zoo.models.local_store import StoredModel
 from zoo.publishing.publish import EXACT
@@ -101,19 +101,15 @@ def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
 
 
 def _obtain_from_hub(card: ModelCard, model: HubModel, again: str, report: Report) -> Path:
+    """Return the folder with the files of a repository. Without a revision, their SHA-256 must never change."""
     by_hand = storage.archives() / model.name.replace("/", "--")
     otherwise = f"save the files of {model.page} in `{by_hand}` and run {again} again"
     folder = by_hand if by_hand.is_dir() else model.download(report, otherwise)
     if model.revision is None:
-        _record_or_compare(card, folder, report)
+        files = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".lock"))
+        digest = hashlib.sha256("".join(f"{sha256(file)} {file.name}\n" for file in files).encode()).hexdigest()
+        download.record_or_compare(card.source, digest, sum(file.stat().st_size for file in files), "revision", report)
     return folder
-
-
-def _record_or_compare(card: ModelCard, folder: Path, report: Report) -> None:
-    """Record the SHA-256 of a repository's files on the first download. Later, check that the SHA-256 is unchanged."""
-    files = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".lock"))
-    digest = hashlib.sha256("".join(f"{sha256(file)} {file.name}\n" for file in files).encode()).hexdigest()
-    download.record_or_compare(card.source, digest, sum(file.stat().st_size for file in files), "revision", report)
 
 
 def _unpack_file(path: Path, target: Path) -> None:
@@ -130,33 +126,20 @@ def _unpack_file(path: Path, target: Path) -> None:
 
 def _import(card: ModelCard, missing: Collection[str], source: Path, report: Report) -> None:
     """Import a single model, or the missing members of an ensemble. Store only models that translate as documented."""
+    directions = card.languages.directions
+    languages, text = directions[0] if len(directions) == 1 else None, TextOptions(card.tokenizer)
     with ExitStack() as staged:
         folders = []
         for number, name in enumerate(card.members):
             if name in missing:
                 report.info(f"importing `{name}`")
-                path, request = str(_model_path(card, number, source)), _import_request(card, name)
-                folders.append(staged.enter_context(stage_import(path, request, report)).folder)
+                path, request = str(_model_path(card, number, source)), ImportRequest(name, languages, text=text)
+                bundle = staged.enter_context(stage_import(path, request, report, format=card.format, card=card))
+                folders.append(bundle.folder)
             else:
                 folders.append(StoredModel.current(name).folder)
         if card.check:
             _require_translations(card, folders, report)
-
-
-def _import_request(card: ModelCard, name: str) -> ImportRequest:
-    is_single_pair = len(card.languages.directions) == 1
-    recorded = download.recorded_sha256(card.source) if card.addresses else None
-    facts = {"source": card.source, "sha256": recorded, "catalogue": card.name, "trained_by": card.trained_by}
-
-    return ImportRequest(
-        name=name,
-        format=card.format,
-        languages=card.languages.directions[0] if is_single_pair else None,
-        facts={key: value for key, value in facts.items() if value},
-        description=card.description,
-        licence=card.licence,
-        text=TextOptions(card.tokenizer),
-    )
 
 
 def _model_path(card: ModelCard, number: int, source: Path) -> Path:

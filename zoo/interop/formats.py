@@ -18,7 +18,8 @@ from specs.notation import quote_in_full
 from specs.sections import suggest_language
 from zoo.interop import FORMATS
 from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors
-from zoo.interop.vocabulary import ImportedVocabulary, TextOptions
+from zoo.interop.text_rules import TextOptions
+from zoo.interop.vocabulary import ImportedVocabulary
 from zoo.models.loading import Model
 from zoo.models.weights import Weights
 from zoo.publishing.reference_results import ReferenceLogProbabilities
@@ -43,7 +44,7 @@ _ZEROS_IF_ADDED = {"projection_bias", "output_bias"}
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """Options for importing a model from another toolkit."""
+    """Options for reading a model from another toolkit."""
 
     name: str = ""
     """Name of the model in the model store and in its spec. If empty, `import_model` derives it from the files."""
@@ -55,16 +56,6 @@ class ImportRequest:
     """Original name of the model, for example on the Hugging Face Hub. If None, use the name of its file or folder."""
     text: TextOptions = field(default_factory=TextOptions)
     """User options for the tokenisation of the model's text."""
-    format: str | None = None
-    """Name of the import format. If None, the files determine it."""
-    replace: bool = False
-    """Whether to replace an existing model of the same name."""
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Facts about the origin of the model, for its provenance, such as the URL of its archive."""
-    description: str | None = None
-    """Description of the model. If None, the format describes the model."""
-    licence: str | None = None
-    """Licence of the model, used if its files contain no model card that specifies the licence."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +82,12 @@ class ImportFormat(Protocol):
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
 
-    def check_options(self, request: ImportRequest) -> None:
-        """Raise ZooError if the user gave an option that does not apply to this format."""
-        if request.positions and not self.takes_positions:
-            problem = f"`--positions` is for hf-marian only, but this model has the format {self.name}"
-            raise ZooError(problem, hint="omit `--positions`")
-
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model.
 
         Raises:
-            ZooError: A file is damaged, or the model has a property that zoo does not support.
+            ZooError: A file is damaged, the model has a property that zoo does not support, or an option does not apply
+                to this format.
         """
 
 
@@ -131,6 +117,25 @@ class ExportFormat(Protocol):
         Return None if there is no such import format.
         """
         return None
+
+    def require_same_architecture(self, before: Architecture, after: Architecture) -> None:
+        """Check that a model's architecture stays equivalent when the model is exported and imported again.
+
+        Args:
+            before: The architecture of the model. It has the layers of the original Transformer.
+            after: The architecture that the import reads from the exported model.
+
+        Raises:
+            ZooError: The architectures differ in a field that changes the results. Added biases are allowed.
+        """
+        found = {key: value for key, _, value in _fields(after)}
+        for key, label, value in _fields(before):
+            name, other = key.rpartition(".")[2], found.get(key)
+            is_added = name in _ZEROS_IF_ADDED and other
+            if value != other and not is_added and label not in self.may_differ and name not in _ONLY_FOR_TRAINING:
+                ours, theirs = (quote_in_full(each).strip("`") for each in (value, other))
+                problem = f"in this format, `architecture.{label}: {ours}` would become `{theirs}`"
+                raise cannot_export(self.name, problem)
 
     def write(self, model: Model, folder: Path) -> list[str]:
         """Write a model into an empty folder.
@@ -270,29 +275,6 @@ def require_standard_layers(a: Architecture, format: str) -> None:
         if (kinds := tuple(sublayer.kind for sublayer in getattr(a, side))) != supported:
             names, known = ", ".join(kinds), ", ".join(supported)
             raise cannot_export(format, f"its {side} layers consist of {names}, but this format requires {known}")
-
-
-def require_same_architecture(
-    before: Architecture, after: Architecture, format: str, ignored: Collection[str] = ()
-) -> None:
-    """Check that a model's architecture stays equivalent when the model is exported and imported again.
-
-    Args:
-        before: The architecture of the model. It has the layers of the original Transformer.
-        after: The architecture that the import reads from the exported model.
-        format: The name of the format.
-        ignored: Fields that may differ.
-
-    Raises:
-        ZooError: The architectures differ in a field that changes the results. Added biases are allowed.
-    """
-    found = {key: value for key, _, value in _fields(after)}
-    for key, label, value in _fields(before):
-        name, other = key.rpartition(".")[2], found.get(key)
-        is_added = name in _ZEROS_IF_ADDED and other
-        if value != other and not is_added and label not in ignored and name not in _ONLY_FOR_TRAINING:
-            ours, theirs = (quote_in_full(each).strip("`") for each in (value, other))
-            raise cannot_export(format, f"in this format, `architecture.{label}: {ours}` would become `{theirs}`")
 
 
 def _fields(a: Architecture) -> Iterator[tuple[str, str, Any]]:

@@ -18,7 +18,6 @@ from torch import Tensor
 from compiler import Purpose, lower
 from specs import Spec, ZooError
 from specs.notation import quote_in_full
-from specs.reader import read_value
 from zoo.interop import documents
 from zoo.interop.formats import USE_ONNX
 from zoo.interop.tensors import STACKS, ForeignTensors, copied
@@ -31,6 +30,9 @@ _BIAS, _GAIN, _NORM_BIAS = 1, 2, 3
 PROJECTIONS = ("query", "key", "value", "output")
 FIRST_POSITION = 2
 """Number of the first position in fairseq. Learned position embeddings begin with this many unused rows."""
+FAIRSEQ_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+"""Names of the tokens with the IDs 0 to 3 in models that fairseq trained."""
+START, PAD_ROW, END, UNKNOWN = range(4)
 
 
 class Settings:
@@ -136,15 +138,6 @@ class Settings:
         return default
 
 
-def yaml_settings(content: bytes, where: str) -> Settings:
-    """Parse YAML settings. Raise ZooError if the content is not a mapping."""
-    values = read_value(content.decode("utf-8", "replace"), where).plain()
-    if not isinstance(values, dict):
-        hint = "restore the file from the model's original source"
-        raise ZooError("the settings are not a mapping of keys to values", where=where, hint=hint)
-    return Settings(values, where)
-
-
 def _equal(first: Any, second: Any) -> bool:
     """Return whether two values are equal. Unlike Python's `==`, treat True and 1 as different."""
     return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
@@ -159,8 +152,10 @@ class Setting(NamedTuple):
     """Field of `architecture`, such as `norm.epsilon`."""
     default: Any = None
     """Default value. Its type is the type of the setting. None if the setting is a required integer."""
-    names: Mapping[Any, str] | None = None
+    names: Mapping[Any, Any] | None = None
     """The other toolkit's values, mapped to zoo's values. Of values with equal meaning, an export writes the first."""
+    like: str | None = None
+    """Key of a setting that is listed earlier. Its value is the default value of this setting."""
 
     @classmethod
     def listed(cls, sections: Sequence[str]) -> Iterator[Setting]:
@@ -171,26 +166,25 @@ class Setting(NamedTuple):
         for section in sections:
             for key, row in TOOLKITS[section].get("converted", {}).items():
                 for side in STACKS if _SIDE in key else ("",):
-                    field = row["field"].replace(_SIDE, side)
-                    yield cls(key.replace(_SIDE, side), field, row.get("default"), row.get("names"))
+                    fields = {**row, "field": row["field"].replace(_SIDE, side)}
+                    yield cls(key=key.replace(_SIDE, side), **fields)
 
-    def read(self, settings: Settings) -> Any:
-        """Read the setting and convert it to the value of `field`. Raise ZooError if it is invalid or not supported."""
+    def read(self, settings: Settings, default: Any) -> Any:
+        """Return the setting's value. Raise ZooError if it is invalid or not supported."""
         readers: Mapping[type, Any] = {bool: settings.boolean, float: settings.number, str: settings.text}
-        read = readers.get(type(self.default), partial(settings.integer, minimum=1))
-        value = read(self.key, self.default)
-        if self.names is None:
-            return value
-        if value not in self.names:
+        value = readers.get(type(default), partial(settings.integer, minimum=1))(self.key, default)
+        if self.names is not None and value not in self.names:
             raise settings.error(self.key, "is a value that zoo does not support")
-        return self.names[value]
+        return value
 
     def written(self, a: Any) -> Any:
-        """Return the other toolkit's value of this setting. Return None if the architecture does not have `field`."""
+        """Return the other toolkit's value of this setting, or None if it cannot express the value of `field`."""
         value: Any = a
         for name in self.field.split("."):
             value = getattr(value, "depths" if name == "N" else name, None)  # `N` may be one number for both sides
-        return next((name for name, ours in (self.names or {}).items() if ours == value), value)
+        if self.names is None:
+            return value
+        return next((name for name, ours in self.names.items() if ours == value), None)
 
 
 def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
@@ -199,23 +193,27 @@ def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
     If there is no setting for `d_k`, `d_k` is d_model divided by the number of heads. `d_v` is equal to `d_k`.
 
     Raises:
-        ZooError: A setting has a value that zoo does not support, or the encoder and the decoder have different values
-            for a field that they share.
+        ZooError: A setting has a value that zoo does not support, or settings of one field have different values.
     """
     settings.require_known(*sections)
     fields: dict[str, Any] = {}
     for section in sections:
         for field, value in TOOLKITS[section].get("fixed", {}).items():
             _set(fields, field, value)
+    values: dict[str, Any] = {}
+    keys: dict[str, str] = {}  # the first key of each field
     for setting in Setting.listed(sections):
-        value = setting.read(settings)
-        if (first := _set(fields, setting.field, value)) != value:
-            problem = f"differs from the encoder's value `{first}`, but the values must be equal"
-            raise settings.error(setting.key, problem)
+        default = setting.default if setting.like is None else values[setting.like]
+        value = values[setting.key] = setting.read(settings, default)
+        value = value if setting.names is None else setting.names[value]
+        first = keys.setdefault(setting.field, setting.key)
+        if _set(fields, setting.field, value) != value:
+            raise settings.error(
+                setting.key, f"differs from `{first}: {values[first]}`, but zoo supports only one value"
+            )
     d_model, h = fields["d_model"], fields["h"]
     if "d_k" not in fields and (d_model % h or d_model % 2 or d_model < 4):
-        key = next(setting.key for setting in Setting.listed(sections) if setting.field == "d_model")
-        raise settings.error(key, f"is odd, less than 4, or cannot be divided among {h} heads")
+        raise settings.error(keys["d_model"], f"is odd, less than 4, or cannot be divided among {h} heads")
     fields.setdefault("d_k", d_model // h)
     return {**fields, "d_v": fields["d_k"]}
 
@@ -280,7 +278,7 @@ def read_tensors(
     """
     tensors = {}
     for row in table:
-        if row.is_bias and optional_biases and row.foreign not in source.left:
+        if row.is_bias and optional_biases and row.foreign not in source:
             tensors[row.ours] = torch.zeros(row.shape)
         else:
             tensor = source.take(row.foreign, *row.shape)[row.unused :]

@@ -1,19 +1,13 @@
-"""Tensors from other toolkits: safe loading, and conversion to zoo's token IDs, names and layout (`x @ W`)."""
+"""Tensors and tokens of other toolkits' models, and their conversion to zoo's token IDs."""
 
 from __future__ import annotations
 
-import io
-import os
-import pickletools
-import struct
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any
 
-import safetensors.torch
 import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
@@ -21,9 +15,7 @@ from torch import Tensor
 from compiler.runtime.layers import sinusoids
 from specs import ZooError
 from specs.notation import quote
-from zoo.files.reading import damaged, open_file
-from zoo.models.weights import check_header
-from zoo.system import memory
+from zoo.files.reading import damaged
 
 NEVER = -1e9
 """Logit bias of a token that the imported model cannot generate. It makes the token's probability 0. Label smoothing
@@ -33,11 +25,6 @@ SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 STACKS = ("encoder", "decoder")
 _COMPARED_POSITIONS = 1_000
 _POSITION_TOLERANCE = 1e-3  # allowed error of sinusoids, because toolkits compute them in float32 or float16
-_TENSOR_GLOBALS = {"collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.set"}
-_ALLOCATING_GLOBALS = {"torch.Tensor"}
-"""Globals that `weights_only=True` allows, but that a small file can use to allocate any amount of memory."""
-_MAX_PICKLE = 100_000_000  # bytes, without tensors
-_LEGACY_PICKLES = 5  # pickles at the start of a file in the format used before torch 1.6, which is not a zip archive
 
 
 @dataclass(frozen=True)
@@ -151,15 +138,16 @@ def select_rows(values: Tensor, rows: Sequence[int | None], missing: float) -> T
     return selected
 
 
-class ForeignTensors:
-    """Tensors of another toolkit's model, keyed by the toolkit's names.
+class ForeignTensors(dict[str, Tensor]):
+    """Tensors of another toolkit's model that the import has not used yet, keyed by the toolkit's names.
 
     Each tensor is removed when it is used. After an import, `require_all_taken` rejects tensors that were not used.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], file: Path) -> None:
-        """Wrap the tensors of a file."""
-        self.left, self.file = dict(tensors), file
+        """Copy the mapping, but not the tensors, which come from `file`."""
+        super().__init__(tensors)
+        self.file = file
 
     def take(self, name: str, *shape: int) -> Float32[Tensor, ...]:
         """Pop a tensor, and return it in float32.
@@ -171,9 +159,9 @@ class ForeignTensors:
         Raises:
             ZooError: The tensor is missing, has the wrong shape, or is not a floating-point tensor.
         """
-        if name not in self.left:
+        if name not in self:
             raise damaged(self.file, f"it has no tensor `{name}`, which the model's settings require")
-        tensor = self.left.pop(name)
+        tensor = self.pop(name)
         if not isinstance(tensor, Tensor) or tensor.is_meta:  # a tensor on the device `meta` has no values
             raise damaged(self.file, f"`{name}` is not a tensor with values")
         if not tensor.is_floating_point() or not tensor.dim() or (shape and tensor.shape != shape):
@@ -183,11 +171,9 @@ class ForeignTensors:
 
     def require_all_taken(self) -> None:
         """Raise ZooError if a tensor of the model was not used in the import."""
-        if self.left:
-            others = f" and {len(self.left) - 1} more" if len(self.left) > 1 else ""
-            raise ZooError(
-                f"`{self.file}` contains the tensor {quote(min(self.left))}{others}, which zoo does not support"
-            )
+        if self:
+            others = f" and {len(self) - 1} more" if len(self) > 1 else ""
+            raise ZooError(f"`{self.file}` contains the tensor {quote(min(self))}{others}, which zoo does not support")
 
 
 TIES = {"all": (True, True), "embeddings": (True, False), "target": (False, True), "none": (False, False)}
@@ -277,110 +263,3 @@ def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[st
 def copied(tensor: Tensor) -> Tensor:
     """Return a contiguous copy in float32, because tensors in other toolkits' files may share memory."""
     return tensor.detach().float().clone(memory_format=torch.contiguous_format)
-
-
-class BinaryReader:
-    """Reader for a binary file with little-endian numbers and strings."""
-
-    def __init__(self, stream: BinaryIO, file: Path) -> None:
-        """Wrap an open file. Raise ZooError if the file is larger than the available memory."""
-        self.stream, self.left = stream, os.fstat(stream.fileno()).st_size
-        hint = "if the model really has this size, import it on a computer with more memory"
-        memory.require_device_memory(self.left, torch.device("cpu"), f"`{file}`", hint)
-
-    def numbers(self, format: str) -> tuple[Any, ...]:
-        """Read numbers. `format` specifies their types in the notation of Python's `struct` module."""
-        return struct.unpack(f"<{format}", self.bytes(struct.calcsize(f"<{format}")))
-
-    def integer(self, format: str) -> int:
-        """Read an integer."""
-        (number,) = self.numbers(format)
-        return int(number)
-
-    def bytes(self, count: int) -> bytearray:
-        """Read `count` bytes. Allocate memory only if the file has that many bytes left."""
-        if self.left < count:
-            raise ValueError("it is truncated")
-        self.left -= count
-        buffer = bytearray(count)
-        self.stream.readinto(buffer)  # type: ignore[attr-defined]
-        return buffer
-
-    def text(self, length: int) -> str:
-        """Read a string of `length` bytes, including the zero byte at its end."""
-        return self.bytes(length).rstrip(b"\0").decode("utf-8")
-
-
-def load_tensors(file: Path, toolkit: str) -> dict[str, Tensor]:
-    """Load the named tensors in a .safetensors file, or in a file that `torch.save` wrote (see `load_torch_file`).
-
-    Raises:
-        ZooError: The file cannot be opened, or is not safe to load.
-        Exception: The file is damaged.
-    """
-    if file.suffix == ".safetensors":
-        with open_file(file) as stream:
-            check_header(stream, file)
-        return safetensors.torch.load_file(file)
-    tensors = load_torch_file(file, toolkit)
-    if not isinstance(tensors, Mapping) or not all(isinstance(name, str) for name in tensors):
-        raise ValueError(f"`{file}` does not contain named tensors")
-    return dict(tensors)
-
-
-def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda name: None) -> Any:
-    """Load a file that `torch.save` wrote, if its pickles are safe.
-
-    The file is loaded with `torch.load(weights_only=True)`.
-
-    Args:
-        file: The file.
-        toolkit: The toolkit that the file comes from, for error messages.
-        replacement: Function that maps the name of a global in the pickle to a harmless object, in the form that
-            torch's `safe_globals` expects. If the function returns None, the file is rejected.
-
-    Raises:
-        ZooError: The file cannot be opened, or its pickles contain a global that is neither needed for tensors nor
-            replaced.
-        ValueError: The file is damaged.
-    """
-    with open_file(file):
-        pass  # raise the usual error if the file is missing
-    try:
-        allowed = []
-        for name in sorted(set(_foreign_globals(file))):
-            if (harmless := replacement(name)) is None:
-                problem = f"`{file}` is not safe to load: it calls `{name}`, which {toolkit} files never call"
-                hint = "zoo runs no code from weight files: ask the author for a file with only tensors and options"
-                raise ZooError(problem, hint=hint, exit_code=1)
-            allowed.append(harmless)
-        with torch.serialization.safe_globals(allowed):
-            return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
-    except Exception as error:
-        if isinstance(error, ZooError) or memory.is_out_of_memory(error):
-            raise
-        reason = str(error).strip().partition("\n")[0] or "it is truncated"
-        raise ValueError(f"cannot read `{file.name}`: {reason}") from error
-
-
-def _foreign_globals(file: Path) -> Iterator[str]:
-    """Yield the name of each Python global in a file's pickles, except the globals that torch needs for tensors."""
-    for pickle in _pickles(file):
-        for operation, argument, _ in pickletools.genops(pickle):
-            if operation.name == "GLOBAL":
-                name = str(argument).replace(" ", ".", 1).replace("__builtin__.", "builtins.", 1)
-                if name in _ALLOCATING_GLOBALS or not (name in _TENSOR_GLOBALS or name.startswith("torch.")):
-                    yield name
-
-
-def _pickles(file: Path) -> Iterator[IO[bytes]]:
-    if not zipfile.is_zipfile(file):
-        with file.open("rb") as stream:
-            yield from [stream] * _LEGACY_PICKLES  # each pickle begins where the previous one ends
-        return
-    with zipfile.ZipFile(file) as archive:
-        for member in archive.infolist():
-            if member.filename.lower().endswith("data.pkl"):  # torch ignores case when it looks for the member
-                if member.file_size > _MAX_PICKLE:
-                    raise ValueError(f"its pickle has {member.file_size:,} bytes without the tensors")
-                yield io.BytesIO(archive.read(member))

@@ -25,8 +25,7 @@ from specs import BOS, PAD
 from tests.examples import changed
 from zoo.generation.compilation import build_with_message
 from zoo.generation.translator import Translator
-from zoo.interop.ctranslate2.exporter import CTranslate2Export
-from zoo.interop.ctranslate2.importer import open_translator
+from zoo.interop.ctranslate2.exporter import CTranslate2Export, open_translator
 from zoo.interop.formats import ImportRequest
 from zoo.models.loading import Model
 from zoo.report import Report

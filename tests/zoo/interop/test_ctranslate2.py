@@ -20,10 +20,11 @@ from tests.examples import changed
 from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
 from zoo.generation.translator import Translator
-from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
+from zoo.interop.ctranslate2.exporter import open_translator
+from zoo.interop.ctranslate2.importer import CTranslate2Import
 from zoo.interop.formats import ImportedModel, ImportRequest
-from zoo.interop.import_formats import read_foreign
-from zoo.interop.vocabulary import TextOptions
+from zoo.interop.importer import read_foreign
+from zoo.interop.text_rules import TextOptions
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
 

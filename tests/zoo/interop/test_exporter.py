@@ -28,11 +28,10 @@ from tests.refusals import refused
 from tests.zoo.conftest import RecordingReport
 from tests.zoo.interop import conftest as tiny
 from zoo.files import manifest
-from zoo.interop.ctranslate2.importer import open_translator
+from zoo.interop.ctranslate2.exporter import open_translator
 from zoo.interop.exporter import OnnxExport, export_model
 from zoo.interop.formats import USE_ONNX, ImportRequest
-from zoo.interop.import_formats import find_format
-from zoo.interop.importer import import_model
+from zoo.interop.importer import find_format, import_model
 from zoo.models.loading import Model, read_model
 from zoo.models.weights import Weights
 from zoo.publishing import publish

@@ -19,7 +19,7 @@ from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
 from zoo.interop.fairseq import FairseqImport
 from zoo.interop.formats import ImportedModel, ImportRequest
-from zoo.interop.import_formats import read_foreign
+from zoo.interop.importer import read_foreign
 
 WORDS = ("a", "b", "cc", "d@@", "e", "f", "g", "h")
 D_MODEL, D_FF, HEADS = tiny.D_MODEL, tiny.D_FF, tiny.HEADS

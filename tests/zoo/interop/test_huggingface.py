@@ -22,8 +22,7 @@ from tests.zoo.interop import conftest as tiny
 from zoo.interop.formats import ImportedModel, ImportRequest, PositionConvention
 from zoo.interop.huggingface.hub import HubModel
 from zoo.interop.huggingface.marian import HuggingFaceMarian
-from zoo.interop.import_formats import find_format, read_foreign
-from zoo.interop.importer import import_model
+from zoo.interop.importer import find_format, import_model, read_foreign
 from zoo.models import local_store
 from zoo.report import Report
 

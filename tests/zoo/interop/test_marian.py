@@ -20,7 +20,7 @@ from tests.zoo.interop import conftest as tiny
 from zoo.generation.compilation import build_with_message
 from zoo.generation.translator import Translator
 from zoo.interop.formats import ImportedModel, ImportRequest
-from zoo.interop.import_formats import find_format, read_foreign
+from zoo.interop.importer import find_format, read_foreign
 from zoo.interop.marian.importer import MarianImport
 from zoo.report import Report
 

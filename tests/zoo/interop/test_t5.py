@@ -225,14 +225,14 @@ def test_networks_that_t5_cannot_express_are_rejected_by_name(write: Write) -> N
     spec = read(write(feed_forward_proj="gated-silu")).spec
     T5().written_architecture(spec)
     cross = [{"kind": "cross_attention"}, {"kind": "feed_forward", "gated": True, "bias": False, "activation": "silu"}]
-    heads = [{"kind": "self_attention", "kv_heads": 1}, *cross]
-    relu = [{"kind": "self_attention"}, {"kind": "feed_forward", "bias": False}]
-    norm = {"kind": "layer_norm", "placement": "pre"}
+    own, norm = {"kind": "self_attention"}, {"kind": "layer_norm", "placement": "pre"}
+    relu = [own, {"kind": "feed_forward", "bias": False}]
     for changes, message in (
         ({"norm": norm}, "`architecture.norm.kind: layer_norm` would become `rms_norm`"),
         ({"d_k": 6}, "`architecture.d_v: 8` would become `6`"),
+        ({"tied_embeddings": "none"}, "`architecture.tied_embeddings: none` would become `all`"),
         ({"decoder": [{"kind": "ssru"}, *cross]}, "its decoder layers consist of ssru"),
-        ({"decoder": heads}, r"`architecture.decoder\[0\].kv_heads: 1` would become"),
+        ({"decoder": [{**own, "kv_heads": 1}, *cross]}, r"`architecture.decoder\[0\].kv_heads: 1` would become"),
         ({"encoder": relu}, r"`architecture.decoder\[2\].activation: silu` would become `relu`"),
     ):
         fields = {**spec.model_dump(mode="json", exclude_none=True)["architecture"], **changes}

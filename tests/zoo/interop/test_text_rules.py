@@ -15,11 +15,11 @@ from specs import ZooError
 from tests.refusals import refused
 from tests.zoo.interop import conftest as tiny
 from tests.zoo.interop.test_fairseq import Model
-from zoo.interop import vocabulary
+from zoo.interop import text_rules as vocabulary
 from zoo.interop.fairseq import FairseqImport
 from zoo.interop.formats import ImportedModel, ImportRequest
-from zoo.interop.import_formats import find_format, read_foreign
-from zoo.interop.vocabulary import FoundRules, ModelText, TextOptions, find_rules
+from zoo.interop.importer import find_format, read_foreign
+from zoo.interop.text_rules import FoundRules, ModelText, TextOptions, find_rules
 from zoo.text.rules import TextRules
 from zoo.text.vocabulary import Vocabulary
 

@@ -24,7 +24,7 @@ from zoo.generation.text_stream import TextStream
 from zoo.interop import FORMATS
 from zoo.interop.formats import format_named
 from zoo.interop.huggingface import multilingual_vocabulary as multilingual
-from zoo.interop.huggingface import t5_vocabulary
+from zoo.interop.huggingface import t5 as t5_vocabulary
 from zoo.interop.sentencepiece_model import SentencePieceModel, without_source_end, word_list_tokenizer
 from zoo.interop.tensors import NEVER, TokenList
 from zoo.models.weights import Weights

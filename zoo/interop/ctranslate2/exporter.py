@@ -16,7 +16,7 @@ from torch import Tensor
 from compiler.lowering.attention import attention_scale
 from compiler.runtime.layers import sinusoids
 from specs import BOS, EOS, PAD, UNK, Architecture, Rotary, Sinusoidal, Spec, ZooError, install_hint
-from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
+from zoo.interop.ctranslate2.importer import CTranslate2Import
 from zoo.interop.ctranslate2.network import ACTIVATIONS, POSITIONS, alibi_table, written_layers
 from zoo.interop.formats import (
     ExportCheck,
@@ -112,6 +112,17 @@ class CTranslate2Export(ExportFormat):
         # Unlike the built-in max, the maximum of tensors propagates NaN.
         version = import_module("ctranslate2").__version__
         return ExportCheck(f"CTranslate2 {version}", float(torch.stack(differences).max()))
+
+
+def open_translator(folder: Path) -> Any:
+    """Open a model folder with CTranslate2's `Translator`, in float32 on one thread of the CPU."""
+    ctranslate2 = import_module("ctranslate2")
+    threads = torch.get_num_threads()
+    translator = ctranslate2.Translator(
+        str(folder), device="cpu", compute_type="float32", inter_threads=1, intra_threads=1
+    )
+    torch.set_num_threads(threads)  # loading the model changes OpenMP's number of threads in this process
+    return translator
 
 
 def transformer(spec: Spec, weights: Mapping[str, Tensor]) -> Any:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from specs import Spec
@@ -23,7 +21,8 @@ from zoo.interop.formats import (
 )
 from zoo.interop.tables import Settings
 from zoo.interop.tensors import ForeignTensors, TokenList
-from zoo.interop.vocabulary import ModelText, convert_vocabulary, find_models, find_rules
+from zoo.interop.text_rules import ModelText, find_rules
+from zoo.interop.vocabulary import convert_vocabulary, find_models
 
 MODEL = "model.bin"
 _CONFIG = "config.json"
@@ -81,17 +80,6 @@ class CTranslate2Import(ImportFormat):
         return ImportedModel(model, origin, tuple(notes))
 
 
-def open_translator(folder: Path) -> Any:
-    """Open a model folder with CTranslate2's `Translator`, in float32 on one thread of the CPU."""
-    ctranslate2 = import_module("ctranslate2")
-    threads = torch.get_num_threads()
-    translator = ctranslate2.Translator(
-        str(folder), device="cpu", compute_type="float32", inter_threads=1, intra_threads=1
-    )
-    torch.set_num_threads(threads)  # loading the model changes OpenMP's number of threads in this process
-    return translator
-
-
 def _read_settings(file: Path, network: Network) -> Settings:
     """Read the settings of a model. Raise ZooError if a setting is not supported."""
     from_file = network.version >= _FIRST_VERSION_WITH_CONFIG
@@ -115,9 +103,8 @@ def _token(settings: Settings, key: str, default: str) -> str:
 
 def _settings_of_variables(network: Network) -> dict[str, Any]:
     """Pop the variables that contain settings. Return the settings in the format of newer `config.json` files."""
-    stored = network.left
-    tokens = {name: bytes(stored.pop(name).flatten().tolist()).decode() for name in _TOKENS if name in stored}
-    flags = {name: bool(network.number(name, 0)) for name in _FLAGS if name in stored}
+    tokens = {name: bytes(network.pop(name).flatten().tolist()).decode() for name in _TOKENS if name in network}
+    flags = {name: bool(network.number(name, 0)) for name in _FLAGS if name in network}
     start, default = ("bos_token", _BOS) if flags.get("with_target_bos", True) else ("eos_token", _EOS)
     return {
         **tokens,

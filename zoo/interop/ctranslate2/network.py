@@ -20,8 +20,9 @@ from compiler.lowering.positions import alibi_slope
 from specs import Spec, ZooError
 from zoo.files.reading import damaged, open_file
 from zoo.interop.formats import LAYERS
+from zoo.interop.loading import BinaryReader
 from zoo.interop.tables import TensorRow, read_tensors, tensor_layout, written_tensors
-from zoo.interop.tensors import STACKS, BinaryReader, EmbeddingTables, ForeignTensors, convert_positions, copied
+from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors, convert_positions, copied
 
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
 """zoo's names of activations, by CTranslate2's numbers."""
@@ -114,10 +115,10 @@ def read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
     for row in table:
         groups.setdefault(_stored(row.foreign), []).append(row)
     for name, parts in groups.items():
-        if name in source.left:
+        if name in source:
             sizes = [row.shape[0] for row in parts]
             tensors = torch.split(source.take(name, sum(sizes), *parts[0].shape[1:]), sizes)
-            source.left |= {row.foreign: tensor for row, tensor in zip(parts, tensors, strict=True)}
+            source.update({row.foreign: tensor for row, tensor in zip(parts, tensors, strict=True)})
     return read_tensors(source, table, optional_biases=True)
 
 
@@ -200,9 +201,9 @@ class Network(ForeignTensors):
             ZooError: The model has a property that zoo does not support, or a variable is missing or damaged.
         """
         d_model, placement = self._rows("decoder/embeddings/weight", 1), "pre" if self._same("pre_norm", 1) else "post"
-        if "encoder/layer_0/input_layer_norm/gamma" in self.left:
+        if "encoder/layer_0/input_layer_norm/gamma" in self:
             placement = "both"
-        norm = "layer_norm" if any(name.endswith("/beta") for name in self.left) else "rms_norm"
+        norm = "layer_norm" if any(name.endswith("/beta") for name in self) else "rms_norm"
         stacks = {side: [self._sublayer(side, kind) for kind in kinds] for side, kinds in LAYERS.items()}
         kv_heads = stacks["encoder"][0]["kv_heads"] or self._heads
         total = self._rows("encoder/layer_0/self_attention/linear_0/weight")
@@ -229,29 +230,29 @@ class Network(ForeignTensors):
                 "kind": norm,
                 "placement": placement,
                 "epsilon": _DEFAULT_EPSILON[norm] if epsilon is None else epsilon,
-                "embeddings": any(f"{side}/layernorm_embedding/gamma" in self.left for side in STACKS),
+                "embeddings": any(f"{side}/layernorm_embedding/gamma" in self for side in STACKS),
             },
-            "projection_bias": any("attention/linear_" in name and name.endswith("/bias") for name in self.left),
+            "projection_bias": any("attention/linear_" in name and name.endswith("/bias") for name in self),
             "positions": positions,
             "scale_logits": _is_scaled("decoder/scale_outputs", [self.number("decoder/scale_outputs", 1.0)], d_model),
         }, tensors
 
     def tables(self) -> EmbeddingTables:
         """Pop the embeddings, the output projection and its bias."""
-        inputs = sorted(name for name in self.left if name.startswith("encoder/embeddings") and name.endswith("weight"))
+        inputs = sorted(name for name in self if name.startswith("encoder/embeddings") and name.endswith("weight"))
         if len(inputs) > 1:
             raise ZooError("the encoder reads several tokens per position (source factors), but zoo supports only one")
         source = self.take(inputs[0] if inputs else "encoder/embeddings_0/weight")
         target, output = self.take("decoder/embeddings/weight"), self.take("decoder/projection/weight")
-        bias = self.take("decoder/projection/bias") if "decoder/projection/bias" in self.left else None
+        bias = self.take("decoder/projection/bias") if "decoder/projection/bias" in self else None
         return EmbeddingTables(source, target, output, bias, *(self._scale(side, target.shape[-1]) for side in STACKS))
 
     def require_all_taken(self) -> None:
         """Raise ZooError if the import did not use a variable that affects the results of the model."""
-        for name in sorted(self.left):
+        for name in sorted(self):
             last = name.rpartition("/")[2]
-            if last in _NO_EFFECT or (last in _MUST_BE_OFF and not self.left[name].any()):
-                del self.left[name]
+            if last in _NO_EFFECT or (last in _MUST_BE_OFF and not self[name].any()):
+                del self[name]
             elif feature := _MUST_BE_OFF.get(last):
                 raise ZooError(f"the model has {feature}, which zoo cannot import")
         super().require_all_taken()
@@ -262,22 +263,22 @@ class Network(ForeignTensors):
         Raises:
             ZooError: The variable is not a single finite number.
         """
-        if name not in self.left:
+        if name not in self:
             return default
-        tensor = self.left.pop(name)
+        tensor = self.pop(name)
         if tensor.numel() != 1 or not bool(tensor.isfinite().all()):
             raise damaged(self.file, f"`{name}` is not a number")
         return float(tensor)
 
     def _rows(self, name: str, dimension: int = 0) -> int:
         """Return the size of a matrix along one dimension, without removing the matrix from the unused variables."""
-        self.left[name] = tensor = self.take(name)
+        self[name] = tensor = self.take(name)
         if tensor.dim() != 2 or not len(tensor):
             raise damaged(self.file, f"`{name}` is not a matrix")
         return int(tensor.shape[dimension])
 
     def _depth(self, side: str) -> int:
-        numbers = {name.split("/")[1] for name in self.left if name.startswith(f"{side}/layer_")} - {"layer_norm"}
+        numbers = {name.split("/")[1] for name in self if name.startswith(f"{side}/layer_")} - {"layer_norm"}
         if not numbers or numbers != {f"layer_{number}" for number in range(len(numbers))}:
             raise ZooError(f"some or all layers of the {side} are missing")
         return len(numbers)
@@ -324,16 +325,16 @@ class Network(ForeignTensors):
         if kind != "feed_forward":
             kv_heads = int(self._of_layers(kind, "num_heads_kv", self._heads, [side]))
             return {"kind": kind, "kv_heads": None if kv_heads == self._heads else kv_heads}
-        is_gated = f"{side}/layer_0/ffn/linear_0_noact/weight" in self.left
-        has_bias = any(re.fullmatch(rf"{side}/.+/ffn/linear_.+/bias", name) for name in self.left)
+        is_gated = f"{side}/layer_0/ffn/linear_0_noact/weight" in self
+        has_bias = any(re.fullmatch(rf"{side}/.+/ffn/linear_.+/bias", name) for name in self)
         return {"kind": kind, "gated": is_gated, "bias": has_bias}
 
     def _positions(self, d_k: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Pop the position variables. Return the fields of `architecture.positions`, and zoo's position tensors."""
         names = {side: f"{side}/position_encodings/encodings" for side in STACKS}
-        stored = [name for name in names.values() if name in self.left]
+        stored = [name for name in names.values() if name in self]
         dimension = self._of_layers("self_attention", "rotary_dim", -1, STACKS)
-        biases = [name for name in self.left if name.endswith("/relative_attention_bias")]
+        biases = [name for name in self if name.endswith("/relative_attention_bias")]
         if len(stored) == 1 or (stored and biases):
             raise ZooError("the encoder and the decoder have different position encodings, which zoo does not support")
         if dimension >= 0:
@@ -374,8 +375,8 @@ class Network(ForeignTensors):
     def _scale(self, side: str, d_model: int) -> float:
         """Return the embedding scale. The file contains the scale, or a flag that selects sqrt(d_model)."""
         names = (f"{side}/scale_embeddings", f"{side}/embeddings/multiply_by_sqrt_depth")
-        name = next((name for name in names if name in self.left), names[0])
-        is_flag = name not in self.left or self.left[name].dtype is torch.int8
+        name = next((name for name in names if name in self), names[0])
+        is_flag = name not in self or self[name].dtype is torch.int8
         factor = self.number(name, 1.0)
         return factor if not is_flag else float(d_model**0.5) if factor else 1.0
 

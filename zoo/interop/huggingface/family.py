@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +16,6 @@ from torch import Tensor
 import specs
 from specs import BOS, PAD, Architecture, Spec, ZooError
 from zoo.files.atomic import write_json
-from zoo.files.reading import is_present, read_json
 from zoo.interop.formats import (
     ExportCheck,
     ExportFormat,
@@ -28,36 +25,19 @@ from zoo.interop.formats import (
     assemble,
     cannot_export,
     require_folder,
-    require_same_architecture,
     require_standard_layers,
 )
-from zoo.interop.huggingface.config import CONFIG, GENERATION_CONFIG, GenerationSettings, model_type
+from zoo.interop.huggingface.config import CONFIG, GENERATION_CONFIG, GenerationSettings, ModelFiles, model_type
 from zoo.interop.huggingface.tokenizer import WrittenIds
-from zoo.interop.huggingface.weights import FILES, open_weights
+from zoo.interop.huggingface.weights import FILES
 from zoo.interop.tables import Layout, NamedTensors, Settings, read_tensors, written_tensors
-from zoo.interop.tensors import NEVER, EmbeddingTables, ForeignTensors
-from zoo.interop.vocabulary import ImportedVocabulary, refuse_options
+from zoo.interop.tensors import NEVER, EmbeddingTables
+from zoo.interop.text_rules import refuse_options
+from zoo.interop.vocabulary import ImportedVocabulary
 from zoo.models.loading import Model
 from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
-
-
-@dataclass(frozen=True)
-class ModelFiles:
-    """Settings and weights of a model in transformers."""
-
-    path: Path
-    """The folder of the model."""
-    config: Settings
-    """The settings of the network."""
-    search: Settings
-    """The settings of the search. In older folders, they are part of `config.json`, and `search` is `config`."""
-
-    @cached_property
-    def weights(self) -> ForeignTensors:
-        """Weights of the model. The import removes each tensor when it uses the tensor."""
-        return open_weights(self.path)
 
 
 class Family(ImportFormat, ExportFormat):
@@ -79,19 +59,15 @@ class Family(ImportFormat, ExportFormat):
         """Return whether the path is a folder whose `config.json` has a `model_type` of this family."""
         return model_type(path) in self.model_types
 
-    def check_options(self, request: ImportRequest) -> None:
-        """Raise ZooError if the user gave an option that does not apply to this family."""
-        super().check_options(request)
-        refuse_options(request.text, "transformers' models come with their tokenizers")
+    def open(self, path: Path, request: ImportRequest) -> ModelFiles:
+        """Read the settings of a model.
 
-    def open(self, path: Path) -> ModelFiles:
-        """Read the settings of a model. Raise ZooError if the path is not a folder, or a file is damaged."""
+        Raises:
+            ZooError: The path is not a folder, a file is damaged, or the user gave options for tokenisation.
+        """
+        refuse_options(request.text, "transformers' models come with their tokenizers")
         require_folder(path, self.name)
-        config = Settings(read_json(path / CONFIG), str(path / CONFIG))
-        config.require({"model_type": self.model_types})
-        if not is_present(path / GENERATION_CONFIG):
-            return ModelFiles(path, config, config)
-        return ModelFiles(path, config, Settings(read_json(path / GENERATION_CONFIG), str(path / GENERATION_CONFIG)))
+        return ModelFiles.open(path, self.model_types)
 
     def imported(
         self,
@@ -124,13 +100,10 @@ class Family(ImportFormat, ExportFormat):
         languages = f" for {len(vocabulary.languages['codes'])} languages" if vocabulary.languages else ""
         name = request.origin_name or files.path.absolute().name
         description = f"Imported from the Hugging Face model {name}{languages}."
-        parts = description, architecture, tables, vocabulary, search.decoding
-        model = assemble(request, *parts, files.weights, self._read_layers)
+        parts = description, architecture, tables, vocabulary, search.decoding, files.weights
+        model = assemble(request, *parts, lambda source, spec: read_tensors(source, self.layout.rows(spec)))
         model.weights.tensors["output_bias"][[vocabulary.target.ids[row] for row in search.excluded]] = NEVER
         return ImportedModel(model, {"engine": "transformers", **origin}, (*search.notes, *vocabulary.notes))
-
-    def _read_layers(self, source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
-        return read_tensors(source, self.layout.rows(spec))
 
     @abstractmethod
     def settings_of(self, spec: Spec) -> dict[str, Any]:
@@ -197,7 +170,7 @@ class Family(ImportFormat, ExportFormat):
             raise cannot_export(self.name, error.problem) from None
         corpus = {"max_length": 1}  # all tables of position embeddings are long enough for this
         after = specs.load("base", {"architecture": fields, "corpus": corpus}).architecture
-        require_same_architecture(spec.architecture, after, self.name, self.may_differ)
+        self.require_same_architecture(spec.architecture, after)
         return after
 
     def write(self, model: Model, folder: Path) -> list[str]:
@@ -219,7 +192,7 @@ class Family(ImportFormat, ExportFormat):
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
         """Return the complete content of the exported model's `config.json`."""
-        return {**self.settings_of(spec), "vocab_size": len(ids.order), **ids.settings}
+        return {"vocab_size": len(ids.order), **self.settings_of(spec), **ids.settings}
 
     def max_length(self, spec: Spec) -> int:
         """Return the maximum length of a translation in tokens, including BOS."""

@@ -25,7 +25,7 @@ from zoo.interop.formats import (
     cannot_export,
     language_codes,
 )
-from zoo.interop.huggingface.config import MAX_SOURCE_LENGTH, SpecialTokens, generation_settings, special_tokens
+from zoo.interop.huggingface.config import SpecialTokens
 from zoo.interop.huggingface.family import Family
 from zoo.interop.huggingface.tokenizer import TOKENIZER_CONFIG, WrittenIds, read_optional_json
 from zoo.interop.huggingface.weights import (
@@ -68,10 +68,10 @@ class HuggingFaceMarian(Family):
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
-        files = self.open(path)
+        files = self.open(path, request)
         config, weights = files.config, files.weights
         pad = config.integer("decoder_start_token_id", _DEFAULT_START)
-        special = special_tokens(config, files.search, end=0, pad=pad)
+        special = files.special_tokens(end=0, pad=pad)
         d_model = config.integer("d_model", 1024, minimum=1)
         position_fields, position_tables = take_positions(weights, d_model)
         is_scaled = config.boolean("scale_embedding", False)  # always true in models that Marian trained
@@ -82,15 +82,14 @@ class HuggingFaceMarian(Family):
         equal = [key for key in names if common or key != "source"] if tied else []
         size = config.integer("vocab_size", 58101, minimum=5)
         rows = size, config.integer("decoder_vocab_size", size, minimum=5)
-        bias = weights.take(BIAS) if BIAS in weights.left else torch.zeros(1).expand(rows[1])
+        bias = weights.take(BIAS) if BIAS in weights else None
         tables = take_tables(weights, names, equal, bias=bias, scale=d_model**0.5 if is_scaled else 1.0)
         if rows != (len(tables.source), len(tables.target)):
             problem = f"is not the number of rows in the embedding, {len(tables.source):,}"
             raise config.error("vocab_size", problem)
         vocabulary = replace(_read_vocabulary(path, rows, special, shared=common), direction=_direction(path))
-        search = generation_settings(files.search, special.end, vocabulary.target, forces_end=files.search is config)
-        positions = config.integer("max_position_embeddings", 1024, minimum=2)
-        search.decoding["max_source_length"] = min(positions - 1, MAX_SOURCE_LENGTH)
+        positions = config.integer("max_position_embeddings", 1024, minimum=2) - 1
+        search = files.generation_settings(special.end, vocabulary.target, forces_end=True, source_positions=positions)
         if convention == "marian" and special.start == special.pad:
             # Marian starts from a zero vector. transformers starts from a token that Marian never generates.
             search = replace(search, excluded=(*search.excluded, special.start))
@@ -127,6 +126,7 @@ class HuggingFaceMarian(Family):
         """Return the content of the exported model's `config.json`, except the IDs of the special tokens."""
         a = spec.architecture
         common, tied = TIES[a.tied_embeddings]
+        source_size, target_size = spec.vocabulary.sizes
         return {
             "architectures": [self.model_class],
             "model_type": "marian",
@@ -134,16 +134,13 @@ class HuggingFaceMarian(Family):
             "max_position_embeddings": _position_rows(spec),
             "share_encoder_decoder_embeddings": common,
             "tie_word_embeddings": tied,
+            "vocab_size": source_size,
+            "decoder_vocab_size": target_size,
         }
 
     def of_weights(self, a: Architecture) -> Collection[str]:
         """Return `("positions",)` if the exported weights contain the model's position encodings, otherwise `()`."""
         return ("positions",) if isinstance(a.positions, Sinusoidal | Learned) else ()
-
-    def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
-        """Return the complete content of the exported model's `config.json`."""
-        source_size, target_size = spec.vocabulary.sizes
-        return {**super().config(spec, ids), "vocab_size": source_size, "decoder_vocab_size": target_size}
 
     def max_length(self, spec: Spec) -> int:
         """Return the maximum length of a translation in tokens, including BOS and EOS."""

@@ -7,17 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from specs import Architecture, Spec
 from zoo.interop.formats import ImportedModel, ImportRequest
-from zoo.interop.huggingface.config import MAX_SOURCE_LENGTH, generation_settings, special_tokens
+from zoo.interop.huggingface.config import ModelFiles
 from zoo.interop.huggingface.family import Family
 from zoo.interop.huggingface.multilingual_vocabulary import (
-    END,
-    PAD_ROW,
-    START,
     fitting_class,
     read_multilingual_vocabulary,
     tokenizer_class,
@@ -27,7 +23,10 @@ from zoo.interop.huggingface.multilingual_vocabulary import (
 from zoo.interop.huggingface.tokenizer import WrittenIds
 from zoo.interop.huggingface.weights import BART_TABLES, BIAS, take_tables, written_bart_tables
 from zoo.interop.tables import (
+    END,
     FIRST_POSITION,
+    PAD_ROW,
+    START,
     NamedTensors,
     Settings,
     read_settings,
@@ -53,10 +52,10 @@ class Multilingual(Family):
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
-        files = self.open(path)
-        config, settings = files.config, files.search
+        files = self.open(path, request)
+        config = files.config
         is_m2m = config.text("model_type") == "m2m_100"
-        start = _start(config, settings, END if is_m2m else None)
+        start = _start(files, END if is_m2m else None)
         class_ = tokenizer_class(path, config)
         rows = config.integer("vocab_size", 128112 if is_m2m else 50265, minimum=5)
         fields = self.architecture(config)
@@ -64,19 +63,16 @@ class Multilingual(Family):
         tied = config.boolean("tie_word_embeddings", True)
         weights = files.weights
         for side in STACKS:
-            weights.left.pop(_SINUSOIDS.format(side), None)
-        bias = weights.take(BIAS, 1, rows) if BIAS in weights.left else torch.zeros(1).expand(rows)
+            weights.pop(_SINUSOIDS.format(side), None)
+        bias = weights.take(BIAS, 1, rows) if BIAS in weights else None
         scale, equal = d_model**0.5 if fields["scale_embeddings"] else 1.0, BART_TABLES if tied else ()
         tables = take_tables(weights, BART_TABLES, equal, rows, d_model, bias=bias, scale=scale)
         vocabulary = read_multilingual_vocabulary(path, class_, rows, start)
-        forces_end = settings is config and not is_m2m
-        section = "transformers.multilingual.generation"
-        search = generation_settings(settings, END, vocabulary.target, forces_end=forces_end, section=section)
-        # transformers counts the language token, and zoo does not.
-        search.decoding["extra_length"] = max(0, search.decoding["extra_length"] - 1)
-        search.decoding["max_source_length"] = min(positions - 2, MAX_SOURCE_LENGTH)
+        search = files.generation_settings(
+            END, vocabulary.target, forces_end=not is_m2m, source_positions=positions - 2, has_language_token=True
+        )
         model = self.imported(files, request, fields, tables, vocabulary, search, tokenizer=class_.name)
-        forced = settings.any("forced_bos_token_id")
+        forced = files.search.any("forced_bos_token_id")
         return replace(model, notes=(*([] if forced is None else [_FORCED]), *model.notes))
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
@@ -122,11 +118,11 @@ class Multilingual(Family):
         write_vocabulary(model, fitting_class(model.spec), folder, ids)
 
 
-def _start(config: Settings, search: Settings, default: int | None) -> int:
+def _start(files: ModelFiles, default: int | None) -> int:
     """Return the ID of the decoder's start token. Raise ZooError if it is neither `<s>` nor `</s>`."""
-    start = special_tokens(config, search, END, PAD_ROW, default).start
+    start = files.special_tokens(END, PAD_ROW, default).start
     if start not in (START, END):
-        file = config if search.any("decoder_start_token_id") is None else search
+        file = files.config if files.search.any("decoder_start_token_id") is None else files.search
         raise file.error(
             "decoder_start_token_id",
             "is not `</s>` (2), the first token of translations in mBART-50, NLLB-200 and M2M-100",

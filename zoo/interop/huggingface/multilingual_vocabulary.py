@@ -31,7 +31,7 @@ from zoo.interop.huggingface.tokenizer import (
     tokenizer_settings,
 )
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
-from zoo.interop.tables import TOOLKITS, Settings
+from zoo.interop.tables import END, FAIRSEQ_SPECIAL, PAD_ROW, START, TOOLKITS, UNKNOWN, Settings
 from zoo.interop.tensors import TokenList
 from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary
 from zoo.models.loading import Model
@@ -40,12 +40,15 @@ from zoo.text.vocabulary import Vocabulary
 
 _FORMAT = "hf-multilingual"
 SENTENCEPIECE, VOCABULARY = "sentencepiece.bpe.model", "vocab.json"
-SPECIAL_NAMES = ("<s>", "<pad>", "</s>", "<unk>")
-"""Names of the tokens with the IDs 0 to 3 in transformers."""
-START, PAD_ROW, END, UNKNOWN = range(4)
 MASK = "<mask>"
 LANGUAGES = {name: tuple(codes.split()) for name, codes in TOOLKITS["transformers.multilingual.languages"].items()}
 """Languages that tokenizers support, in the order of the language tokens."""
+_MAX_MESSAGE = 300  # characters
+_LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]+)*")
+_START_NAME = f"{FAIRSEQ_SPECIAL[START]}<{START}>"
+"""Name of `<s>` in an imported model that begins translations with another token."""
+_UNNAMED = re.compile(r"<\d+>")
+_LISTED = ("extra_special_tokens", "additional_special_tokens")
 
 
 @dataclass(frozen=True)
@@ -70,22 +73,26 @@ class TokenizerClass:
             others: Names of added tokens that are not special tokens.
 
         Raises:
-            ZooError: The settings name an unknown list of languages.
+            ZooError: The `language_codes` setting is an unknown key in `LANGUAGES`.
         """
-        settings.ignore("language_codes")
-        return LANGUAGES[self.lists[0]] if self.lists else others
+        named = settings.any("language_codes")
+        if len(self.lists) > 1 and named not in (None, *self.lists):
+            raise settings.error("language_codes", f"must be one of {', '.join(self.lists)}")
+        if not self.lists:
+            return others
+        return LANGUAGES[named if named in self.lists else self.lists[0]]
 
     def read_text_tokens(self, folder: Path, added: Collection[str]) -> tuple[SentencePieceModel, list[str]]:
         """Return the SentencePiece model, and the names of all tokens before the language tokens, in ID order."""
         file, saved = folder / SENTENCEPIECE, folder / TOKENIZER
         if not is_present(file) and is_present(saved):
-            control = {*added, *SPECIAL_NAMES, MASK} - {SPECIAL_NAMES[UNKNOWN]}
-            model = read_saved_model(saved, self.kind, SPECIAL_NAMES[UNKNOWN], control)
+            control = {*added, *FAIRSEQ_SPECIAL, MASK} - {FAIRSEQ_SPECIAL[UNKNOWN]}
+            model = read_saved_model(saved, self.kind, FAIRSEQ_SPECIAL[UNKNOWN], control)
             return model, _beginning_with_special(saved, model.names())
         model = SentencePieceModel(file)
         if model.names()[:3] != ["<unk>", "<s>", "</s>"]:
             raise damaged(file, "its first tokens are not <unk>, <s> and </s>")
-        return model, [*SPECIAL_NAMES, *model.names()[3:]]
+        return model, [*FAIRSEQ_SPECIAL, *model.names()[3:]]
 
     def is_text(self, name: str, *, is_control: bool) -> bool:
         """Return whether a token is a text token. In transformers, text tokens come before language tokens.
@@ -116,7 +123,7 @@ class TokenizerClass:
         """
         tokens = [languages.token_of(code) for code in languages.codes]
         added = enumerate([*tokens, *([MASK] if has_mask else [])], start=len(names))
-        numbered = {**dict(enumerate(SPECIAL_NAMES)), **dict(added)}
+        numbered = {**dict(enumerate(FAIRSEQ_SPECIAL)), **dict(added)}
         decoder = {str(id): decoder_entry(name, lstrip=name == MASK) for id, name in numbered.items()}
         settings = {"tokenizer_class": self.name, "added_tokens_decoder": decoder, "extra_special_tokens": tokens}
         write_json(folder / TOKENIZER_CONFIG, settings)
@@ -126,13 +133,6 @@ class _M2M100(TokenizerClass):
     """M2M100Tokenizer. `vocab.json` lists the IDs of text tokens. Language tokens in raw text are ordinary text."""
 
     finds_tokens = False
-
-    def languages(self, settings: Settings, others: Sequence[str]) -> Sequence[str]:
-        """Return the language codes. The `language_codes` setting is a key in `LANGUAGES`."""
-        named = settings.any("language_codes")
-        if named is not None and named not in self.lists:
-            raise settings.error("language_codes", f"must be one of {', '.join(self.lists)}")
-        return LANGUAGES[named or self.lists[0]]
 
     def read_text_tokens(self, folder: Path, added: Collection[str]) -> tuple[SentencePieceModel, list[str]]:
         """Return the SentencePiece model, and the names in `vocab.json`, in ID order."""
@@ -158,13 +158,6 @@ M2M100_TOKENIZER = _M2M100("M2M100Tokenizer", "bpe", "__{}__", ("m2m100", "wmt21
 NLLB_TOKENIZER = TokenizerClass("NllbTokenizer", "bpe", "{}")
 MBART50_TOKENIZER = TokenizerClass("MBart50Tokenizer", "unigram", "{}", ("mbart50",))
 CLASSES = {each.name: each for each in (M2M100_TOKENIZER, NLLB_TOKENIZER, MBART50_TOKENIZER)}
-
-_MAX_MESSAGE = 300  # characters
-_LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]+)*")
-_START_NAME = f"{SPECIAL_NAMES[START]}<{START}>"
-"""Name of `<s>` in an imported model that begins translations with another token."""
-_UNNAMED = re.compile(r"<\d+>")
-_LISTED = ("extra_special_tokens", "additional_special_tokens")
 
 
 def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
@@ -235,7 +228,7 @@ def _language_tokens(
     Raises:
         ZooError: No file lists the languages, or an added token is not a language token.
     """
-    special = {*SPECIAL_NAMES, MASK}
+    special = {*FAIRSEQ_SPECIAL, MASK}
     listed = [content_of(entry) for key in _LISTED for entry in settings.any(key) or []]
     others = [name for name in dict.fromkeys([*listed, *added]) if name not in special]
     tokens = {class_.language_token.replace("{}", code): code for code in class_.languages(settings, others)}
@@ -258,8 +251,8 @@ def _read_ids(file: Path) -> list[str]:
 
 
 def _beginning_with_special(file: Path, names: list[str]) -> list[str]:
-    if tuple(names[:4]) != SPECIAL_NAMES:
-        raise damaged(file, f"its first tokens are not {', '.join(SPECIAL_NAMES)}")
+    if tuple(names[:4]) != FAIRSEQ_SPECIAL:
+        raise damaged(file, f"its first tokens are not {', '.join(FAIRSEQ_SPECIAL)}")
     return names
 
 
@@ -321,9 +314,9 @@ def write_vocabulary(model: Model, class_: TokenizerClass, folder: Path, ids: Wr
     assert languages is not None
     sentencepiece = SentencePieceModel(folder / SENTENCEPIECE, tokenizer.content)
     first_language = int(ids.foreign[tokenizer.model.piece_to_id(languages.token_of(languages.codes[0]))])
-    text = [id for id in ids.order[len(SPECIAL_NAMES) : first_language] if id is not None]
+    text = [id for id in ids.order[len(FAIRSEQ_SPECIAL) : first_language] if id is not None]
     special = {UNK: "<unk>", BOS: "<s>", EOS: "</s>"}
     order = [UNK, BOS, EOS, *class_.model_tokens(sentencepiece, text)]
     (folder / SENTENCEPIECE).write_bytes(sentencepiece.reordered(order, special, {UNK: 0, BOS: 1, EOS: 2}))
-    names = [*SPECIAL_NAMES, *(sentencepiece.entries[id].name for id in text)]
+    names = [*FAIRSEQ_SPECIAL, *(sentencepiece.entries[id].name for id in text)]
     class_.write_tokens(folder, names, languages, has_mask=MASK in sentencepiece.names())

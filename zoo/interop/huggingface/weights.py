@@ -12,15 +12,9 @@ from torch import Tensor
 
 from specs import Architecture, ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, is_present, read_json
+from zoo.interop.loading import load_tensors
 from zoo.interop.tables import TOOLKITS, NamedTensors
-from zoo.interop.tensors import (
-    STACKS,
-    EmbeddingTables,
-    ForeignTensors,
-    convert_positions,
-    load_tensors,
-    matching_sinusoids,
-)
+from zoo.interop.tensors import STACKS, EmbeddingTables, ForeignTensors, convert_positions, matching_sinusoids
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 _SHARD = re.compile(r"(model|pytorch_model)-\d{5}-of-\d{5}\.(safetensors|bin)")
@@ -65,7 +59,7 @@ def take_tables(
     names: Mapping[str, str],
     equal: Collection[str],
     *shape: int,
-    bias: Tensor,
+    bias: Tensor | None = None,
     scale: float = 1.0,
 ) -> EmbeddingTables:
     """Pop the embeddings and the output projection from `source`.
@@ -78,13 +72,13 @@ def take_tables(
         names: transformers' names of the tables `shared`, `source`, `target` and `output`, in order of preference.
         equal: The tables that must be equal.
         shape: The required shape of each table. By default, all shapes are allowed.
-        bias: The bias of the output projection.
+        bias: The bias of the output projection. None means zeros.
         scale: The factor by which the model multiplies embeddings.
 
     Raises:
         ZooError: A table is missing or has the wrong shape, or tables that must be equal are different.
     """
-    found = {key: source.take(name, *shape) for key, name in names.items() if name in source.left}
+    found = {key: source.take(name, *shape) for key, name in names.items() if name in source}
     group = [key for key in names if key in equal]
     first = next((found[key] for key in group if key in found), None)
     if any(not torch.equal(found[key], first) for key in group if key in found and first is not None):
@@ -95,6 +89,7 @@ def take_tables(
         table = first if key in group else found.get("shared") if key != "output" else None
         table = found.get(key, table)
         tables[key] = source.take(names[group[0] if key in group else key]) if table is None else table
+    bias = torch.zeros(len(tables["output"])) if bias is None else bias
     return EmbeddingTables(tables["source"], tables["target"], tables["output"], bias, scale, scale)
 
 
@@ -136,7 +131,7 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
         ZooError: Only the encoder or only the decoder has position embeddings, or their dimension is not `d_model`.
     """
     names = {side: f"model.{side}.embed_positions.weight" for side in STACKS}
-    tables = {side: source.take(name) for side, name in names.items() if name in source.left}
+    tables = {side: source.take(name) for side, name in names.items() if name in source}
     if any(table.shape != (len(table), d_model) or not len(table) for table in tables.values()):
         raise damaged(source.file, f"it has position embeddings whose dimension is not {d_model}")
     if all(map(_is_of_marian_or_transformers, tables.values())):

@@ -23,9 +23,11 @@ import numpy as np
 import torch
 
 from specs import UNK, ZooError
+from specs.reader import read_value
 from zoo.files.reading import file_exists, is_present, open_file, read_bytes
-from zoo.interop.tables import Settings, yaml_settings
-from zoo.interop.tensors import BinaryReader, ForeignTensors
+from zoo.interop.loading import BinaryReader
+from zoo.interop.tables import Settings
+from zoo.interop.tensors import ForeignTensors
 from zoo.interop.vocabulary import find_sentencepiece_files
 
 SUFFIX = "decoder.yml"
@@ -121,6 +123,15 @@ def begins_with(file: Path, number: int) -> bool:
         return stream.read(8) == number.to_bytes(8, "little")
 
 
+def _yaml_settings(content: bytes, where: str) -> Settings:
+    """Parse YAML settings. Raise ZooError if the content is not a mapping."""
+    values = read_value(content.decode("utf-8", "replace"), where).plain()
+    if not isinstance(values, dict):
+        hint = "restore the file from the model's original source"
+        raise ZooError("the settings are not a mapping of keys to values", where=where, hint=hint)
+    return Settings(values, where)
+
+
 def network_options(arrays: dict[str, np.ndarray], file: Path) -> Settings:
     """Pop the network's options from `arrays`. Raise ZooError if the options are missing or invalid."""
     if OPTIONS not in arrays:
@@ -131,7 +142,7 @@ def network_options(arrays: dict[str, np.ndarray], file: Path) -> Settings:
         raise ValueError(f"`{OPTIONS}` is longer than {_MAX_OPTIONS:,} bytes")
     if array.dtype.itemsize != 1:
         raise ValueError(f"`{OPTIONS}` is not text")
-    return yaml_settings(array.tobytes().rstrip(b"\0"), where)
+    return _yaml_settings(array.tobytes().rstrip(b"\0"), where)
 
 
 def tensors_of(arrays: Mapping[str, np.ndarray], file: Path) -> ForeignTensors:
@@ -168,7 +179,7 @@ def read_decoder(path: Path, languages: tuple[str, str] | None) -> Decoder:
     """
     model, file = _find(path)
     if file:
-        options = yaml_settings(read_bytes(file, _MAX_OPTIONS), str(file))
+        options = _yaml_settings(read_bytes(file, _MAX_OPTIONS), str(file))
     else:
         options = Settings(_FIREFOX if model and model.suffix == ".bin" else {}, str(model))
     folder = path if path.is_dir() else path.parent

@@ -172,7 +172,7 @@ def _read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTabl
         encoder, decoder = source.take("encoder_Wemb"), source.take("decoder_Wemb")
     if all_tied or targets_tied:
         output = decoder
-    elif f"{_OUTPUT}_W" in source.left:  # old versions of Marian
+    elif f"{_OUTPUT}_W" in source:  # old versions of Marian
         output = source.take(f"{_OUTPUT}_W").T
     else:
         output = source.take(f"{_OUTPUT}_Wt")
@@ -189,8 +189,8 @@ def _read_layers(options: Settings, source: ForeignTensors, spec: Spec) -> dict[
     for number, original in enumerate(_tied_layers(options), start=1):
         if number != original:  # a weights file has no aliases, so the tensors of the original layer are copied
             prefix = f"decoder_l{original}_"
-            own = {name: tensor for name, tensor in source.left.items() if name.startswith(prefix)}
-            source.left |= {f"decoder_l{number}_{name.removeprefix(prefix)}": tensor for name, tensor in own.items()}
+            own = {name: tensor for name, tensor in source.items() if name.startswith(prefix)}
+            source.update({f"decoder_l{number}_{name.removeprefix(prefix)}": tensor for name, tensor in own.items()})
     section = "marian.pre" if spec.architecture.norm.placement == "pre" else "marian"
     tensors = read_tensors(source, tensor_layout(section).rows(spec))
     options.require_all_known()

@@ -24,7 +24,8 @@ from zoo.interop.formats import ImportRequest
 from zoo.interop.marian.files import begins_with
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.tensors import TokenList
-from zoo.interop.vocabulary import ImportedVocabulary, ModelText, convert_vocabulary, find_models, find_rules
+from zoo.interop.text_rules import ModelText, find_rules
+from zoo.interop.vocabulary import ImportedVocabulary, convert_vocabulary, find_models
 from zoo.models.shortlist import MAX_BYTES, Shortlist, invalid_reason
 
 _LISTS = (".yml", ".yaml", ".json")
