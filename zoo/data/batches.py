@@ -15,7 +15,7 @@ import torch
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, ZooError
 from specs.sections import OUTPUT
-from zoo.data.store import Store, Values, is_features
+from zoo.data.store import Store, Values, are_tokens
 from zoo.system.memory import machine_memory, require_memory
 
 Indices = npt.NDArray[np.int64]
@@ -146,9 +146,7 @@ class Examples(dict[str, Sequence[Values]]):
     @property
     def lengths(self) -> dict[str, Lengths]:
         """Length of each example in each stream, including EOS. Features have no EOS."""
-        return {
-            name: np.array([len(row) + (not is_features(row)) for row in rows], np.int32) for name, rows in self.items()
-        }
+        return {name: np.array([len(row) + are_tokens(row) for row in rows], np.int32) for name, rows in self.items()}
 
     @property
     def size(self) -> BatchSize:
@@ -175,7 +173,7 @@ class Examples(dict[str, Sequence[Values]]):
         if not own[OUTPUT]:
             width = next((rows[0].shape[1] for rows in self.values() if rows[0].ndim > 1), None)
             return Batch.empty(self, width, size)
-        return Batch({name: _pad(rows, (BOS,) if name == OUTPUT else ()) for name, rows in own.items()}, size)
+        return Batch({name: _pad(rows, begins=name == OUTPUT) for name, rows in own.items()}, size)
 
 
 def padded_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
@@ -333,20 +331,17 @@ def _noisy_lengths(lengths: Lengths, random: np.random.Generator) -> npt.NDArray
     return noisy.astype(np.int16 if noisy.max(initial=0) < 1 << 15 else np.int32)
 
 
-def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> PaddedBatch:
-    """Pad the sequences of one stream. Each row of tokens consists of the IDs in `prefix`, the tokens and EOS."""
-    if is_features(rows[0]):
-        # NumPy pads the frames, because torch would also start OpenMP threads for this thread. If there are more of
-        # these threads than cores, they sleep between operations, and an LSTM takes 1.6 times as long.
-        lengths = np.array([len(row) for row in rows])
-        frames = np.zeros((len(rows), lengths.max(), *rows[0].shape[1:]), rows[0].dtype)
-        for padded, row in zip(frames, rows, strict=True):
-            padded[: len(row)] = row
-        return PaddedBatch(torch.from_numpy(frames), torch.from_numpy(lengths))
-    ends = np.array([len(prefix) + len(row) for row in rows])
-    array = np.full((len(rows), ends.max() + 1), PAD, np.int64)
-    array[:, : len(prefix)] = prefix
-    columns = np.arange(array.shape[1])
-    array[(columns >= len(prefix)) & (columns < ends[:, None])] = np.concatenate(rows)
-    array[np.arange(len(rows)), ends] = EOS
-    return PaddedBatch(torch.from_numpy(array), torch.from_numpy(ends + 1))
+def _pad(rows: Sequence[Values], *, begins: bool) -> PaddedBatch:
+    """Pad the sequences of one stream with PAD or zeros. Token IDs end with EOS, and with `begins`, they follow BOS."""
+    tokens = are_tokens(rows[0])
+    start = int(begins and tokens)
+    lengths = np.array([start + len(row) + tokens for row in rows])
+    # NumPy pads the sequences, because torch would also start OpenMP threads for this thread. If there are more of
+    # these threads than cores, they sleep between operations, and an LSTM takes 1.6 times as long.
+    values = np.zeros((len(rows), lengths.max(), *rows[0].shape[1:]), np.int64 if tokens else np.float32)
+    for padded, row in zip(values, rows, strict=True):
+        padded[start : start + len(row)] = row
+    if tokens:
+        values[:, :start] = BOS
+        values[np.arange(len(rows)), lengths - 1] = EOS
+    return PaddedBatch(torch.from_numpy(values), torch.from_numpy(lengths))

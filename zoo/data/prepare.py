@@ -8,10 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
-from functools import partial
 from itertools import compress, islice, starmap
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -33,8 +32,8 @@ from zoo.data.cleaning import (
 from zoo.data.corpus import CorpusReader, Example, cleaned_example
 from zoo.data.prefetch import prefetch
 from zoo.data.prepared_corpus import COUNTS_FILE, DROPPED_FILE, PreparedCorpus
-from zoo.data.store import Rows, StoreWriter, is_features
-from zoo.features.modality import modality_of
+from zoo.data.store import Rows, StoreWriter
+from zoo.features.modality import FeatureModality, modality_of
 from zoo.files import manifest, storage
 from zoo.files.atomic import FolderExistsError, atomic_folder, remove_folder, write_json
 from zoo.files.reading import UnreadableError, read_json
@@ -42,12 +41,11 @@ from zoo.files.storage import require_space
 from zoo.report import Report
 from zoo.text.copying import copy_symbols, replace_in_pair
 from zoo.text.languages import LanguagePair
+from zoo.text.modality import Modality
 from zoo.text.spans import never
 from zoo.text.vocabulary import SIDES, Vocabulary, check_learnable, learning_examples
 
 _FORMAT = 6  # increase this number whenever the same corpus gives different prepared files
-_CHUNK_EXAMPLES = 8192
-_CHUNK_FILES = 32  # an hour of audio takes 115 MB
 _PROGRESS_PAIRS = 256  # number of pairs after which the progress is shown
 _LANGUAGE_EXAMPLES = 500  # number of examples from which the languages are detected
 _CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
@@ -163,9 +161,10 @@ class _Preparation:
         self.spec, self.corpus, self.given, self.folder, self.report = spec, corpus, vocabulary, folder, report
         self.vocabulary: Vocabulary
         """Vocabulary for all text: `given`, or else the vocabulary that `write` learns."""
+        self.modalities: dict[str, Modality | FeatureModality]
+        """Modality of each stream. The tokens are those of the vocabulary."""
         self.symbols = vocabulary.copy_symbols if vocabulary else copy_symbols(spec.vocabulary.copy_symbols)
         self.is_rare = vocabulary.source.is_rare if vocabulary else never
-        self.modality = modality_of(spec.task)
         self.counts = CleaningCounts()
         self.statuses: Statuses = np.zeros(0, np.uint8)
         """Status of each training pair."""
@@ -196,6 +195,9 @@ class _Preparation:
         self._check_overlap()
         self.vocabulary = self.given or self._learn_vocabulary()
         self.is_rare = self.vocabulary.source.is_rare
+        self.modalities = {name: self.vocabulary.stream(name) for name in self.spec.task.streams}
+        if features := modality_of(self.spec.task):
+            self.modalities["source"] = features
         self.vocabulary.save(self.folder)
         for split, status in _SCORED_SPLITS.items():
             held_out = self._train_examples(self.statuses == status) if self.corpus.held_out(split) else ()
@@ -300,7 +302,7 @@ class _Preparation:
             examples = self._with_progress("encoding", self._kept_examples(), self.counts.kept)
             # A background thread encodes the next chunk while this chunk is written.
             for values in prefetch(self._encode(examples, unusable.append)):
-                reasons = reasons_to_drop(values, self.spec.corpus, features=self.modality is not None)
+                reasons = reasons_to_drop(values, self.spec.corpus, features=self.spec.task.features is not None)
                 self.counts = self.counts.dropped_for(reasons)
                 for index, reason in enumerate(reasons):
                     if reason and len(so_far := self._dropped[reason]) < _EXAMPLES:
@@ -336,10 +338,7 @@ class _Preparation:
 
     def _store_writer(self, split: Split, parts: int = 1) -> StoreWriter:
         (self.folder / split).mkdir()
-        widths = {"source": self.modality.options.width} if self.modality else {}
-        streams = self.spec.task.streams
-        dtypes = {name: "float16" if name in widths else self.vocabulary.stream(name).dtype for name in streams}
-        return StoreWriter(self.folder / split, dtypes, parts, widths=widths)
+        return StoreWriter(self.folder / split, {name: each.dtype for name, each in self.modalities.items()}, parts)
 
     def _write_description(self) -> None:
         sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}
@@ -356,12 +355,11 @@ class _Preparation:
             examples: The examples.
             unusable: Function that receives the error message of each file that cannot be used. None: raise the error.
         """
-        with closing(prefetch(_chunks(examples, _CHUNK_FILES if self.modality else _CHUNK_EXAMPLES))) as chunks:
+        size = min(each.chunk_examples for each in self.modalities.values())
+        with closing(prefetch(_chunks(examples, size))) as chunks:
             for chunk in chunks:
-                encoders: dict[str, Any] = {name: self.vocabulary.stream(name).encode_all for name in chunk[0]}
-                if self.modality is not None:
-                    encoders["source"] = partial(self.modality.encode_all, unusable=unusable)
-                yield {name: encode([each[name] for each in chunk]) for name, encode in encoders.items()}
+                encoders = self.modalities.items()
+                yield {name: each.encode_all([raw[name] for raw in chunk], unusable) for name, each in encoders}
 
     def _require_examples(self) -> None:
         if not self.counts.kept:
@@ -384,7 +382,7 @@ def _shortened(streams: Iterable[str]) -> str:
 
 
 def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence[LanguagePair]) -> Rows:
-    """Select rows of each stream. In streams of token IDs, insert the language tokens before each row.
+    """Select rows of each stream, and insert the language tokens before each row.
 
     Args:
         values: Token IDs or features of each stream.
@@ -392,11 +390,8 @@ def _with_language_tokens(values: Rows, rows: Sequence[int], languages: Sequence
         languages: Languages of each selected row.
     """
     return {
-        name: [
-            ids if is_features(ids := all_ids[row]) else [*own.tokens_of(name), *ids]
-            for own, row in zip(languages, rows, strict=True)
-        ]
-        for name, all_ids in values.items()
+        name: [[*own.tokens_of(name), *column[row]] for own, row in zip(languages, rows, strict=True)]
+        for name, column in values.items()
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Self, TypeGuard
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,12 @@ Rows = Mapping[str, Sequence[Sequence[int] | Values]]
 """Values of several examples, keyed by stream name."""
 
 
-def is_features(values: Sequence[int] | Values) -> TypeGuard[npt.NDArray[np.float32]]:
-    """Return whether values are features, which have no BOS and EOS. Otherwise, they are token IDs."""
-    return isinstance(values, np.ndarray) and values.dtype.kind == "f"
+def are_tokens(values: npt.NDArray[Any]) -> bool:
+    """Return whether values are integers, which are token IDs. Otherwise they are features, which have no BOS and EOS.
+
+    The modality of a stream determines this, because it chooses the data type (see `Modality.dtype`).
+    """
+    return values.dtype.kind != "f"
 
 
 class StoreWriter:
@@ -35,19 +38,15 @@ class StoreWriter:
       a stream of features, a value is a frame.
     """
 
-    def __init__(
-        self, folder: Path, dtypes: Mapping[str, str], parts: int = 1, widths: Mapping[str, int] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, dtypes: Mapping[str, npt.DTypeLike], parts: int = 1) -> None:
         """Create a writer for a store.
 
         Args:
             folder: Folder for the files of the store.
-            dtypes: Data type of the values of each stream.
+            dtypes: Data type of the values of each stream (see `Modality.dtype`).
             parts: Number of corpus parts.
-            widths: Number of features per frame in each stream of features.
         """
-        self._folder, self._dtypes = folder, dtypes
-        self._widths = dict(widths or {})
+        self._folder, self._dtypes = folder, {name: np.dtype(dtype) for name, dtype in dtypes.items()}
         self._part_counts = np.zeros(parts, np.int64)
         self._files: dict[str, BinaryIO] = {}
         self._sizes = dict.fromkeys(dtypes, 0)
@@ -72,11 +71,8 @@ class StoreWriter:
         for name, dtype in self._dtypes.items() if count else ():
             lengths = np.fromiter(map(len, rows[name]), np.int64, count)
             offsets = self._sizes[name] + np.cumsum(lengths)
-            if is_features(rows[name][0]):
-                values = np.concatenate(rows[name], dtype=dtype)
-            else:
-                values = np.fromiter(chain.from_iterable(rows[name]), dtype, int(lengths.sum()))
-            self._files[f"{name}.values"].write(values.astype(f"<{values.dtype.str[1:]}").tobytes())
+            values = np.fromiter(chain.from_iterable(rows[name]), dtype.newbyteorder("<"), int(lengths.sum()))
+            self._files[f"{name}.values"].write(values.tobytes())
             self._files[f"{name}.offsets"].write(offsets.astype("<i8").tobytes())
             self._sizes[name] += len(values)
 
@@ -84,7 +80,9 @@ class StoreWriter:
         for file in self._files.values():
             file.close()
         if kind is None:
-            header = {"streams": dict(self._dtypes), "parts": self._part_counts.tolist(), "widths": self._widths}
+            streams = {name: dtype.base.name for name, dtype in self._dtypes.items()}
+            widths = {name: dtype.shape[0] for name, dtype in self._dtypes.items() if dtype.shape}
+            header = {"streams": streams, "parts": self._part_counts.tolist(), "widths": widths}
             write_json(self._folder / _HEADER_FILE, header)
 
 
@@ -93,7 +91,7 @@ class Store:
 
     parts: list[int]
     """Number of examples in each part of `corpus.train`, in order."""
-    lengths: Mapping[str, npt.NDArray[np.int32]]
+    lengths: dict[str, npt.NDArray[np.int32]]
     """Number of values in each example, excluding EOS, by stream: `[examples]`."""
 
     def __init__(self, folder: Path) -> None:
@@ -104,10 +102,14 @@ class Store:
         """
         header = read_json(folder / _HEADER_FILE)
         self.parts = header["parts"]
-        dtypes: Mapping[str, str] = header["streams"]
-        widths: Mapping[str, int] = header.get("widths", {})
-        self._columns = {name: _Column.open(folder, name, dtype, widths.get(name)) for name, dtype in dtypes.items()}
-        self.lengths = {name: column.lengths() for name, column in self._columns.items()}
+        widths = header.get("widths", {})
+        self._values, self._offsets, self.lengths = dict[str, npt.NDArray[Any]](), dict[str, npt.NDArray[Any]](), {}
+        for name, dtype in header["streams"].items():
+            shape = (widths[name],) if name in widths else ()
+            self._values[name] = _map_file(_path(folder, f"{name}.values"), np.dtype((dtype, shape)))
+            self._offsets[name] = offsets = _map_file(_path(folder, f"{name}.offsets"), np.dtype(np.int64))
+            lengths = np.empty(len(offsets[1:]), np.int32)
+            self.lengths[name] = np.subtract(offsets[1:], offsets[:-1], out=lengths, casting="same_kind")
 
     def __len__(self) -> int:
         """Return the number of examples."""
@@ -115,7 +117,7 @@ class Store:
 
     def has_eos(self, stream: str) -> bool:
         """Return whether batches append EOS to each example of a stream: true for token IDs, false for features."""
-        return not is_features(self._columns[stream].values)
+        return are_tokens(self._values[stream])
 
     def row(self, stream: str, index: int) -> Values:
         """Return one stream of an example: int32 token IDs `[length]`, or float32 features `[length, width]`."""
@@ -124,11 +126,10 @@ class Store:
     def rows(self, stream: str, indices: npt.NDArray[np.int64]) -> list[Values]:
         """Return one stream of the examples with these indices, in this order. The values are views of one array."""
         dtype = np.int32 if self.has_eos(stream) else np.float32
-        column = self._columns[stream]
-        starts, ends = (column.offsets[indices + after] for after in (0, 1))
+        starts, ends = (self._offsets[stream][indices + after] for after in (0, 1))
         bounds = np.cumsum(ends - starts)
-        shifts = np.repeat(ends - bounds, ends - starts)  # from an index in the result to the index in the column
-        values = column.values[np.arange(len(shifts)) + shifts].astype(dtype)
+        shifts = np.repeat(ends - bounds, ends - starts)  # from an index in the result to the index in the file
+        values = self._values[stream][np.arange(len(shifts)) + shifts].astype(dtype)
         return [values[start:end] for start, end in pairwise([0, *bounds.tolist()])]
 
 
@@ -137,31 +138,12 @@ def longest_input(store: Store) -> int:
     return int(next(iter(store.lengths.values())).max())
 
 
-class _Column(NamedTuple):
-    """Memory-mapped arrays for one stream."""
-
-    values: npt.NDArray[Any]
-    offsets: npt.NDArray[np.int64]
-
-    @classmethod
-    def open(cls, folder: Path, stream: str, dtype: str, width: int | None) -> Self:
-        files = (_path(folder, f"{stream}.{content}") for content in ("values", "offsets"))
-        values, offsets = map(_map_file, files, (dtype, "int64"))
-        return cls(values if width is None else values.reshape(-1, width), offsets)
-
-    def lengths(self) -> npt.NDArray[np.int32]:
-        starts, ends = self.offsets[:-1], self.offsets[1:]
-        lengths = np.subtract(ends, starts, out=np.empty(len(ends), np.int32), casting="same_kind")
-        lengths.flags.writeable = False
-        return lengths
-
-
 def _path(folder: Path, suffix: str) -> Path:
     return folder / f"00000.{suffix}"
 
 
-def _map_file(path: Path, dtype: str) -> npt.NDArray[Any]:
-    little_endian = np.dtype(dtype).newbyteorder("<")
+def _map_file(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    little_endian = dtype.newbyteorder("<")
     if not path.exists() or not path.stat().st_size:
         return np.zeros(0, little_endian)
     return np.memmap(path, little_endian, mode="r").view(np.ndarray)

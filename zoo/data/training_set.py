@@ -25,7 +25,7 @@ from zoo.data.batches import (
 )
 from zoo.data.prefetch import prefetch
 from zoo.data.prepared_corpus import PreparedCorpus
-from zoo.data.store import Store, Values, is_features
+from zoo.data.store import Store, Values, are_tokens
 from zoo.features.modality import Frames, modality_of
 from zoo.text.vocabulary import Vocabulary
 
@@ -65,7 +65,7 @@ class SubwordSampler:
         return Examples((name, [self._sample(row, name) for row in rows]) for name, rows in examples.items())
 
     def _sample(self, row: Values, stream: str) -> Values:
-        if is_features(row):
+        if not are_tokens(row):
             return row
         sample = self._vocabulary.stream(stream).sample(row.tolist(), self._alpha)
         return np.array(sample, np.int32) if 0 < len(sample) <= max(self._max_length, len(row)) else row

@@ -8,9 +8,11 @@ assigns a modality to each of its streams.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
+
+import numpy as np
 
 from specs import Vocabulary
 
@@ -31,6 +33,8 @@ class Modality(ABC):
 
     names_files: ClassVar[bool] = False
     """Whether the raw data of an example is the path of a file."""
+    chunk_examples: ClassVar[int] = 8192
+    """Maximum number of examples that `zoo prepare` encodes at a time."""
     suffix: ClassVar[str]
     """Suffix of the file that stores the content."""
     sampled: ClassVar[bool] = True
@@ -79,9 +83,9 @@ class Modality(ABC):
     def encode(self, text: str) -> list[int]:
         """Convert the raw data of an example to token IDs. Raise ZooError if it cannot be encoded."""
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Convert the raw data of each example to token IDs."""
-        return list(map(self.encode, texts))
+    def encode_all(self, raw: Sequence[str], unusable: Callable[[str], None] | None = None) -> list[list[int]]:
+        """Convert the raw data of each example to token IDs. `unusable` is not called, because there are no files."""
+        return list(map(self.encode, raw))
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
@@ -96,6 +100,6 @@ class Modality(ABC):
         return ids
 
     @property
-    def dtype(self) -> str:
-        """Data type in which token IDs are stored on disk."""
-        return "uint16" if self.size <= 1 << 16 else "uint32"
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of a token ID on disk. Because it is an integer, batches add BOS and EOS."""
+        return np.dtype("uint16" if self.size <= 1 << 16 else "uint32")

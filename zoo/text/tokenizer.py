@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import Self
@@ -202,11 +202,10 @@ class Tokenizer(Modality):
         count, lower = (len(self._encode_clean(each)) for each in (word, word.lower()))
         return 3 <= count <= lower and len(word) <= 2.5 * count
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_all(self, raw: Sequence[str], unusable: Callable[[str], None] | None = None) -> list[list[int]]:
         """Return the token IDs of each line, without BOS and EOS. The lengths of the lines are not checked."""
-        if self.is_word_level or self.added:
-            return [self._encode_clean(clean(text)) for text in texts]
-        return list(self.model.encode(list(map(clean, texts)))) if texts else []
+        texts = list(map(clean, raw))
+        return list(map(self._encode_clean, texts) if self.is_word_level or self.added else self.model.encode(texts))
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text that the tokens encode, as one line.

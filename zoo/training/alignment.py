@@ -124,7 +124,7 @@ class BatchAligner:
         """Estimate the models from sentence pairs spread evenly over the training text."""
         indices = np.linspace(0, len(store) - 1, min(len(store), MAX_TRAINING_PAIRS)).astype(int)
         self._ignored = np.array(sorted(vocabulary.control_tokens("source")))
-        sources, targets = ([self._words(store.row(name, index)) for index in indices] for name in ("source", "target"))
+        sources, targets = (list(map(self._words, store.rows(name, indices))) for name in ("source", "target"))
         self._statistics = StatisticalAligner(list(zip(sources, targets, strict=True)))
 
     def _words(self, tokens: np.ndarray) -> np.ndarray:

@@ -171,7 +171,7 @@ def test_shares_divide_the_pairs_evenly():
 
 def test_a_stream_of_features_is_stored_and_padded_without_eos(tmp_path):
     frames = [np.array([[0.5], [-1.5], [2.0]], np.float32), np.array([[0.25]], np.float32)]
-    with StoreWriter(tmp_path, {"source": "float16", "target": "uint16"}, widths={"source": 1}) as writer:
+    with StoreWriter(tmp_path, {"source": ("float16", (1,)), "target": "uint16"}) as writer:
         writer.add({"source": frames, "target": [[7], [8, 9]]})
     store = Store(tmp_path)
     batch = Examples.from_store(store, [0, 1]).to_batch()
