@@ -105,9 +105,8 @@ def test_trees_are_scored_as_evalb_does(zoo: Zoo) -> None:
     assert lines[:4] == [["F1", "83.33"], ["recall", "83.33"], ["precision", "83.33"], ["complete match", "50.00"]]
     assert ["tagging accuracy", "100.00"] in lines
     assert lines[-1] == ["signature", "evalb:collins|tags:test"]
-    assert (
-        "2 of 4 sentences have errors or no words and, as in EVALB, are not scored; the first is sentence 3"
-        in result.err
+    assert not missing(
+        result.err, "2 of 4 sentences have errors or no words", "the first is sentence 3: the tree has no"
     )
     values = json.loads(zoo("evaluate", "--brackets", "gold", "test", "--json").out)
     assert (values["errors"], [row["matched"] for row in values["rows"]]) == (1, [3, 2, 0, 0])

@@ -51,7 +51,8 @@ class Axis:
 class Plot:
     """Plot of one or more series.
 
-    `summary` describes the plot in words, for screen readers. Pointing at a plot of lines shows the values of all series.
+    `summary` describes the plot in words, for screen readers. Pointing at a plot with lines shows the values of all
+    series.
     """
 
     title: str

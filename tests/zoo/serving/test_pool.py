@@ -174,8 +174,7 @@ async def test_patterns_of_a_language_are_compiled_before_the_first_text_and_in_
     span_patterns.patterns_of.cache_clear()
     loaded = await use(pool_of())
     await asyncio.wrap_future(loaded.translator.submit(["we see Bo at 5 pm, and read 2 books"]))
-    assert current_thread() not in threads
-    assert len(threads) > 1
+    assert current_thread() not in threads != []
 
 
 def test_a_server_needs_a_model_that_fits_into_the_memory(pool_of):
@@ -207,13 +206,10 @@ def test_models_are_chosen_by_languages(pool_of):
 
 def test_the_time_to_choose_a_model_grows_linearly_with_its_languages(pool_of, monkeypatch):
     codes = [f"{one}{two}{two}_Latn" for one in "abcdefghij" for two in "abcdefghij"]
-    spec = specs.load(
-        "tiny",
-        {"languages": {**LANGUAGES, "codes": codes}, "corpus": {**CORPUS, "target": codes[0], "source": codes[1]}},
-    )
+    corpus = {**CORPUS, "source": codes[0], "target": codes[1]}
+    spec = specs.load("tiny", {"languages": {**LANGUAGES, "codes": codes}, "corpus": corpus})
     pool, parsed = pool_of(), Mock(side_effect=LanguageCode.parse)
     pool.models["several"] = PooledModel("several", Path("x"), spec)
     monkeypatch.setattr(LanguageCode, "parse", parsed)
-    assert len(pool.sources("abb")) == 99
-    assert pool.route("abb", "jjj").model.name == "several"
+    assert (len(pool.sources("abb")), pool.route("abb", "jjj").model.name) == (99, "several")
     assert parsed.call_count < 1_000, "there are 9,900 pairs"

@@ -70,11 +70,8 @@ def test_series_differ_in_marker_and_dashes_and_have_names() -> None:
 
 
 def test_title_and_summary_are_there_and_text_is_escaped() -> None:
-    figure = draw(
-        Series("<i>&", ((1.0, 1.0), (2.0, 3.0), (2.0, 3.0)), ("<b>", '"', "c")),
-        Series("two", ((1.5, 2.0),)),
-        title="<svg>&",
-    )
+    one = Series("<i>&", ((1.0, 1.0), (2.0, 3.0), (2.0, 3.0)), ("<b>", '"', "c"))
+    figure = draw(one, Series("two", ((1.5, 2.0),)), title="<svg>&")
     (svg,) = figure.iterfind(".//svg[@role='img']")
     named = {each.get("id"): each.text for each in svg}
     assert [named[name] for name in svg.get("aria-labelledby", "").split()] == ["<svg>&", "summary"]
@@ -103,9 +100,7 @@ def test_pointing_at_a_plot_shows_the_nearest_values_of_all_series() -> None:
     one = Series("one", tuple((float(x), 2.0 * x + 1) for x in range(300)), line=True)
     two = Series("two", ((0.0, 5.0), (100.0, math.nan), (200.0, 7.5)), line=True)
     plot = Plot("A plot", "summary", Axis("step"), Axis("up"), (one, two))
-    strips = [
-        each for each in ElementTree.fromstring(plot_figures([plot])).iter("rect") if each.get("class") == "strip"
-    ]
+    strips = [*ElementTree.fromstring(plot_figures([plot])).iterfind(".//rect[@class='strip']")]
     assert 50 <= len(strips) <= 100
     edges = [(float(each.get("x", "")), float(each.get("width", ""))) for each in strips]
     for (left, wide), (following, _) in pairwise(edges):
