@@ -122,18 +122,8 @@ class SentenceScore:
     tags: int | None = 0
     problem: str = ""
 
-    @property
-    def recall(self) -> float:
-        """Recall of brackets in percent, or 0 if the reference has no brackets."""
-        return percentage(self.matched, self.gold)
 
-    @property
-    def precision(self) -> float:
-        """Precision of brackets in percent, or 0 if the parser's tree has no brackets."""
-        return percentage(self.matched, self.test)
-
-
-def percentage(part: int, whole: int) -> float:
+def _percentage(part: int, whole: int) -> float:
     """Return 100 * part / whole, or 0 if `whole` is 0."""
     return 100.0 * part / whole if whole else 0.0
 
@@ -295,7 +285,7 @@ def evaluate_bracket_files(test: Path | str, gold: Path | str) -> BracketScores:
 def _summarise(rows: Sequence[SentenceScore], *, use_test_tags: bool) -> BracketScores:
     valid = [row for row in rows if row.status == VALID]
     matched, gold, test = (sum(getattr(row, name) for row in valid) for name in ("matched", "gold", "test"))
-    recall, precision = percentage(matched, gold), percentage(matched, test)
+    recall, precision = _percentage(matched, gold), _percentage(matched, test)
     return BracketScores(
         sentences=len(rows),
         errors=sum(row.status == ERROR for row in rows),
@@ -303,11 +293,11 @@ def _summarise(rows: Sequence[SentenceScore], *, use_test_tags: bool) -> Bracket
         recall=recall,
         precision=precision,
         f1=2 * recall * precision / (recall + precision) if matched else 0.0,
-        complete_match=percentage(sum(row.matched == row.gold == row.test for row in valid), len(valid)),
+        complete_match=_percentage(sum(row.matched == row.gold == row.test for row in valid), len(valid)),
         crossing=sum(row.crossing for row in valid) / len(valid) if valid else 0.0,
-        no_crossing=percentage(sum(not row.crossing for row in valid), len(valid)),
-        two_or_less=percentage(sum(row.crossing <= 2 for row in valid), len(valid)),
-        tagging=percentage(sum(row.tags or 0 for row in valid), sum(row.words for row in valid))
+        no_crossing=_percentage(sum(not row.crossing for row in valid), len(valid)),
+        two_or_less=_percentage(sum(row.crossing <= 2 for row in valid), len(valid)),
+        tagging=_percentage(sum(row.tags or 0 for row in valid), sum(row.words for row in valid))
         if use_test_tags
         else None,
         signature=f"evalb:collins|tags:{'test' if use_test_tags else 'reference'}",

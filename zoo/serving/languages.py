@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -81,10 +82,9 @@ def public_codes(codes: Iterable[str]) -> dict[str, str]:
 
     Clients see the base code or, if several codes have the same base, the standard code.
     """
-    listed = list(codes)
-    bases = [base_code(code) for code in listed]
-    pairs = zip(listed, bases, strict=True)
-    return {code: base if bases.count(base) == 1 else standard_code(code) for code, base in pairs}
+    bases = {code: base_code(code) for code in codes}
+    counts = Counter(bases.values())
+    return {code: base if counts[base] == 1 else standard_code(code) for code, base in bases.items()}
 
 
 @dataclass(frozen=True, eq=False)

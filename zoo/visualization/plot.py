@@ -159,14 +159,12 @@ class _Drawing:
 
     def _marks(self, number: int, series: Series) -> Iterator[str]:
         """Yield a marker for each point. On a line with many points, mark only isolated points."""
-        labels: dict[tuple[float, float], list[str]] = {}
-        for point, label in zip(series.points, series.labels, strict=bool(series.labels)):
-            labels.setdefault(point, []).append(label)
+        labels = dict(zip(series.points, series.labels, strict=bool(series.labels)))
         for segment in _segments(series.points):
             if not series.line or len(series.points) < _MIN_LINE or len(segment) == 1:
                 for x, y in segment:
-                    names = " and ".join(labels.get((x, y), ()))
-                    yield _mark(number, self.x(x), self.y(y), names and f"{names}: {self._values(x, y)}")
+                    label = f"{labels[x, y]}: {self._values(x, y)}" if labels else ""
+                    yield _mark(number, self.x(x), self.y(y), label)
 
     def _values(self, x: float, y: float) -> str:
         return f"{y:,.5g} at {self.plot.x.label} {x:,.5g}"
