@@ -117,11 +117,12 @@ def _show_brackets(gold: Path, test: Path, *, json: bool) -> None:
         ("tagging accuracy", "-" if scores.tagging is None else f"{scores.tagging:.2f}"),
     ]
     show_tables(Table(("", "…"), [*rows, signature]))
-    if failed := scores.failed:
-        number, row = failed[0]
+    if excluded := scores.excluded:
+        number, row = excluded[0]
         report().warn(
-            f"{len(failed):,} of {scores.sentences:,} sentences have errors and are not scored; the first is "
-            f"sentence {number:,}: {row.problem} (punctuation and other tokens that EVALB ignores are not compared)"
+            f"{len(excluded):,} of {scores.sentences:,} sentences have errors or no words and, as in EVALB, are not "
+            f"scored; the first is sentence {number:,}: {row.problem} (punctuation and other tokens that EVALB ignores "
+            "are not compared)"
         )
     return None
 

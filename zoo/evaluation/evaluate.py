@@ -72,9 +72,9 @@ def evaluate_models(
     digest = known_digest(runs[0].weights)
     models = [open_model(run.folder, max_batch_tokens=max_batch_tokens, report=report, **options) for run in runs]
     model = Translator.ensemble(models)
-    outputs = ModelOutputs(model, _common_set(runs, models, split, report), report)
+    outputs = ModelOutputs(model, texts := _common_set(runs, models, split, report), report)
     if show and model.spec.task.reads:
-        report.info(format_examples(outputs.sources, outputs.references, outputs.texts))
+        report.info(format_examples(texts.sources, texts.references, outputs.texts))
     scores = compute_scores(outputs, model.spec)
     if is_ensemble:
         return scores
@@ -97,11 +97,11 @@ def _confidence_scores(outputs: ModelOutputs, model: Translator, split: Split) -
     """Return the calibration error of a model's confidence. On the dev set, also fit and return the calibration."""
     if model.spec.task.kind != "translation":
         return {}
-    chrf = text_metric("chrf")
-    good = chrf.scores(chrf.statistics(outputs.texts, outputs.references)) >= GOOD_CHRF
+    chrf, texts = text_metric("chrf"), outputs.evaluation_set
+    good = chrf.scores(chrf.statistics(outputs.texts, texts.references)) >= GOOD_CHRF
     translations = [
         (source, best.text, best.log_probability)
-        for source, best in zip(outputs.sources, outputs.translations, strict=True)
+        for source, best in zip(texts.sources, outputs.translations, strict=True)
     ]
     calibration = Calibration.fit(translations, good) if split == "dev" else model.calibration
     if calibration is None:

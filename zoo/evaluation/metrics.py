@@ -102,7 +102,7 @@ def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
     Raises:
         ZooError: A reference is not a tree. An output that is not a tree does not raise, but counts as an error.
     """
-    result = score_brackets(outputs.texts, outputs.references, own_tags=False)
+    result = score_brackets(outputs.texts, outputs.evaluation_set.references, own_tags=False)
     return {"f1": result.f1, **{name: getattr(result, name) for name in _F1_DETAILS}, "signature": result.signature}
 
 
@@ -179,7 +179,7 @@ def compute_scores(outputs: ModelOutputs, spec: Spec) -> Scores:
     scores: Scores = {}
     for metric in metrics_for(spec):
         scores |= metric.compute(outputs)
-    scores["sentences"] = sentences = len(outputs.references)
+    scores["sentences"] = sentences = len(outputs.evaluation_set.references)
     if spec.task.reads:
         scores |= {"seconds": outputs.seconds, "sentences_per_second": sentences / outputs.seconds}
     return {

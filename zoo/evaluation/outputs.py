@@ -86,8 +86,7 @@ class ModelOutputs:
             report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
         """
-        self.evaluation_set, self.references = texts, texts.references
-        self.sources = texts.streams.get("source", ())
+        self.evaluation_set = texts
         self._translator, self._report, self._options = translator, report, options
 
     @property
@@ -109,7 +108,7 @@ class ModelOutputs:
     def _timed_outputs(self) -> tuple[list[Translation], float]:
         start = time.perf_counter()
         translate = partial(self._translator.hypotheses, split=False, protect=False, **self._options)
-        hypotheses = self._in_each_direction(translate, [self.sources])
+        hypotheses = self._in_each_direction(translate, [self.evaluation_set.sources])
         return [best for best, *_ in hypotheses], time.perf_counter() - start
 
     @cached_property
@@ -131,7 +130,7 @@ class ModelOutputs:
         for (source, target), rows in self.evaluation_set.rows_by_direction.items():
             texts = ([lines[row] for row in rows] for lines in streams)
             results |= zip(rows, compute(*texts, source=source, target=target, report=self._report), strict=True)
-        return [results[row] for row in range(len(self.references))]
+        return [results[row] for row in range(len(self.evaluation_set.references))]
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(strict=True))

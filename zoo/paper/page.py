@@ -29,7 +29,8 @@ _TITLES = {"table1": "Table 1", "table2": "Table 2", "table3": "Table 3", "table
 
 def paper_page(checked: Checked, measurements: Measurements) -> str:
     """Return a self-contained HTML page with all tables, plots and claims."""
-    links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in {**_TITLES, **_MORE}.items())
+    parts = {**_TITLES, "plots": "Plots", "claims": "Every claim"}
+    links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in parts.items())
     intro = (
         "This page lists every number in the paper, and the result of its check. We derive a number with the compiler "
         "or from other numbers in the paper, set it in our spec, or measure it in the training runs in "
@@ -41,6 +42,7 @@ def paper_page(checked: Checked, measurements: Measurements) -> str:
         f'<nav aria-label="Parts of this page" class="screen"><ul>{links}</ul></nav>',
         _table(summary_table(checked)),
         '<h2 id="plots">Plots</h2>',
+        "<p>Point at a plot or at one of its markers to see names and values.</p>",
         plot_figures(all_plots(checked, measurements), captions=True),
     ]
     for key, title in _TITLES.items():
@@ -48,9 +50,6 @@ def paper_page(checked: Checked, measurements: Measurements) -> str:
     body += ['<h2 id="claims">Every claim</h2>', *_claims(checked, measurements)]
     style = f"{PLOT_STYLE}{asset('paper_page.css')}@media screen {{ {_HIDDEN} }}\n"
     return page("Attention Is All You Need, checked", *body, style=style, series_count=MAX_SERIES)
-
-
-_MORE = {"plots": "Plots", "claims": "Every claim"}
 
 
 def _table(each: Table) -> str:
@@ -83,7 +82,6 @@ MAX_SERIES = 7
 """Largest number of series in one plot. The page defines this many colours."""
 _SECTIONS: Mapping[str, str] = PARTS["table3"]["sections"]
 """Names of the series in plots of Table 3, keyed by the section of the table."""
-_MAX_LABEL = 20  # characters of a point's label
 _Points = dict[str, list[tuple[float, float, str]]]
 """Points (x, y) with their labels, keyed by series name."""
 
@@ -128,9 +126,8 @@ def cost(languages: str) -> Plot:
     for key, row in ROWS["table2"].items():
         if flops := row.get(f"{languages}.flops"):
             kind = "Transformer" if "spec" in row else "ensembles" if key.endswith("-ensemble") else "single models"
-            name = row["name"].removeprefix("Transformer ").removesuffix(" ensemble").strip("()")
             printed = CLAIMS[f"table2.{key}.{languages}.bleu"].printed
-            points[kind] += [(float(flops), bleu.value, name) for bleu in printed]
+            points[kind] += [(float(flops), bleu.value, row["name"]) for bleu in printed]
     words = [f"{name} {y:g} at {x:.2g} FLOPs" for group in points.values() for x, y, name in group]
     across = Axis("training FLOPs, as reported", log=True)
     return Plot(f"Table 2, {languages.upper()}: BLEU by cost", "; ".join(words), across, Axis("BLEU"), _series(points))
@@ -150,9 +147,9 @@ def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot
     measure = get_metric(metric)
     points: _Points = {name: [] for name in _SECTIONS.values()}
     for key, row in ROWS["table3"].items():
-        point = _measured_point(metric, key, *ours) if ours else _printed_point(metric, key)
-        if point:
-            points[_SECTIONS[row["section"]]].append((*point, _label(key, row["says"])))
+        printed = derived.parameters(f"table3/{key}") / 1e6, float(row[metric])
+        if point := _measured_point(metric, key, *ours) if ours else printed:
+            points[_SECTIONS[row["section"]]].append((*point, row["says"]))
     points = {name: group for name, group in points.items() if group}
     if not points:
         return None
@@ -160,10 +157,6 @@ def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot
     title = f"Table 3, {'our runs' if ours else 'as reported'}: {measure.title} by parameters"
     up = Axis(f"{measure.title}, {'dev set' if ours else 'newstest2013'}")
     return Plot(title, "; ".join(words), Axis("million parameters", log=True), up, _series(points))
-
-
-def _printed_point(metric: str, row: str) -> tuple[float, float]:
-    return derived.parameters(f"table3/{row}") / 1e6, float(ROWS["table3"][row][metric])
 
 
 def _measured_point(metric: str, row: str, checked: Checked, measurements: Measurements) -> tuple[float, float] | None:
@@ -174,11 +167,6 @@ def _measured_point(metric: str, row: str, checked: Checked, measurements: Measu
     score = checked[f"table3.{row}.{metric}"]
     spec = next((run.spec for run in measurements.runs if run.folder in score.runs[:1]), None)
     return (compiler.parameters(spec) / 1e6, score.value or 0.0) if spec else None
-
-
-def _label(row: str, says: str) -> str:
-    words = says.partition(":")[0].partition(",")[0]
-    return words if len(words) < _MAX_LABEL else row.partition("-")[2]
 
 
 def _series(points: _Points) -> tuple[Series, ...]:

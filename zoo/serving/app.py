@@ -30,9 +30,9 @@ from zoo.serving import deepl, libretranslate, native, openai
 from zoo.serving.answer import LOG, ServingError
 from zoo.serving.documents import Documents
 from zoo.serving.guard import Guard
+from zoo.serving.languages import load_language_data
 from zoo.serving.requests import Endpoint
 from zoo.serving.service import Service
-from zoo.text.language_codes import detector
 from zoo.version import __version__
 from zoo.visualization.page import SHEET, colour_sheet, theme_sheet
 
@@ -314,7 +314,7 @@ def run_server(service: Service, listener: socket.socket, preloaded: Sequence[st
     Raises:
         ZooError: A preloaded model or the language detector cannot be loaded.
     """
-    detector()  # the first call takes about a second, and can fail
+    load_language_data()  # otherwise, the first requests would delay all others
     server = Server(service, preloaded)
 
     async def serve() -> None:

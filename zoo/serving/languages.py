@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain
 
 from babel import Locale
 
+from specs import Spec
+from specs.corpus import Direction
 from specs.notation import quote
 from zoo.models.catalogue import recommended
 from zoo.serving.answer import ServingError
-from zoo.text.language_codes import LanguageCode, best_match, rank_languages
+from zoo.text.language_codes import LanguageCode, best_match, detector, rank_languages
 
 AUTO = "auto"
 """The value of `source` that requests language detection."""
@@ -22,6 +28,17 @@ Short texts rarely reach this probability.
 """
 _DOUBTFUL = 0.1
 """Minimum probability of the target language for returning a text unchanged."""
+
+
+def load_language_data() -> None:
+    """Load the data that the functions in this module use, which takes about a second.
+
+    Raises:
+        ZooError: The language detector cannot be loaded.
+    """
+    detector()
+    language_name("en")
+    recommended("en", "de")
 
 
 def _parse(code: str) -> LanguageCode:
@@ -65,10 +82,64 @@ def public_codes(codes: Iterable[str]) -> dict[str, str]:
 
     Clients see the base code or, if several codes have the same base, the standard code.
     """
-    listed = list(codes)
-    bases = [base_code(code) for code in listed]
-    pairs = zip(listed, bases, strict=True)
-    return {code: base if bases.count(base) == 1 else standard_code(code) for code, base in pairs}
+    bases = {code: base_code(code) for code in codes}
+    counts = Counter(bases.values())
+    return {code: base if counts[base] == 1 else standard_code(code) for code, base in bases.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Language pairs that a model translates, as the model's own language codes."""
+
+    pairs: Sequence[Direction]
+
+    @classmethod
+    @lru_cache
+    def of(cls, spec: Spec) -> Directions:
+        """Return the language pairs of the model with this spec. A multilingual model can have 100,000 pairs."""
+        corpus, languages = spec.corpus, spec.languages
+        if languages is None:
+            return cls([(corpus.source, corpus.target)])
+        learned = list(dict.fromkeys(corpus.direction(part) for part in corpus.train))
+        return cls(learned or [(one, two) for one in languages.codes for two in languages.codes if one != two])
+
+    @cached_property
+    def targets(self) -> Mapping[str, Sequence[str]]:
+        """The target languages of each source language."""
+        targets: dict[str, list[str]] = {}
+        for source, target in self.pairs:
+            targets.setdefault(source, []).append(target)
+        return targets
+
+    @cached_property
+    def public(self) -> Sequence[Direction]:
+        """The language pairs, as the codes that clients see."""
+        codes = public_codes({code: None for pair in self.pairs for code in pair})
+        return [(codes[source], codes[target]) for source, target in self.pairs]
+
+    def match(self, source: str, target: str) -> Direction | None:
+        """Return the pair that matches the language codes of a client, or None.
+
+        Raises:
+            ServingError: A code is invalid.
+        """
+        own_source = match_code(source, self.targets)
+        own_target = match_code(target, self.targets.get(own_source or "", ()))
+        return None if own_source is None or own_target is None else (own_source, own_target)
+
+    def sources(self, target: str) -> set[str]:
+        """Return the base codes of the languages from which the model translates into `target`."""
+        own = {code for code in set[str]().union(*self.targets.values()) if match_code(target, [code])}
+        return {base_code(source) for source, targets in self.targets.items() if not own.isdisjoint(targets)}
+
+
+@lru_cache
+def public_targets(models: tuple[Directions, ...]) -> Mapping[str, Sequence[str]]:
+    """Return the target languages of each source language for all models together, as the codes that clients see."""
+    targets: dict[str, set[str]] = {}
+    for source, target in chain.from_iterable(model.public for model in models):
+        targets.setdefault(source, set()).add(target)
+    return {source: sorted(targets[source]) for source in sorted(targets)}
 
 
 def language_name(code: str) -> str:

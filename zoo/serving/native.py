@@ -315,7 +315,7 @@ def monitoring(service: Service) -> APIRouter:
                 id=model.name,
                 task=model.spec.task.kind,
                 reads=model.spec.task.streams["source"],
-                directions=[] if model.parses else model.public_directions(),
+                directions=[] if model.parses else list(model.directions.public),
                 loaded=model.loaded is not None,
                 revision=None if model.loaded is None else model.loaded.revision,
                 description=model.spec.description,

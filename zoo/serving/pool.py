@@ -8,22 +8,21 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from specs import Parsing, Spec, Translation, ZooError
-from specs.corpus import Direction
 from specs.notation import quote
 from zoo.evaluation.metrics import direction_score
 from zoo.files.reading import file_exists
+from zoo.generation.text_stream import TextStream
 from zoo.generation.translator import Translator
 from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.planning.memory_estimate import weight_bytes
 from zoo.report import WARNINGS, Report
 from zoo.serving.answer import LOG, RELOAD_SECONDS, ServingError
-from zoo.serving.languages import base_code, match_code, public_codes
+from zoo.serving.languages import Directions, match_code, public_targets
 from zoo.system.memory import require_memory
 
 _REVISION_LENGTH = 16
@@ -34,6 +33,7 @@ _BYTES_PER_WEIGHT_BYTE = 2.5
 
 The weights need additional memory because they are also packed for the kernels.
 """
+_FIRST_TEXT = "see Bo 1"  # with a number and a possible name, which are protected
 _MEMORY_HINT = "set `--max-memory` to a larger value"
 
 
@@ -109,6 +109,7 @@ class PooledModel:
             if revision != (current := await asyncio.to_thread(self.revision)):  # replaced while it was being read
                 revision = current
                 translator = await asyncio.to_thread(open_translator, self.folder)
+            await asyncio.to_thread(_warm_up, translator)
             known_scores = await asyncio.to_thread(_read_scores, self.folder)
         except Exception as error:
             self.failed = revision
@@ -143,30 +144,20 @@ class PooledModel:
         `BLEU en-de`.
         """
         found = self.known_scores.get("test") or self.known_scores.get("dev")
-        directions = self.directions()
-        pairs: Sequence[Sequence[str]] = directions if len(directions) > 1 else [()]
+        if not isinstance(found, dict):
+            return {}
+        pairs: Sequence[Sequence[str]] = self.directions.pairs if len(self.directions.pairs) > 1 else [()]
         return {
             f"{title} {'-'.join(pair)}".strip(): float(value)
             for title, name in (("WER", "wer"), ("BLEU", "bleu"), ("chrF", "chrf"))
             for pair in pairs
-            if isinstance(found, dict)
-            and isinstance(value := direction_score(found, name, *pair), int | float)
-            and math.isfinite(value)
+            if isinstance(value := direction_score(found, name, *pair), int | float) and math.isfinite(value)
         }
 
-    def directions(self) -> list[Direction]:
-        """Return the language pairs that the model translates, as the model's own language codes."""
-        corpus, languages = self.spec.corpus, self.spec.languages
-        if languages is None:
-            return [(corpus.source, corpus.target)]
-        learned = list(dict.fromkeys(corpus.direction(part) for part in corpus.train))
-        return learned or [(one, two) for one in languages.codes for two in languages.codes if one != two]
-
-    def public_directions(self) -> list[Direction]:
-        """Return the language pairs that the model translates, as the codes that clients see."""
-        pairs = self.directions()
-        codes = public_codes(dict.fromkeys(chain.from_iterable(pairs)))
-        return [(codes[source], codes[target]) for source, target in pairs]
+    @property
+    def directions(self) -> Directions:
+        """The language pairs that the model translates."""
+        return Directions.of(self.spec)
 
     def revision(self) -> str:
         """Return an identifier of the folder's content: its digest or, for a run, the modification time of its weights.
@@ -177,6 +168,18 @@ class PooledModel:
             return digest[:_REVISION_LENGTH]
         weights = ModelFolder(self.folder).weights
         return f"run-{weights.stat().st_mtime_ns:x}" if file_exists(weights) else ""
+
+
+def _warm_up(translator: Translator) -> None:
+    """Encode a short text in each source language of a model that translates text.
+
+    The first text in a language takes up to 0.3 s, because it compiles regular expressions. The server encodes short
+    texts in the event loop.
+    """
+    if isinstance(translator.spec.task, Translation):
+        for source, targets in Directions.of(translator.spec).targets.items():
+            preprocessor = translator.preprocessor(source, targets[0], split=True, protect=True)
+            TextStream(preprocessor, Report()).add(_FIRST_TEXT, "")
 
 
 def _read_scores(folder: Path) -> Mapping[str, Any]:
@@ -242,12 +245,9 @@ class ModelPool:
             model.spec.require_source("the server")
             require_memory(model.memory_bytes(), memory_bytes, f"loading `{model.name}`", _MEMORY_HINT, "the server")
 
-    def directions(self) -> dict[str, list[str]]:
+    def directions(self) -> Mapping[str, Sequence[str]]:
         """Return the target languages of each source language, as the language codes that clients see."""
-        targets: dict[str, set[str]] = {}
-        for source, target in chain.from_iterable(model.public_directions() for model in self._translators()):
-            targets.setdefault(source, set()).add(target)
-        return {source: sorted(targets[source]) for source in sorted(targets)}
+        return public_targets(tuple(model.directions for model in self._translators()))
 
     def route(self, source: str, target: str, name: str | None = None) -> Route | None:
         """Return the route for a language pair, or None if no model translates the pair. Prefer bilingual models.
@@ -261,11 +261,8 @@ class ModelPool:
             ServingError: A code is invalid, or there is no model with this name.
         """
         for model in sorted(self._translators(name), key=lambda each: each.spec.languages is not None):
-            pairs = model.directions()
-            own_source = match_code(source, dict.fromkeys(pair[0] for pair in pairs))
-            own_target = match_code(target, (pair[1] for pair in pairs if pair[0] == own_source))
-            if own_source is not None and own_target is not None:
-                return Route(model, own_source, own_target)
+            if (pair := model.directions.match(source, target)) is not None:
+                return Route(model, *pair)
         return None
 
     def candidates(self, name: str | None) -> list[PooledModel]:
@@ -308,7 +305,7 @@ class ModelPool:
             Route(model, own_source, own_target)
             for model in self.candidates(name)
             if model.spec.task.streams.get("source") == kind
-            for own_source, own_target in model.directions()
+            for own_source, own_target in model.directions.pairs
             if translates in (None, own_source != own_target)
             and (source is None or match_code(source, [own_source]))
             and (target is None or match_code(target, [own_target]))
@@ -326,8 +323,7 @@ class ModelPool:
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
         """Return the base codes of the languages from which a model, or the model `name`, translates into `target`."""
-        pairs = [pair for model in self._translators(name) for pair in model.directions()]
-        return sorted({base_code(source) for source, own in pairs if match_code(target, [own])})
+        return sorted(set[str]().union(*(model.directions.sources(target) for model in self._translators(name))))
 
     @asynccontextmanager
     async def lease(self, model: PooledModel) -> AsyncIterator[LoadedModel]:

@@ -188,12 +188,13 @@ class Service:
         self.admission.check_texts(call, texts)
         if (model := next((each for each in self.pool.candidates(call.model) if each.parses), None)) is None:
             raise ServingError(400, "the server has no such parser; `GET /v1/models` lists the models")
-        route = Route(model, *model.directions()[0])
+        route = Route(model, *model.directions.pairs[0])
         with self.admission.admit(call.key, texts, [route]):
             async with self.pool.lease(model) as loaded:
                 parser = cast(Parser, loaded.translator)
-                lines = list(texts) if tokenized else [parser.tokenize(text) for text in texts]
-                results = await self._submit(call, route, loaded, lines)
+                if not tokenized:
+                    texts = [await _in_thread(self._tokenizing, parser.tokenize, text) for text in texts]
+                results = await self._submit(call, route, loaded, texts)
                 return [Answer(each, route.source, None, model.name, loaded.revision) for each in results]
 
     async def recognize(self, route: Route, inputs: Sequence[Frames]) -> list[Translation]:

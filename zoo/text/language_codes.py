@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from specs import ZooError
 
@@ -61,7 +61,8 @@ class LanguageCode:
     rest: tuple[str, ...]
 
     @classmethod
-    def parse(cls, code: str) -> Self:
+    @lru_cache(10_000)
+    def parse(cls, code: str) -> LanguageCode:
         """Parse a language code, and convert it to its usual form."""
         base, *subtags = code.replace("_", "-").lower().split("-")
         base = _THREE_LETTERS.get(base, base)

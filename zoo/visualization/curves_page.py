@@ -80,7 +80,7 @@ def _plots(metric: CurveMetric, runs: Sequence[RunCurves]) -> Iterator[Plot]:
         )
         names = ", ".join(run.name for run, each in zip(runs, values, strict=True) if finite(each))
         summary = f"{metric.title} of {names}. The table at the top has the last values."
-        yield Plot(f"{metric.title} by {by}", summary, axis, Axis(metric.label, metric.log), series, hover=True)
+        yield Plot(f"{metric.title} by {by}", summary, axis, Axis(metric.label, metric.log), series)
 
 
 def _run_table(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str:

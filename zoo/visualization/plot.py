@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from zlib import crc32
 
-from zoo.visualization.page import asset, element, escape_text, text, text_width
+from zoo.visualization.page import asset, element, escape_text, text
 
 WIDTH, HEIGHT = 500, 350
-_LEFT, _RIGHT, _TOP, _BOTTOM, _LEGEND = 70, 28, 14, 56, 22
+_LEFT, _RIGHT, _TOP, _FLOOR = 70, WIDTH - 28, 14, HEIGHT - 56
+"""Edges of the area between the axes, in pixels."""
 _TICKS = 6
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MIN_LINE = 25
@@ -27,8 +28,9 @@ STYLE = asset("plot.css")
 class Series:
     """Points of a plot that share a colour and a name in the legend.
 
-    `labels` has one label for each point, or is empty. If `line` is true, a line connects the points in order. A point
-    whose y value is not finite is not drawn, and interrupts the line.
+    `labels` has one label for each point, or is empty. Pointing at a point shows its label and its values. If `line` is
+    true, a line connects the points in order. A point whose y value is not finite is not drawn, and interrupts the
+    line.
     """
 
     name: str
@@ -49,8 +51,8 @@ class Axis:
 class Plot:
     """Plot of one or more series.
 
-    `summary` describes the plot in words, for screen readers. If `hover` is true, pointing at the plot shows the
-    values of all series.
+    `summary` describes the plot in words, for screen readers. Pointing at a plot with lines shows the values of all
+    series.
     """
 
     title: str
@@ -58,27 +60,35 @@ class Plot:
     x: Axis
     y: Axis
     series: tuple[Series, ...]
-    hover: bool = False
 
 
 def plot_figures(plots: Iterable[Plot], *, captions: bool = False) -> str:
-    """Return the HTML of a grid of plots, with or without their titles as captions."""
-    figures = (
-        element("figure", plot_svg(plot) + (element("figcaption", escape_text(plot.title)) if captions else ""))
-        for plot in plots
-    )
+    """Return the HTML of a grid of plots with legends, for a page whose style sheet defines the colours.
+
+    Series have different marker shapes as well as different colours. If `captions` is true, the title of each plot is
+    its caption.
+
+    Raises:
+        ValueError: A plot has no points, or a point is not positive on a logarithmic axis.
+    """
+    figures = []
+    for plot in plots:
+        caption = element("figcaption", escape_text(plot.title)) if captions else ""
+        figures.append(element("figure", f"{_Drawing(plot).svg()}{_legend(plot.series)}{caption}"))
     return f'<div class="plots">\n{"".join(figures)}\n</div>'
 
 
-def plot_svg(plot: Plot) -> str:
-    """Draw a plot and return it as SVG, for a page whose style sheet defines the colours.
-
-    Series have different marker shapes as well as different colours.
-
-    Raises:
-        ValueError: The plot has no points, or a point is not positive on a logarithmic axis.
-    """
-    return _Drawing(plot).svg()
+def _legend(series: Sequence[Series]) -> str:
+    """Return the legend of a plot as an HTML list, or an empty string if there is only one series."""
+    if len(series) == 1:
+        return ""
+    items = []
+    for number, each in enumerate(series):
+        line = element("line", kind="curve", x1=-15, y1=0, x2=15, y2=0, **_stroke(number)) if each.line else ""
+        mark = "" if each.line and len(each.points) >= _MIN_LINE else _mark(number, 0, 0)
+        key = element("svg", line + mark, kind="key", viewBox="-15 -8 30 16", aria_hidden="true")
+        items.append(element("li", key + escape_text(each.name)))
+    return element("ul", "".join(items), kind="legend")
 
 
 class _Scale:
@@ -112,11 +122,8 @@ class _Drawing:
         if not points:
             raise ValueError(f"`{plot.title}` has no points")
         self.plot = plot
-        self.legend = len(plot.series) > 1
-        self.floor = HEIGHT - _BOTTOM
-        self.x = _Scale(plot.x, [x for x, _ in points], _LEFT, WIDTH - _RIGHT)
-        self.y = _Scale(plot.y, [y for _, y in points], self.floor, _TOP)
-        self._occupied = [box for series in plot.series for box in self._boxes(series)]
+        self.x = _Scale(plot.x, [x for x, _ in points], _LEFT, _RIGHT)
+        self.y = _Scale(plot.y, [y for _, y in points], _FLOOR, _TOP)
 
     def svg(self) -> str:
         name = f"plot-{crc32(self.plot.title.encode()):x}"
@@ -127,26 +134,22 @@ class _Drawing:
             *self._axes(),
             *chain.from_iterable(self._curve(number, each) for number, each in series),
             *chain.from_iterable(self._marks(number, each) for number, each in series),
-            *chain.from_iterable(self._labels(each) for _, each in series),
-            *(self._key(number, each) for number, each in series if self.legend),
-            *(self._strips() if self.plot.hover else ()),
+            *(self._strips() if any(each.line for each in self.plot.series) else ()),
         ]
         named = {"role": "img", "aria_labelledby": f"{name} {name}-summary"}
-        box = f"0 0 {WIDTH} {HEIGHT + _LEGEND * ((len(series) + 1) // 2) * self.legend}"
-        return element("svg", "\n".join(parts), kind="plot", viewBox=box, **named)
+        return element("svg", "\n".join(parts), kind="plot", viewBox=f"0 0 {WIDTH} {HEIGHT}", **named)
 
     def _axes(self) -> Iterator[str]:
-        right, middle = WIDTH - _RIGHT, (_TOP + self.floor) / 2
         for x, label in self.x.ticks():
-            yield _line("grid", x, _TOP, x, self.floor)
-            yield text("tick", x, self.floor + 20, label, text_anchor="middle")
+            yield _line("grid", x, _TOP, x, _FLOOR)
+            yield text("tick", x, _FLOOR + 20, label, text_anchor="middle")
         for y, label in self.y.ticks():
-            yield _line("grid", _LEFT, y, right, y)
+            yield _line("grid", _LEFT, y, _RIGHT, y)
             yield text("tick", _LEFT - 8, y + 5, label, text_anchor="end")
-        yield _line("axis", _LEFT, self.floor, right, self.floor)
-        yield _line("axis", _LEFT, _TOP, _LEFT, self.floor)
-        yield text("name", (_LEFT + right) / 2, HEIGHT - 14, self.plot.x.label, text_anchor="middle")
-        turn = f"translate(16 {middle:g}) rotate(-90)"
+        yield _line("axis", _LEFT, _FLOOR, _RIGHT, _FLOOR)
+        yield _line("axis", _LEFT, _TOP, _LEFT, _FLOOR)
+        yield text("name", (_LEFT + _RIGHT) / 2, HEIGHT - 14, self.plot.x.label, text_anchor="middle")
+        turn = f"translate(16 {(_TOP + _FLOOR) / 2:g}) rotate(-90)"
         yield text("name", 0, 0, self.plot.y.label, text_anchor="middle", transform=turn)
 
     def _curve(self, number: int, series: Series) -> Iterator[str]:
@@ -156,55 +159,32 @@ class _Drawing:
 
     def _marks(self, number: int, series: Series) -> Iterator[str]:
         """Yield a marker for each point. On a line with many points, mark only isolated points."""
+        labels = dict(zip(series.points, series.labels, strict=bool(series.labels)))
         for segment in _segments(series.points):
             if not series.line or len(series.points) < _MIN_LINE or len(segment) == 1:
-                yield from (_mark(number, self.x(x), self.y(y)) for x, y in segment)
+                for x, y in segment:
+                    label = f"{labels[x, y]}: {self._values(x, y)}" if labels else ""
+                    yield _mark(number, self.x(x), self.y(y), label)
+
+    def _values(self, x: float, y: float) -> str:
+        return f"{y:,.5g} at {self.plot.x.label} {x:,.5g}"
 
     def _strips(self) -> Iterator[str]:
         """Yield transparent vertical strips. The tooltip of a strip shows the values of all series near the strip."""
         finite = [[point for point in series.points if math.isfinite(point[1])] for series in self.plot.series]
         centres = sorted({x for points in finite for x, _ in points})
         centres = centres[:: -max(1, -(-len(centres) // _MAX_STRIPS))][::-1]  # keep the last value
-        edges = [_LEFT, *((self.x(one) + self.x(other)) / 2 for one, other in pairwise(centres)), WIDTH - _RIGHT]
+        edges = [_LEFT, *((self.x(one) + self.x(other)) / 2 for one, other in pairwise(centres)), _RIGHT]
         for centre, (left, right) in zip(centres, pairwise(edges), strict=True):
             lines = []
             for series, points in zip(self.plot.series, finite, strict=True):
                 if points and points[0][0] <= centre <= points[-1][0]:
                     x, y = points[_nearest(points, centre)]
-                    name = f"{series.name}: " if self.legend else ""
-                    lines.append(f"{name}{y:,.5g} at {self.plot.x.label} {x:,.5g}")
+                    name = f"{series.name}: " if len(finite) > 1 else ""
+                    lines.append(f"{name}{self._values(x, y)}")
             values = element("title", escape_text("\n".join(lines)))
-            size = {"width": right - left, "height": self.floor - _TOP}
+            size = {"width": right - left, "height": _FLOOR - _TOP}
             yield element("rect", values, kind="strip", x=left, y=_TOP, **size)
-
-    def _boxes(self, series: Series) -> Iterator[tuple[float, float, float, float]]:
-        """Yield a box (left, top, right, bottom) around each marker with a label. No label may cover these boxes."""
-        for x, y in series.points if series.labels else ():
-            yield self.x(x) - 6, self.y(y) - 6, self.x(x) + 6, self.y(y) + 6
-
-    def _labels(self, series: Series) -> Iterator[str]:
-        """Yield an SVG text element for each label, at a free position near its point. Omit labels that do not fit."""
-        for (x, y), label in zip(series.points, series.labels, strict=bool(series.labels)):
-            wide, left, at = text_width(label, 13), self.x(x), self.y(y)
-            offsets = [(9, 5), (-9 - wide, 5), (-wide / 2, -10), (-wide / 2, 20)]
-            offsets += [(7, 18), (7, -9), (-7 - wide, 18), (-7 - wide, -9)]
-            for right, down in offsets:
-                start, base = left + right, at + down
-                box = start, base - 12, start + wide, base + 3
-                inside = box[0] >= _LEFT and box[2] <= WIDTH - 4 and box[1] >= 0 and box[3] <= self.floor
-                if inside and not any(_overlap(box, other) for other in self._occupied):
-                    self._occupied.append(box)
-                    yield text("label", start, base, label)
-                    break
-
-    def _key(self, number: int, series: Series) -> str:
-        x, y = _LEFT + number % 2 * (WIDTH - _LEFT) / 2, HEIGHT + 8 + number // 2 * _LEGEND
-        line = element("line", kind="curve", x1=x, y1=y, x2=x + 30, y2=y, **_stroke(number)) if series.line else ""
-        mark = "" if series.line and len(series.points) >= _MIN_LINE else _mark(number, x + 15, y)
-        name, most = series.name, (WIDTH - _LEFT) / 2 - 44
-        while text_width(name, 14) > most:
-            name = f"{name[:-2]}…"
-        return f"{line}{mark}{text('name', x + 38, y + 5, name)}"
 
 
 def _segments(points: Sequence[tuple[float, float]]) -> Iterator[list[tuple[float, float]]]:
@@ -264,8 +244,11 @@ def _stroke(number: int) -> dict[str, str]:
     return {"stroke": f"var(--series-{number})", "stroke_dasharray": _DASHES[number % len(_DASHES)]}
 
 
-def _mark(number: int, x: float, y: float) -> str:
-    """Return the SVG marker of series `number` at a point. The shape (circle, square, ...) depends on the number."""
+def _mark(number: int, x: float, y: float, label: str = "") -> str:
+    """Return the SVG marker of series `number` at a point. The shape (circle, square, ...) depends on the number.
+
+    Pointing at the marker shows the label.
+    """
     forms: Sequence[str] = (
         "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
         "M-4.5 -4.5h9v9h-9z",
@@ -275,11 +258,8 @@ def _mark(number: int, x: float, y: float) -> str:
         "M-6 -2h4v-4h4v4h4v4h-4v4h-4v-4h-4z",
     )
     form, at = forms[number % len(forms)], f"translate({x:.1f} {y:.1f})"
-    return element("path", kind="mark", d=form, transform=at, fill=f"var(--series-{number})")
-
-
-def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+    title = element("title", escape_text(label)) if label else ""
+    return element("path", title, kind="mark", d=form, transform=at, fill=f"var(--series-{number})")
 
 
 def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:

@@ -7,7 +7,7 @@ import gc
 import os
 import weakref
 from pathlib import Path
-from threading import Event
+from threading import Event, current_thread
 from unittest.mock import Mock
 
 import pytest
@@ -19,6 +19,8 @@ from tests.zoo.serving.conftest import open_quietly
 from zoo.models.folder import ModelFolder
 from zoo.serving.answer import ServingError
 from zoo.serving.pool import ModelPool, PooledModel
+from zoo.text import span_patterns
+from zoo.text.language_codes import LanguageCode
 
 LANGUAGES = {"codes": ["eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant"], "target_token": "target"}
 FILES = [{"source": "pairs.en", "target": "pairs.de"}]
@@ -166,6 +168,15 @@ async def test_a_model_is_loaded_once_when_it_is_needed_even_if_a_request_is_can
     opened.assert_called_once_with(Path("runs/a"))
 
 
+async def test_patterns_of_a_language_are_compiled_before_the_first_text_and_in_another_thread(pool_of, monkeypatch):
+    threads, patterns = [], span_patterns.Patterns
+    monkeypatch.setattr(span_patterns, "Patterns", lambda each: threads.append(current_thread()) or patterns(each))
+    span_patterns.patterns_of.cache_clear()
+    loaded = await use(pool_of())
+    await asyncio.wrap_future(loaded.translator.submit(["we see Bo at 5 pm, and read 2 books"]))
+    assert current_thread() not in threads != []
+
+
 def test_a_server_needs_a_model_that_fits_into_the_memory(pool_of):
     for names, problem in (([], "no model to serve"), (["missing"], "missing")):
         refused(problem, ModelPool, names, memory_bytes=10**9, idle_seconds=1, open_translator=open_quietly)
@@ -191,3 +202,14 @@ def test_models_are_chosen_by_languages(pool_of):
     assert pool.route("en", "de", "several").model.name == "several"
     assert pool.directions()["zh-Hans"] == ["de", "en", "zh-Hant"]
     assert pool.directions()["en"] == ["de", "zh-Hans", "zh-Hant"]
+
+
+def test_the_time_to_choose_a_model_grows_linearly_with_its_languages(pool_of, monkeypatch):
+    codes = [f"{one}{two}{two}_Latn" for one in "abcdefghij" for two in "abcdefghij"]
+    corpus = {**CORPUS, "source": codes[0], "target": codes[1]}
+    spec = specs.load("tiny", {"languages": {**LANGUAGES, "codes": codes}, "corpus": corpus})
+    pool, parsed = pool_of(), Mock(side_effect=LanguageCode.parse)
+    pool.models["several"] = PooledModel("several", Path("x"), spec)
+    monkeypatch.setattr(LanguageCode, "parse", parsed)
+    assert (len(pool.sources("abb")), pool.route("abb", "jjj").model.name) == (99, "several")
+    assert parsed.call_count < 1_000, "there are 9,900 pairs"
