@@ -86,6 +86,7 @@ def test_plan_shows_layers_and_totals(zoo: Zoo) -> None:
     assert f"{parameters:,}" in lines["parameters"]
     assert "[batch, target, 1,000]" in lines["logits"]
     assert "batch·source²" in lines["encoder.0"]
+    assert "N = 3, d_model = 128, d_ff = 512, h = 4, d_k = 32, d_v = 32" in lines["architecture"]
     assert ("hoist_memory" in result.out, result.err) == (False, "")
     values = json.loads(zoo(*command, "--json").out)
     assert (values["parameters"], values["length"]) == (parameters, 10)
@@ -119,4 +120,7 @@ def test_plan_writes_the_graph_for_graphviz(zoo: Zoo) -> None:
     assert Path("figure").read_text(encoding="utf-8").startswith("digraph ")
     assert "dot -Tsvg tiny.dot -o tiny.svg" in zoo("plan", "tiny", "--graph", "tiny.svg").refusal
     assert zoo("plan", "tiny", "--graph", "figures/tiny.gv").status == 2
+    for option in ("--code",), ("--graph", "tiny.dot"):
+        refusal = zoo("plan", "tiny", *option, "--length", "9").refusal
+        assert f"`{option[0]}` cannot be combined with `--length`" in refusal
     assert not Path("figures").exists()
