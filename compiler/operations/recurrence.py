@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import Opcode
+from compiler.lazy import torch
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -56,12 +58,23 @@ class Recurrence(Operation):
         expected = [lengths] * self.backwards + [state] * self.in_step
         require(list(inputs[len(self.position_inputs) :]) == expected, self, *inputs)
 
-    def _order(self, row: int, length: int, rest: Tensors) -> list[int]:
-        """Return the positions of a row in the order of computation."""
-        if not self.backwards:
-            return list(range(length))
-        end = int(rest[0][row])
-        return [*reversed(range(end)), *range(end, length)]
+    @abstractmethod
+    def step(self, state: Tensor, inputs: Tensors, parameters: Tensors) -> Tensor:
+        """Return the state at a position, given the state at the position before and the inputs at this position."""
+
+    def states(self, inputs: Tensors, parameters: Tensors, width: int) -> Tensor:
+        """Return the states at all positions: [batch, n, width]. In a decoder step, the initial state precedes them."""
+        first, rest = inputs[0], inputs[len(self.position_inputs) :]
+        rows, length, _ = first.shape
+        result = first.new_zeros(rows, self.in_step + length, width)
+        for row in range(rows):
+            end = int(rest[0][row]) if self.backwards else 0
+            state = rest[0][row, 0] if self.in_step else first.new_zeros(width)
+            result[row, : self.in_step] = state
+            for t in (*reversed(range(end)), *range(end, length)):
+                state = self.step(state, [inputs[index][row, t] for index in self.position_inputs], parameters)
+                result[row, self.in_step + t] = state
+        return result
 
 
 class Ssru(Recurrence):
@@ -81,18 +94,11 @@ class Ssru(Recurrence):
         return ValueType((rows, length + self.in_step, width))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        gate, value, *rest = inputs
-        forget, states = gate.sigmoid(), rest if self.in_step else []
-        rows, length, width = value.shape
-        result = value.new_zeros(rows, len(states) + length, width)
-        for state in states:
-            result[:, :1] = state
-        for row in range(rows):
-            c = states[0][row, 0] if states else value.new_zeros(width)
-            for t in self._order(row, length, rest):
-                c = forget[row, t] * c + (1 - forget[row, t]) * value[row, t]
-                result[row, len(states) + t] = c
-        return result
+        return self.states(inputs, parameters, inputs[1].shape[2])
+
+    def step(self, state: Tensor, inputs: Tensors, parameters: Tensors) -> Tensor:
+        gate, value = inputs
+        return gate.sigmoid() * state + (1 - gate.sigmoid()) * value
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         return f"layers.{'ssru_step' if self.in_step else 'ssru'}({', '.join(inputs)})"
@@ -126,21 +132,15 @@ class Lstm(Recurrence):
         return ValueType((rows, length + 1, width * 2) if self.in_step else (rows, length, width))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        (x, *rest), (matrix, recurrent, bias) = inputs, parameters
-        rows, length, width = x.shape[0], x.shape[1], recurrent.shape[0]
-        states = rest if self.in_step else []
-        result = x.new_zeros(rows, len(states) + length, 2 * width)
-        for state in states:
-            result[:, :1] = state
-        for row in range(rows):
-            hidden, cell = states[0][row, 0].chunk(2) if states else x.new_zeros(2, width)
-            for t in self._order(row, length, rest):
-                gates = x[row, t] @ matrix + hidden @ recurrent + bias
-                enter, forget, new, out = gates.chunk(4)
-                cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
-                hidden = out.sigmoid() * cell.tanh()
-                result[row, len(states) + t, :width], result[row, len(states) + t, width:] = hidden, cell
-        return result if states else result[:, :, :width]
+        width = len(parameters[1])
+        states = self.states(inputs, parameters, 2 * width)
+        return states if self.in_step else states[:, :, :width]
+
+    def step(self, state: Tensor, inputs: Tensors, parameters: Tensors) -> Tensor:
+        (x,), (matrix, recurrent, bias), (hidden, cell) = inputs, parameters, state.chunk(2)
+        enter, forget, new, out = (x @ matrix + hidden @ recurrent + bias).chunk(4)
+        cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
+        return torch.cat([out.sigmoid() * cell.tanh(), cell])
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         x, *rest = inputs

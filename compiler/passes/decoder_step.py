@@ -187,8 +187,7 @@ def _growing_caches(graph: Graph) -> dict[str, str]:
         cache = node.inputs[0]
         state = graph.states.get(cache)
         if node.operation.appends_to_cache and state and graph.inputs[cache].shape[state.length_axis] == PAST:
-            readers = [n for n in graph.nodes if cache in n.inputs]
-            others = [n for n in readers if n.operation.with_planned_cache() is None]
+            others = [n for n in graph.nodes if cache in n.inputs and n.operation.with_planned_cache() is None]
             if state.value == node.name and others == [node] and cache not in graph.results.values():
                 caches[node.name] = cache
     return caches
