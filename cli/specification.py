@@ -333,8 +333,7 @@ def _show_layers(plan: Plan, architecture: Architecture) -> None:
     columns = ("layer", "output", "parameters>", "FLOPs/token>", "FLOPs…")
     sizes = ", ".join(f"{name} = {getattr(architecture, name)}" for name in ("N", "d_model", "d_ff", "h", "d_k", "d_v"))
     title = f"{plan.name}, sentences of {plan.length} tokens"
-    totals = [("architecture", "", sizes), *_totals(plan)]
-    show_tables(Table(columns, layers, title), Table(("", ">", "…"), totals))
+    show_tables(Table(columns, layers, title), Table(("", ">", "…"), [("architecture", "", sizes), *_totals(plan)]))
 
 
 def _totals(plan: Plan) -> list[tuple[str, str, str]]:
@@ -356,11 +355,10 @@ def _totals(plan: Plan) -> list[tuple[str, str, str]]:
 def _path_lengths(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Yield the sequential operations and path lengths of the encoder and the decoder, as in Table 1."""
     for positions in plan.positions:
-        stack = positions.stack
-        explanation = f"in a layer of the {stack}: longest chain of operations over {plan.length} positions"
+        explanation = f"in a layer of the {positions.stack}: longest chain of operations over {plan.length} positions"
         yield "sequential steps", f"{positions.steps:,}", explanation
         if positions.path is not None:
-            yield "path length", f"{positions.path:,}", f"between the most distant positions of the {stack}"
+            yield "path length", f"{positions.path:,}", f"between the most distant positions of the {positions.stack}"
         else:
-            explanation = f"in the {stack}, whose layers connect positions up to {positions.reach:,} apart"
+            explanation = f"in the {positions.stack}, whose layers connect positions up to {positions.reach:,} apart"
             yield "path length", "none", explanation
