@@ -13,6 +13,7 @@ from cli import options
 from cli.options import argument, option
 
 if TYPE_CHECKING:
+    from specs import Architecture
     from zoo.planning.plan import GraphSizes, PassEffect, Plan
     from zoo.publishing.inventory import Inventory, PublishedModel, RunSummary
     from zoo.report import Table
@@ -167,6 +168,8 @@ def show(
     """Print a spec with all its fields, or only the fields that differ from the spec that it extends.
 
     With --difference, the output also includes the comments at the beginning of the spec's file and on these fields.
+    Without --difference, the output contains d_k and d_v as numbers. If you save the output and then change h or
+    d_model, also write `d_k: null` and `d_v: null`, so that both are d_model / h again.
 
     Options:
         difference: Print only the fields that differ from the parent spec (`extends`).
@@ -226,7 +229,7 @@ def plan(
     passes: bool = False,
     code: bool = False,
     graph: Path | None = None,
-    length: Annotated[int, option(min=1, max=10_000)] = 27,
+    length: Annotated[int | None, option(min=1, max=10_000)] = None,
     json: options.Json = False,
 ) -> None:
     """Print the layers, parameters, FLOPs and memory of a model before anything runs.
@@ -240,6 +243,7 @@ def plan(
         graph FILE.dot: Instead of printing the plan, write the graph of the network to this file, in the format of
             Graphviz. To draw it, run `dot -Tsvg FILE.dot -o FILE.svg`.
         length N: Number of tokens in each source and target sentence. FLOPs and memory depend on this length.
+            [default: 27]
 
     Examples:
         zoo plan big
@@ -251,10 +255,11 @@ def plan(
     import specs
     from cli.console import report, show_json
     from zoo.planning import plan as planning
+    from zoo.planning.memory_estimate import LENGTH
 
     chosen = specs.load(spec, overrides or ())
     if graph is not None:
-        options.refuse_beside("--graph", code=code, passes=passes, json=json)
+        options.refuse_beside("--graph", code=code, passes=passes, length=length, json=json)
         from zoo.files.output import open_output
         from zoo.visualization.graphviz import graphviz
 
@@ -266,15 +271,16 @@ def plan(
             file.write(graphviz(chosen))
         return print(graph)
     if code:
-        options.refuse_beside("--code", passes=passes, json=json)
+        options.refuse_beside("--code", passes=passes, length=length, json=json)
         return print(planning.code(chosen), end="")
+    length = length or LENGTH
     effects = planning.pass_effects(chosen, length) if json or passes else ()
     if passes and not json:
         return _show_passes(effects, f"{chosen.name}, sentences of {length} tokens, beam {chosen.decoding.beam}")
     costs = planning.plan(chosen, length)
     if json:
         return show_json({**asdict(costs), "passes": [asdict(effect) for effect in effects]})
-    _show_layers(costs)
+    _show_layers(costs, chosen.architecture)
     _warn_about_memory(costs)
     for part in chosen.corpus.parts:
         if isinstance(part, specs.Synthetic):
@@ -315,7 +321,7 @@ def _format_sizes(sizes: GraphSizes) -> tuple[str, ...]:
     return f"{sizes.operations:,}", f"{sizes.flops / 1e6:,.0f} M", *memory
 
 
-def _show_layers(plan: Plan) -> None:
+def _show_layers(plan: Plan, architecture: Architecture) -> None:
     from cli.console import show_tables
     from zoo.report import Table
 
@@ -325,8 +331,9 @@ def _show_layers(plan: Plan) -> None:
     ]
     layers.append(("total", "", f"{plan.parameters:,}", f"{plan.flops_per_token:,.0f}", plan.flops))
     columns = ("layer", "output", "parameters>", "FLOPs/token>", "FLOPs…")
+    sizes = ", ".join(f"{name} = {getattr(architecture, name)}" for name in ("N", "d_model", "d_ff", "h", "d_k", "d_v"))
     title = f"{plan.name}, sentences of {plan.length} tokens"
-    show_tables(Table(columns, layers, title), Table(("", ">", "…"), _totals(plan)))
+    show_tables(Table(columns, layers, title), Table(("", ">", "…"), [("architecture", "", sizes), *_totals(plan)]))
 
 
 def _totals(plan: Plan) -> list[tuple[str, str, str]]:
@@ -348,11 +355,10 @@ def _totals(plan: Plan) -> list[tuple[str, str, str]]:
 def _path_lengths(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Yield the sequential operations and path lengths of the encoder and the decoder, as in Table 1."""
     for positions in plan.positions:
-        stack = positions.stack
-        explanation = f"in a layer of the {stack}: longest chain of operations over {plan.length} positions"
+        explanation = f"in a layer of the {positions.stack}: longest chain of operations over {plan.length} positions"
         yield "sequential steps", f"{positions.steps:,}", explanation
         if positions.path is not None:
-            yield "path length", f"{positions.path:,}", f"between the most distant positions of the {stack}"
+            yield "path length", f"{positions.path:,}", f"between the most distant positions of the {positions.stack}"
         else:
-            explanation = f"in the {stack}, whose layers connect positions up to {positions.reach:,} apart"
+            explanation = f"in the {positions.stack}, whose layers connect positions up to {positions.reach:,} apart"
             yield "path length", "none", explanation

@@ -16,7 +16,6 @@ import specs
 from compiler.builder import GraphBuilder
 from compiler.graph import Graph, Purpose
 from compiler.lowering.context import LayerContext
-from compiler.lowering.positions import StackPositions
 from compiler.lowering.transformer import SUBLAYERS, lower
 from compiler.operations.mask import PaddingMask
 from compiler.operations.operation import FLOAT_BYTES, ValueKind
@@ -154,8 +153,7 @@ def sublayer_stack(sublayer: SubLayer, d: int, layers: int, *, heads: int = 1, c
     architecture = specs.load("base").architecture.model_copy(update=sizes)
     x = builder.input(START, BATCH, SOURCE, d)
     length = builder.input(LENGTH, BATCH, kind=ValueKind.INTEGER)
-    positions = StackPositions(builder, architecture, "stack", causal)
-    context = LayerContext(builder, architecture, positions, x)
+    context = LayerContext(builder, architecture, x)
     if not causal:
         padding = builder.node("padding", PaddingMask(), (length, x))
         context = replace(context, length=length, padding=padding)

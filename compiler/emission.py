@@ -194,7 +194,7 @@ def _body(graph: Graph, nodes: list[Node], names: _Names) -> Iterator[str]:
         for node in run:
             inputs, parameters = [names.values[i] for i in node.inputs], [names.parameter(p) for p in node.parameters]
             name = names.assign(node.name)
-            context = EmitContext(node.type, partial(names.temporary, name))
+            context = EmitContext(partial(names.temporary, name))
             expression = node.operation.emit(context, inputs, parameters)
             yield from context.statements
             yield f"{name} = {expression}"

@@ -27,14 +27,13 @@ class Depths(Section):
         return f"{self.encoder} and {self.decoder}"
 
 
-def _form_of_depth(value: Any) -> str:
-    return "pair" if isinstance(value, (Mapping, Depths)) else "number"
-
-
 class Architecture(Section):
     """Architecture of the network (section 3)."""
 
-    N: Annotated[Annotated[LayerCount, Tag("number")] | Annotated[Depths, Tag("pair")], Discriminator(_form_of_depth)]
+    N: Annotated[
+        Annotated[LayerCount, Tag("number")] | Annotated[Depths, Tag("pair")],
+        Discriminator(lambda value: "pair" if isinstance(value, (Mapping, Depths)) else "number"),
+    ]
     """N, the number of encoder layers and of decoder layers (section 3.1: 6). If the two numbers differ, write
     `{encoder: 12, decoder: 2}`. Unit: layers."""
     encoder: Annotated[tuple[EncoderSubLayer, ...], Field(strict=False)] = Field(max_length=MAX_SUBLAYERS)
@@ -159,10 +158,6 @@ class Architecture(Section):
                     f"dilated convolutions in `architecture.{side}` span more than {MAX_DILATION_REACH:,} positions",
                     f"write a smaller `kernel`, or reduce `{cause.rpartition('.')[2]}`",
                 )
-            if sublayer.kind == "mixture_of_experts" and sublayer.top_k > sublayer.experts:
-                problem = f"the gate cannot select {sublayer.top_k} of {sublayer.experts} experts"
-                hint = f"write `top_k: {sublayer.experts}` or a smaller number"
-                reject((f"{side}.{index}.top_k", f"{side}.{index}.experts"), problem, hint)
         readers = [i for i, each in enumerate(self.decoder) if each.kind in ("cross_attention", "aligned_memory")]
         if not self.encoder and readers:
             problem = f"`architecture.encoder` is empty, so `{self.decoder[readers[0]].kind}` has nothing to read"

@@ -52,8 +52,8 @@ def comments(reference: str | os.PathLike[str]) -> dict[str, str]:
     """
     source = find(os.fspath(reference))
     text = source.text()
-    by_line, introduction = _comments_by_line(text)
     leaves = list(_leaves(read(text, source.file)))
+    by_line, introduction = _comments_by_line(text)
     values_on_line = Counter(line for _, line in leaves)
     found = {key: by_line[line] for key, line in leaves if values_on_line[line] == 1 and line in by_line}
     return ({"": introduction} if introduction else {}) | found

@@ -45,7 +45,7 @@ def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
             circular, or a value is invalid.
     """
     try:
-        return _merged(_chain(find(os.fspath(reference))), overrides)
+        return _merged(_chain(reference), overrides)
     except RecursionError:  # only an override from Python can be nested so deeply
         problem, hint = "the values are nested too deeply", "use at most four levels, as the shipped specs do"
         raise ZooError(problem, where="override", hint=hint) from None
@@ -62,7 +62,7 @@ def where_written(reference: str | os.PathLike[str], overrides: Overrides, path:
     Returns:
         File and line ("mine.yaml:4") or override. None if no field of the corpus has this value.
     """
-    chain = _chain(find(os.fspath(reference)))
+    chain = _chain(reference)
     spec, merged = _merged(chain, overrides), _merge(chain, _located_overrides(overrides))
     codes = spec.languages.codes if spec.languages else ()
     for written in (part for split in SPLITS for part in merged.at(["corpus", split]).value):
@@ -76,7 +76,7 @@ def where_written(reference: str | os.PathLike[str], overrides: Overrides, path:
 
 def parent(reference: str | os.PathLike[str]) -> Spec | None:
     """Return the spec that `reference` extends, or None if it extends no spec. Raise ZooError as `load` does."""
-    chain = _chain(find(os.fspath(reference)))
+    chain = _chain(reference)
     return _merged(chain[1:]) if len(chain) > 1 else None
 
 
@@ -104,12 +104,12 @@ def parse(text: str, where: str) -> Spec:
         raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1, additional=additional) from None
 
 
-def _chain(source: SpecFile) -> list[tuple[SpecFile, LocatedValue]]:
-    """Return a spec file and all files that it extends, directly or indirectly, each with its values.
+def _chain(reference: str | os.PathLike[str]) -> list[tuple[SpecFile, LocatedValue]]:
+    """Return the file of a spec and all files that it extends, directly or indirectly, each with its values.
 
     The values do not contain the keys `extends` and `format`.
     """
-    chain: list[tuple[SpecFile, LocatedValue]] = []
+    chain, source = list[tuple[SpecFile, LocatedValue]](), find(os.fspath(reference))
     while True:
         text = source.text()
         located = without_format(read(text, source.file), writer_version(text))

@@ -102,9 +102,5 @@ def _represent_text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if quoted else None)
 
 
-def _represent_float(dumper: _Dumper, value: float) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:float", format_number(value))
-
-
 _Dumper.add_representer(str, _represent_text)
-_Dumper.add_representer(float, _represent_float)
+_Dumper.add_representer(float, lambda dumper, x: dumper.represent_scalar("tag:yaml.org,2002:float", format_number(x)))

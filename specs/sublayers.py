@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from specs.parts import Norm
-from specs.section import Probability, Size, Sparse
+from specs.section import Probability, Size, Sparse, reject
 
 Dimension = Annotated[int, Field(ge=1, le=65_536)]
 Heads = Annotated[int, Field(ge=1, le=1_024)]
@@ -110,6 +110,11 @@ class MixtureOfExperts(Sublayer):
     """Weight of the loss that makes all experts equally important (Shazeer et al. 2017, equation 7). Default: 0.1."""
     d_ff: InnerDimension | None = None
     """Inner dimension of each expert. Default: `architecture.d_ff`. Unit: features."""
+
+    def _check(self) -> None:
+        if self.top_k > self.experts:
+            problem = f"the gate cannot select {self.top_k} of {self.experts} experts"
+            reject(("top_k", "experts"), problem, f"write `top_k: {self.experts}` or a smaller number")
 
 
 class Ssru(Sublayer):

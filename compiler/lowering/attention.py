@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from compiler.builder import Value
 from compiler.graph import Purpose
 from compiler.lowering.context import LayerContext
+from compiler.lowering.positions import distance_bias, rotated
 from compiler.operations.attention import Attention, AttentionWeights, WeightedSum
 from compiler.operations.attention import RestrictedAttention as RestrictedAttentionOperation
 from compiler.operations.elementwise import Add
@@ -31,7 +32,7 @@ def self_attention(x: Value, sublayer: SelfAttention, context: LayerContext) -> 
         hidden = context.padding
     else:
         hidden = context.builder.shared("causal", CausalMask(), (context.stream,))
-    bias = context.positions.bias(context.stream, heads.h, context.position, cache)
+    bias = distance_bias(heads.h, cache, context)
     return heads.attend(query, key, value, hidden, *([] if bias is None else [bias]))
 
 
@@ -94,8 +95,7 @@ class MultiHeadAttention:
             for name, source, heads, width in projections
         )
         if memory is None:
-            positions, position = self.context.positions, self.context.position
-            query, key = positions.rotate("query", query, position), positions.rotate("key", key, position)
+            query, key = rotated("query", query, self.context), rotated("key", key, self.context)
         return query, key, value
 
     def attend(self, query: Value, key: Value, value: Value, *added: Value) -> Value:

@@ -1,14 +1,12 @@
-"""Context that is passed to the lowering functions of all sub-layers, and helper functions that they share."""
+"""Context that is passed to the lowering functions of all sub-layers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from compiler.builder import GraphBuilder, Value
-from compiler.lowering.positions import StackPositions
-from compiler.operations.views import AppendToCache, Concat
+from compiler.operations.views import AppendToCache
 from compiler.size import Size
 from specs import Architecture
 
@@ -28,7 +26,6 @@ class LayerContext:
 
     builder: GraphBuilder
     architecture: Architecture
-    positions: StackPositions
     stream: Value
     """Input of the stack, of which only the shape matters: [batch, length, ...]."""
     length: Value | None = None
@@ -54,6 +51,11 @@ class LayerContext:
         """
         return self.padding is None
 
+    @property
+    def stack(self) -> str:
+        """Name of the stack: `encoder` or `decoder`."""
+        return "decoder" if self.causal else "encoder"
+
     def recent(self, name: str, new: Value, count: int | Size) -> tuple[Value, Value]:
         """Add a state to the decoder step. The state contains the last `count` positions of a value.
 
@@ -70,30 +72,3 @@ class LayerContext:
         both = b.node(f"all_{name}", AppendToCache(), (before, new))
         b.update_state(before, both, length_axis=len(shape) - 2)
         return before, both
-
-
-Recurrence = Callable[[Value, int, LayerContext, str, tuple[Value, ...]], Value]
-"""Function that adds a recurrent layer to the graph. Arguments: input, number of output features, context, prefix of
-names, and a tuple, which contains the lengths if the layer runs from the last position to the first."""
-
-
-def bidirectional(x: Value, context: LayerContext, recurrence: Recurrence) -> Value:
-    """Add one recurrent layer to a decoder, or two half-width layers in opposite directions to an encoder.
-
-    An encoder needs both directions. Otherwise its output for the first words would not depend on the rest of the
-    sentence (Bahdanau et al. 2015; the first layer of GNMT and all layers of RNMT+). The outputs of the two layers are
-    concatenated. Together, they have no more parameters than one layer of full width, as in OpenNMT's `brnn`.
-
-    Args:
-        x: Input: [batch, length, d_model].
-        context: Context of the sub-layer.
-        recurrence: Function that adds one recurrent layer.
-
-    Returns:
-        The outputs: [batch, length, d_model].
-    """
-    if context.length is None:
-        return recurrence(x, x.width, context, "", ())
-    forwards = recurrence(x, x.width // 2, context, "forwards_", ())
-    backwards = recurrence(x, x.width - x.width // 2, context, "backwards_", (context.length,))
-    return context.builder.node("bidirectional", Concat(), (forwards, backwards))

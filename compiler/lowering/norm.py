@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import Opcode
 from compiler.operations.elementwise import Scale
-from compiler.operations.operation import (
-    EmitContext,
-    Expressions,
-    Operation,
-    Shape,
-    Tensors,
-    ValueType,
-    ValueTypes,
-    require,
-)
+from compiler.operations.operation import Operation, Shape, Tensors, ValueType, ValueTypes, require
 from compiler.weights import Initializer
 from specs import Norm
 
@@ -57,29 +48,23 @@ class LayerNorm(NormOperation):
     """Layer normalisation: (x - mean) / sqrt(variance + epsilon) · gain + bias (section 3.1; Ba et al. 2016)."""
 
     vectors: ClassVar = {"gain": Initializer.ONE, "bias": Initializer.ZERO}
+    code = "functional.layer_norm({0}, {1}.shape, {1}, {2}, {self.epsilon!r})"
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x,), (gain, bias) = inputs, parameters
         centred = x - x.mean(-1, keepdim=True)
         return centred / (centred.square().mean(-1, keepdim=True) + self.epsilon).sqrt() * gain + bias
 
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        (x,), (gain, bias) = inputs, parameters
-        return f"functional.layer_norm({x}, ({context.type.shape[-1].constant},), {gain}, {bias}, {self.epsilon!r})"
-
 
 class RmsNorm(NormOperation):
     """RMSNorm: x / sqrt(mean of x² + epsilon) · gain (Zhang & Sennrich 2019, equation 4)."""
 
     vectors: ClassVar = {"gain": Initializer.ONE}
+    code = "functional.rms_norm({0}, {1}.shape, {1}, {self.epsilon!r})"
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x,), (gain,) = inputs, parameters
         return x / (x.square().mean(-1, keepdim=True) + self.epsilon).sqrt() * gain
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        (x,), (gain,) = inputs, parameters
-        return f"functional.rms_norm({x}, ({context.type.shape[-1].constant},), {gain}, {self.epsilon!r})"
 
 
 class HalfVariance(Scale):

@@ -1,7 +1,8 @@
-"""Lowering of positional encodings (section 3.5): the positional encoding of a stack, and the operations that it adds.
+"""Lowering of positional encodings (section 3.5), and the operations that they add to the graph.
 
 To add a kind of positional encoding, add its spec class to `specs.parts`. Then add an operation and a case in
-`StackPositions` here. For a bias that is added to attention scores, write a subclass of `PositionBias`.
+`add_positions` here. For a bias that is added to attention scores, write a subclass of `PositionBias`, and add a case
+in `distance_bias`.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
@@ -14,7 +15,6 @@ from dataclasses import KW_ONLY, replace
 from math import cos, sin
 from typing import TYPE_CHECKING, Any
 
-from compiler.builder import GraphBuilder, Value
 from compiler.instruction import Opcode
 from compiler.operations.mask import key_positions
 from compiler.operations.operation import (
@@ -30,11 +30,13 @@ from compiler.operations.operation import (
 )
 from compiler.size import ONE, Size
 from compiler.weights import Initializer
-from specs import Alibi, Architecture, Learned, Relative, Rotary, Sinusoidal, Sinusoidal2d
+from specs import Alibi, Learned, Relative, Rotary, Sinusoidal, Sinusoidal2d
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from compiler.builder import Value
+    from compiler.lowering.context import LayerContext
     from compiler.native_codegen import NativeCodeGenerator
     from compiler.operations.operation import Node
 
@@ -43,76 +45,62 @@ ROUNDING = 1e-9
 """Number that is added to a bucket index before rounding down, to tolerate rounding errors."""
 
 
-class StackPositions:
-    """Positional encoding for the encoder or the decoder, as selected by the spec."""
+def add_positions(x: Value, context: LayerContext) -> Value:
+    """Add positional encodings to embeddings [batch, n, d_model]. Return x if there are no encodings to add."""
+    inputs, parameters = (x,) if context.position is None else (x, context.position), list[str]()
+    match context.architecture.positions:
+        case Sinusoidal(kind=kind, first=first):
+            encoding: Operation = PositionalEncoding(kind == "sinusoidal_halves", first)
+        case Sinusoidal2d(rows=rows):
+            encoding = PositionalEncoding() if context.causal else GridEncoding(rows)
+        case Learned(rows=rows):
+            encoding = PositionalEncoding()
+            parameters.append(_table("positions", rows, x.width, context))
+        case _:
+            return x
+    return context.builder.node("positioned", encoding, inputs, *parameters)
 
-    def __init__(self, builder: GraphBuilder, architecture: Architecture, stack: str, causal: bool) -> None:
-        """Store the graph builder, the options for positional encoding and the properties of the stack.
 
-        Args:
-            builder: The builder of the graph.
-            architecture: The architecture of the model.
-            stack: Name of the stack, `encoder` or `decoder`.
-            causal: Whether a position sees only itself and earlier positions.
-        """
-        self.b, self.options, self.stack, self.causal = builder, architecture.positions, stack, causal
+def rotated(name: str, heads: Value, context: LayerContext) -> Value:
+    """Rotate self-attention queries or keys [batch, h, n, d_k] by their positions, if the spec selects `rotary`.
 
-    def add(self, x: Value, position: Value | None) -> Value:
-        """Add positional encodings to embeddings [batch, n, d_model]. Return x if there are no encodings to add.
+    Args:
+        name: Name of the result.
+        heads: The queries or keys.
+        context: Context of the sub-layer.
+    """
+    options, position = context.architecture.positions, context.position
+    if not isinstance(options, Rotary):
+        return heads
+    inputs = (heads,) if position is None else (heads, position)
+    return context.builder.node(f"{name}_rotated", Rotate(options.theta), inputs)
 
-        Args:
-            x: The embeddings.
-            position: In a decoder step, the positions: [batch, n].
-        """
-        inputs, parameters = (x,) if position is None else (x, position), list[str]()
-        match self.options:
-            case Sinusoidal(kind=kind, first=first):
-                encoding: Operation = PositionalEncoding(kind == "sinusoidal_halves", first)
-            case Sinusoidal2d(rows=rows):
-                encoding = GridEncoding(rows) if self.stack == "encoder" else PositionalEncoding()
-            case Learned(rows=rows):
-                encoding = PositionalEncoding()
-                parameters.append(self._table("positions", rows, x.width))
-            case _:
-                return x
-        return self.b.node("positioned", encoding, inputs, *parameters)
 
-    def rotate(self, name: str, heads: Value, position: Value | None) -> Value:
-        """Rotate self-attention queries or keys [batch, h, n, d_k] by their positions, if the spec selects `rotary`.
+def distance_bias(heads: int, cache: Value | None, context: LayerContext) -> Value | None:
+    """Return the bias to add to self-attention scores [batch or 1, h, n, m], or None if there is no bias.
 
-        Args:
-            name: Name of the result.
-            heads: The queries or keys.
-            position: In a decoder step, the positions: [batch, n].
-        """
-        if not isinstance(self.options, Rotary):
-            return heads
-        inputs = (heads,) if position is None else (heads, position)
-        return self.b.node(f"{name}_rotated", Rotate(self.options.theta), inputs)
+    Args:
+        heads: Number of heads.
+        cache: In a decoder step, the keys before the new keys are appended.
+        context: Context of the sub-layer.
+    """
+    position, parameters = context.position, list[str]()
+    in_step = position is not None
+    match context.architecture.positions:
+        case Relative(buckets=buckets, max_distance=distance):
+            operation: PositionBias = RelativeBias(heads, context.causal, in_step, max_distance=distance)
+            parameters.append(_table("relative_positions", buckets, heads, context))
+        case Alibi():
+            operation = AlibiBias(heads, context.causal, in_step)
+        case _:
+            return None
+    inputs = (context.stream,) if cache is None or position is None else (position, cache)
+    return context.builder.shared(f"{context.stack}_distance_bias", operation, inputs, *parameters)
 
-    def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
-        """Return the bias to add to self-attention scores [batch or 1, h, n, m], or None if there is no bias.
 
-        Args:
-            stream: Input of the stack, of which only the shape matters: [batch, n, ...].
-            heads: Number of heads.
-            position: In a decoder step, the positions of the queries: [batch, n].
-            cache: In a decoder step, the keys before the new keys are appended.
-        """
-        in_step, parameters = position is not None, list[str]()
-        match self.options:
-            case Relative(buckets=buckets, max_distance=distance):
-                operation: PositionBias = RelativeBias(heads, self.causal, in_step, max_distance=distance)
-                parameters.append(self._table("relative_positions", buckets, heads))
-            case Alibi():
-                operation = AlibiBias(heads, self.causal, in_step)
-            case _:
-                return None
-        inputs = (stream,) if position is None or cache is None else (position, cache)
-        return self.b.shared(f"{self.stack}_distance_bias", operation, inputs, *parameters)
-
-    def _table(self, name: str, rows: int, width: int) -> str:
-        return self.b.stack_parameter(f"{self.stack}.{name}", rows, width, initial=Initializer.EMBEDDING)
+def _table(name: str, rows: int, width: int, context: LayerContext) -> str:
+    path = f"{context.stack}.{name}"
+    return context.builder.stack_parameter(path, rows, width, initial=Initializer.EMBEDDING)
 
 
 def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list[float]:

@@ -19,14 +19,13 @@ Source features are [batch, frames, width]. Convolutions shorten `frames` to `so
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pkgutil import resolve_name
 from typing import Any
 
 from compiler.builder import GraphBuilder, Value
-from compiler.graph import Graph, Purpose
+from compiler.graph import Graph, Purpose, unique_name
 from compiler.lowering.aligned_memory import aligned_memory
 from compiler.lowering.attention import cross_attention, restricted_attention, self_attention
 from compiler.lowering.context import LayerContext, Memory
@@ -34,7 +33,7 @@ from compiler.lowering.convolution import bottleneck_convolution, convolution, s
 from compiler.lowering.features import features
 from compiler.lowering.feed_forward import feed_forward, mixture_of_experts
 from compiler.lowering.norm import normalised
-from compiler.lowering.positions import StackPositions
+from compiler.lowering.positions import add_positions
 from compiler.lowering.recurrence import lstm, ssru
 from compiler.operations.elementwise import Dropout, Scale
 from compiler.operations.mask import PaddingMask
@@ -142,8 +141,8 @@ class Transformer:
             length = self.b.input("source_length", BATCH, kind=ValueKind.INTEGER)
             x = self.look_up("source", stream)
         padding = self.b.node("source_padding", PaddingMask(), (length, stream))
-        x = self.with_positions("encoder", x)
-        context = LayerContext(self.b, self.a, self.positions("encoder"), stream, length, padding)
+        context = LayerContext(self.b, self.a, stream, length, padding)
+        x = self.with_positions(x, context)
         for i in range(self.a.depths.encoder):
             with self.b.layer(f"encoder.{i}"):
                 x = self.layer(x, self.a.encoder, replace(context, index=i))
@@ -153,9 +152,9 @@ class Transformer:
 
     def decoder(self, target: Value, memory: Memory | None, position: Value | None = None) -> Value:
         """Add the decoder to the graph, and return its output [batch, target, d_model]."""
-        y = self.with_positions("decoder", self.look_up("target", target), position)
-        positions = self.positions("decoder")
-        context = LayerContext(self.b, self.a, positions, target, position=position, memory=memory, embedded=y)
+        context = LayerContext(self.b, self.a, target, position=position, memory=memory)
+        y = self.with_positions(self.look_up("target", target), context)
+        context = replace(context, embedded=y)
         for i in range(self.a.depths.decoder):
             with self.b.layer(f"decoder.{i}"):
                 is_guided = self.b.purpose.trains and i == self.spec.guided_layer
@@ -168,15 +167,12 @@ class Transformer:
         A sub-layer is named after its kind. If a layer has several sub-layers of one kind, the second sub-layer
         gets the suffix `_2`, the third `_3`, and so on.
         """
-        kinds = Counter[str]()
+        names = set[str]()
         for sublayer in sublayers:
-            kinds[sublayer.kind] += 1
-            name = str(sublayer.kind)
-            prefix = "" if name in UNPREFIXED else f"{name.partition('_')[0]}_"
-            if kinds[name] > 1:
-                name = f"{name}_{kinds[name]}"
-                prefix = f"{name}_"
-            with self.b.sublayer(name, prefix):
+            name = unique_name(sublayer.kind, names)
+            names.add(name)
+            word = sublayer.kind.partition("_")[0] if name == sublayer.kind else name
+            with self.b.sublayer(name, "" if name in UNPREFIXED else f"{word}_"):
                 x = self.residual(x, sublayer, context)
         return x
 
@@ -212,17 +208,13 @@ class Transformer:
         scale = self.a.d_model**0.5 if self.a.scale_embeddings else 1.0
         return self.b.node("embedded", Embedding(scale), (tokens,), self.table(side))
 
-    def with_positions(self, stack: str, x: Value, position: Value | None = None) -> Value:
+    def with_positions(self, x: Value, context: LayerContext) -> Value:
         """Add positional encodings to embeddings, normalise the sum (if specified), and apply dropout (section 5.4)."""
-        x = self.positions(stack).add(x, position)
+        x = add_positions(x, context)
         if self.a.norm.embeddings:
-            with self.b.sublayer(stack):
+            with self.b.sublayer(context.stack):
                 x = normalised(x, self.a.norm, "embedding_norm")
         return self.dropout(x, self.a.dropout)
-
-    def positions(self, stack: str) -> StackPositions:
-        """Return the positional encoding of a stack."""
-        return StackPositions(self.b, self.a, stack, causal=stack == "decoder")
 
     def table(self, side: str) -> str:
         """Return the name of the table for the source embedding, the target embedding or the output projection.

@@ -119,8 +119,6 @@ class ReceptiveField:
 class EmitContext:
     """Everything that an operation needs to emit its code, apart from the expressions of inputs and parameters."""
 
-    type: ValueType
-    """Type of the result."""
     temporary: Callable[[str], str]
     """Returns an unused variable name that is derived from the value's name and the given suffix."""
     statements: list[str] = field(default_factory=list)
@@ -174,8 +172,6 @@ class Operation(ABC):
     """The activation function that the operation computes, which can be fused with the matrix product before it."""
     depends_on_batch: ClassVar[bool] = False
     """Whether training depends on all positions of a batch together, or on random numbers other than dropout."""
-    splits_heads: ClassVar[bool] = False
-    """Whether the operation splits features into attention heads."""
     appends_to_cache: ClassVar[bool] = False
     """Whether the operation appends new positions (input 1) to a cache (input 0)."""
     mask_role: ClassVar[MaskRole | None] = None

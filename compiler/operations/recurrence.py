@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import Opcode
+from compiler.lazy import torch
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -32,11 +34,12 @@ if TYPE_CHECKING:
 class Recurrence(Operation):
     """Base class of recurrent layers. They run from the first position to the last or, if `backwards`, in reverse.
 
-    Each input has one value per position. One further input can follow: the initial state or, if `backwards`, the
-    length [batch] of each row without padding.
+    Each input has one value per position. If `backwards`, a further input is the length [batch] of each row without
+    padding. In a decoder step, a further input is the initial state, and the result starts with this state.
     """
 
     backwards: bool = False
+    in_step: bool = False
 
     position_inputs: ClassVar[tuple[int, ...]] = (0,)
     """The inputs that have a value per position."""
@@ -46,33 +49,39 @@ class Recurrence(Operation):
         return ReceptiveField(before, after, self.position_inputs, sequential=True)
 
     def loops_in_python(self, inputs: ValueTypes) -> bool:
-        return not self._states(inputs)
+        return not self.in_step
 
-    def _states(self, inputs: ValueTypes) -> ValueTypes:
-        """Return a list with the type of the initial state, or an empty list if there is no such input.
+    def _require_inputs(self, inputs: ValueTypes, width: Size) -> None:
+        """Raise GraphError unless the lengths are given if `backwards`, and a state [batch, 1, width] if `in_step`."""
+        rows = inputs[0].shape[0]
+        lengths, state = ValueType((rows,), ValueKind.INTEGER), ValueType((rows, ONE, width))
+        expected = [lengths] * self.backwards + [state] * self.in_step
+        require(list(inputs[len(self.position_inputs) :]) == expected, self, *inputs)
 
-        Raises:
-            GraphError: The number or the type of the inputs is wrong.
-        """
-        rest = inputs[len(self.position_inputs) :]
-        lengths = sum(each == ValueType(inputs[0].shape[:1], ValueKind.INTEGER) for each in rest)
-        require(len(rest) <= 1 and lengths == self.backwards, self, *inputs)
-        return [] if self.backwards else rest
+    @abstractmethod
+    def step(self, state: Tensor, inputs: Tensors, parameters: Tensors) -> Tensor:
+        """Return the state at a position, given the state at the position before and the inputs at this position."""
 
-    def _order(self, row: int, length: int, rest: Tensors) -> list[int]:
-        """Return the positions of a row in the order of computation."""
-        if not self.backwards:
-            return list(range(length))
-        end = int(rest[0][row])
-        return [*reversed(range(end)), *range(end, length)]
+    def states(self, inputs: Tensors, parameters: Tensors, width: int) -> Tensor:
+        """Return the states at all positions: [batch, n, width]. In a decoder step, the initial state precedes them."""
+        first, rest = inputs[0], inputs[len(self.position_inputs) :]
+        rows, length, _ = first.shape
+        result = first.new_zeros(rows, self.in_step + length, width)
+        for row in range(rows):
+            end = int(rest[0][row]) if self.backwards else 0
+            state = rest[0][row, 0] if self.in_step else first.new_zeros(width)
+            result[row, : self.in_step] = state
+            for t in (*reversed(range(end)), *range(end, length)):
+                state = self.step(state, [inputs[index][row, t] for index in self.position_inputs], parameters)
+                result[row, self.in_step + t] = state
+        return result
 
 
 class Ssru(Recurrence):
     """Simpler simple recurrent unit: c_t = f_t · c_(t-1) + (1 - f_t) · z_t with f = sigmoid(gate) (Kim et al. 2019).
 
-    Inputs: gate and z [batch, n, d], optionally the initial state [batch, 1, d], which is c before the first position
-    (0 by default). Result: c at all positions, [batch, n, d]. If the initial state is given, the result starts with it:
-    [batch, 1 + n, d].
+    Inputs: gate and z [batch, n, d] and, in a decoder step, the initial state [batch, 1, d], which is c before the
+    first position (otherwise 0). Result: c at all positions, [batch, n, d] or, in a decoder step, [batch, 1 + n, d].
     """
 
     position_inputs = (0, 1)
@@ -80,31 +89,23 @@ class Ssru(Recurrence):
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         gate, value, *_ = inputs
         rows, length, width = value.shape
-        states = self._states(inputs)
-        require(gate == value and all(state.shape == (rows, ONE, width) for state in states), self, *inputs)
-        return ValueType((rows, length + len(states), width))
+        require(gate == value, self, *inputs)
+        self._require_inputs(inputs, width)
+        return ValueType((rows, length + self.in_step, width))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        gate, value, *rest = inputs
-        forget, states = gate.sigmoid(), [] if self.backwards else rest
-        rows, length, width = value.shape
-        result = value.new_zeros(rows, len(states) + length, width)
-        for state in states:
-            result[:, :1] = state
-        for row in range(rows):
-            c = states[0][row, 0] if states else value.new_zeros(width)
-            for t in self._order(row, length, rest):
-                c = forget[row, t] * c + (1 - forget[row, t]) * value[row, t]
-                result[row, len(states) + t] = c
-        return result
+        return self.states(inputs, parameters, inputs[1].shape[2])
+
+    def step(self, state: Tensor, inputs: Tensors, parameters: Tensors) -> Tensor:
+        gate, value = inputs
+        return gate.sigmoid() * state + (1 - gate.sigmoid()) * value
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        function = "ssru_step" if len(inputs) > 2 and not self.backwards else "ssru"
-        return f"layers.{function}({', '.join(inputs)})"
+        return f"layers.{'ssru_step' if self.in_step else 'ssru'}({', '.join(inputs)})"
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         gate, value, *rest = node.inputs
-        if rest and not self.backwards:
+        if self.in_step:
             codegen.add(node, Opcode.SSRU_STEP, gate, value, c=codegen.recurrent_state(node, rest[0]))
         else:
             codegen.add(node, Opcode.SSRU_SOURCE, gate, value, backwards=self.backwards)
@@ -116,41 +117,34 @@ class Ssru(Recurrence):
 class Lstm(Recurrence):
     """Layer of LSTM cells with forget gates (Hochreiter & Schmidhuber 1997; Gers et al. 2000).
 
-    Inputs: x [batch, n, i], optionally the initial state [batch, 1, 2o], which is the hidden state and the cell state
-    before the first position. Parameters: input matrix [i, 4o], recurrent matrix [o, 4o] and bias [4o]. The gates are
-    concatenated in the order of `torch.nn.LSTM`: input, forget, cell, output. Result: the hidden states [batch, n, o].
-    If the initial state is given, the result contains this state, followed by the hidden and cell states of all
-    positions: [batch, 1 + n, 2o].
+    Inputs: x [batch, n, i] and, in a decoder step, the initial state [batch, 1, 2o], which is the hidden state and the
+    cell state before the first position. Parameters: input matrix [i, 4o], recurrent matrix [o, 4o] and bias [4o]. The
+    gates are concatenated in the order of `torch.nn.LSTM`: input, forget, cell, output. Result: the hidden states
+    [batch, n, o]. In a decoder step, the result contains the initial state, followed by the hidden and cell states of
+    all positions: [batch, 1 + n, 2o].
     """
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x, *_), (matrix, recurrent, bias) = inputs, parameters
-        states = self._states(inputs)
         (rows, length, inner), (width, gates) = x.shape, recurrent
         require(matrix == (inner, gates) and bias == (gates,) and gates == width * 4, self, x, ValueType(matrix))
-        require(all(state.shape == (rows, ONE, width * 2) for state in states), self, *inputs)
-        return ValueType((rows, length + 1, width * 2) if states else (rows, length, width))
+        self._require_inputs(inputs, width * 2)
+        return ValueType((rows, length + 1, width * 2) if self.in_step else (rows, length, width))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        (x, *rest), (matrix, recurrent, bias) = inputs, parameters
-        rows, length, width = x.shape[0], x.shape[1], recurrent.shape[0]
-        states = [] if self.backwards else rest
-        result = x.new_zeros(rows, len(states) + length, 2 * width)
-        for state in states:
-            result[:, :1] = state
-        for row in range(rows):
-            hidden, cell = states[0][row, 0].chunk(2) if states else x.new_zeros(2, width)
-            for t in self._order(row, length, rest):
-                gates = x[row, t] @ matrix + hidden @ recurrent + bias
-                enter, forget, new, out = gates.chunk(4)
-                cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
-                hidden = out.sigmoid() * cell.tanh()
-                result[row, len(states) + t, :width], result[row, len(states) + t, width:] = hidden, cell
-        return result if states else result[:, :, :width]
+        width = len(parameters[1])
+        states = self.states(inputs, parameters, 2 * width)
+        return states if self.in_step else states[:, :, :width]
+
+    def step(self, state: Tensor, inputs: Tensors, parameters: Tensors) -> Tensor:
+        (x,), (matrix, recurrent, bias), (hidden, cell) = inputs, parameters, state.chunk(2)
+        enter, forget, new, out = (x @ matrix + hidden @ recurrent + bias).chunk(4)
+        cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
+        return torch.cat([out.sigmoid() * cell.tanh(), cell])
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         x, *rest = inputs
-        if rest and not self.backwards:
+        if self.in_step:
             return f"layers.lstm_step({', '.join((*inputs, *parameters))})"
         return f"layers.lstm({', '.join((x, *parameters, *rest))})"
 

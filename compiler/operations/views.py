@@ -64,8 +64,9 @@ class Slice(View):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         part = f"{self.start or ''}:{'' if self.stop is None else self.stop}"
-        dots = "..., " if self.dimension == -1 else ":, " * (self.dimension % len(context.type.shape))
-        return f"{inputs[0]}[{dots}{part}]"
+        if self.dimension < 0:
+            return f"{inputs[0]}[..., {part}{', :' * (-1 - self.dimension)}]"
+        return f"{inputs[0]}[{':, ' * self.dimension}{part}]"
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         place = codegen.operands.get(node.inputs[0])
@@ -86,7 +87,6 @@ class SplitHeads(View):
 
     heads: int
 
-    splits_heads = True
     code = "{0}.unflatten(-1, ({self.heads}, -1)).transpose(1, 2)"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:

@@ -7,7 +7,6 @@ step is copied in each step. A cache with spare capacity is written in place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Purpose, infer_types, prune, unique_name, verify
@@ -22,7 +21,11 @@ def hoist_memory(graphs: Graphs) -> Graphs:
         return graphs
     encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
     memory = {name: value for name, value in encode.outputs.items() if name in step.inputs}
-    moved = _memory_nodes(step, memory)
+    moved, known = list[Node](), set(memory)  # nodes that depend only on the encoder output
+    for node in step.nodes:
+        if known.issuperset(node.inputs):
+            moved.append(node)
+            known.add(node.name)
     names = {node.name for node in moved}
     if names & encode.types.keys():  # a moved node would need a new name
         return graphs
@@ -36,17 +39,6 @@ def hoist_memory(graphs: Graphs) -> Graphs:
     inputs = {**step.inputs, **{node.name: node.type for node in frontier}}
     step = replace(step, inputs=inputs, nodes=tuple(node for node in step.nodes if node.name not in names))
     return {**graphs, Purpose.ENCODE: prune(encode), Purpose.DECODE_STEP: prune(step)}
-
-
-def _memory_nodes(step: Graph, memory: Iterable[str]) -> list[Node]:
-    """Return the nodes of a decoder step that depend only on the encoder output, not on tokens or states."""
-    nodes: list[Node] = []
-    known = set(memory)
-    for node in step.nodes:
-        if known.issuperset(node.inputs):
-            nodes.append(node)
-            known.add(node.name)
-    return nodes
 
 
 def beams_as_queries(graph: Graph) -> Graph:
@@ -67,8 +59,13 @@ def _one_memory_per_sentence(graph: Graph) -> Graph:
         GraphError: A value needs a separate copy of the encoder output for each hypothesis.
     """
     types, per_sentence = graph.types, _nodes_per_sentence(graph)
-    inputs = {name: _input_type(name, type_, graph) for name, type_ in graph.inputs.items()}
-    given = [name for name, type_ in graph.inputs.items() if inputs[name] != type_ and name not in graph.states]
+    inputs, given = dict(graph.inputs), list[str]()
+    for name, type_ in graph.inputs.items():
+        if name in graph.states:
+            inputs[name] = replace(type_, shape=(BATCH * BEAMS, *type_.shape[1:]))
+        elif NEW in type_.shape:
+            inputs[name] = replace(type_, shape=(BATCH, BEAMS, *type_.shape[1:]))
+            given.append(name)
     if not given:
         raise GraphError("no input has the axis of new positions, which gives the number of hypotheses")
     nodes: dict[str, Node] = {}
@@ -77,27 +74,23 @@ def _one_memory_per_sentence(graph: Graph) -> Graph:
     queries: dict[str, str] = {}
     """For each converted value, the name of its variant with one row per sentence."""
 
-    def convert(names: dict[str, str], value: str, operation: Operation, layer: str, *like: str) -> str:
-        read = rows[value] if names is queries else value
-        names[value] = unique_name(f"{value}_{'queries' if names is queries else 'rows'}", types, nodes)
-        nodes[names[value]] = Node(names[value], operation, (read, *like), (), types[value], layer)
-        return names[value]
+    def convert(value: str, suffix: str, operation: Operation, layer: str, *inputs: str) -> str:
+        name = unique_name(f"{value}_{suffix}", types, nodes)
+        nodes[name] = Node(name, operation, inputs, (), types[value], layer)
+        return name
 
     for name in given:
-        convert(rows, name, BeamsToRows(), "")
+        rows[name] = convert(name, "rows", BeamsToRows(), "", name)
     for node in graph.nodes:
         if node.name not in per_sentence:
             nodes[node.name] = replace(node, inputs=tuple(rows[i] for i in node.inputs))
             continue
-        read = []
         for i in node.inputs:
-            if i not in per_sentence and _is_per_row(types[i]):
-                read.append(queries.get(i) or convert(queries, i, RowsToQueries(), node.layer, given[0]))
-            else:
-                read.append(i)
-        nodes[node.name] = replace(node, inputs=tuple(read))
+            if i not in per_sentence and _is_per_row(types[i]) and i not in queries:
+                queries[i] = convert(i, "queries", RowsToQueries(), node.layer, rows[i], given[0])
+        nodes[node.name] = replace(node, inputs=tuple(queries.get(i, i) for i in node.inputs))
         if _is_per_row(node.type):
-            convert(rows, node.name, QueriesToRows(), node.layer, given[0])
+            rows[node.name] = convert(node.name, "rows", QueriesToRows(), node.layer, node.name, given[0])
     changed = prune(infer_types(replace(graph, inputs=inputs, nodes=tuple(nodes.values())).with_results(rows)))
     verify(changed)
     return changed
@@ -147,12 +140,6 @@ def _is_per_row(type_: ValueType) -> bool:
     return type_.kind is ValueKind.FLOAT and len(type_.shape) == 3 and type_.shape[:2] == (BATCH, NEW)
 
 
-def _input_type(name: str, type_: ValueType, graph: Graph) -> ValueType:
-    if name in graph.states:
-        return replace(type_, shape=(BATCH * BEAMS, *type_.shape[1:]))
-    return replace(type_, shape=(BATCH, BEAMS, *type_.shape[1:])) if NEW in type_.shape else type_
-
-
 def plan_cache(graph: Graph) -> Graph:
     """Allocate the caches of the decoder step with spare capacity, and write each new position in place.
 
@@ -200,8 +187,7 @@ def _growing_caches(graph: Graph) -> dict[str, str]:
         cache = node.inputs[0]
         state = graph.states.get(cache)
         if node.operation.appends_to_cache and state and graph.inputs[cache].shape[state.length_axis] == PAST:
-            readers = [n for n in graph.nodes if cache in n.inputs]
-            others = [n for n in readers if n.operation.with_planned_cache() is None]
+            others = [n for n in graph.nodes if cache in n.inputs and n.operation.with_planned_cache() is None]
             if state.value == node.name and others == [node] and cache not in graph.results.values():
                 caches[node.name] = cache
     return caches

@@ -28,7 +28,7 @@ from compiler.operations.gpu import (
 )
 from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
 from compiler.operations.recurrence import Ssru
-from compiler.operations.views import MergeHeads
+from compiler.operations.views import MergeHeads, SplitHeads
 from compiler.passes.vocabulary import join_loss
 from compiler.size import BATCH, SOURCE, TARGET, Size
 
@@ -132,7 +132,7 @@ def columns(graph: Graph, heads: Node, *, whole: bool = False) -> tuple[str, int
         heads: The node that splits the heads.
         whole: Whether to follow nested slices to the original value.
     """
-    if not heads.operation.splits_heads:
+    if not isinstance(heads.operation, SplitHeads):
         raise Unsupported("it rotates queries and keys, which the GPU kernels do not support")
     (name,), first = heads.inputs, 0
     while (part := graph.by_name[name].operation.sliced_range()) and part[0] == -1:

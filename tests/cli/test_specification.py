@@ -86,6 +86,7 @@ def test_plan_shows_layers_and_totals(zoo: Zoo) -> None:
     assert f"{parameters:,}" in lines["parameters"]
     assert "[batch, target, 1,000]" in lines["logits"]
     assert "batch·source²" in lines["encoder.0"]
+    assert "N = 3, d_model = 128, d_ff = 512, h = 4, d_k = 32, d_v = 32" in lines["architecture"]
     assert ("hoist_memory" in result.out, result.err) == (False, "")
     values = json.loads(zoo(*command, "--json").out)
     assert (values["parameters"], values["length"]) == (parameters, 10)
@@ -102,10 +103,9 @@ def test_plan_warns_of_a_long_warmup_and_of_little_memory(zoo: Zoo, monkeypatch:
 
 
 def test_plan_shows_what_each_pass_changes_and_python_code(zoo: Zoo) -> None:
-    disabled = compiler.PASSES[0].name
-    result = zoo("plan", "tiny", f"compilation.disabled_passes=[{disabled}]", "--passes")
-    lines = {line.split()[0]: line for line in result.out.splitlines() if line}
     names = [each.name for each in compiler.PASSES]
+    result = zoo("plan", "tiny", f"compilation.disabled_passes=[{names[0]}]", "--passes")
+    lines = {line.split()[0]: line for line in result.out.splitlines() if line}
     assert [name for name in lines if name in names] == names[1:]
     assert missing(result.out, "→", "encoder.0") == ["encoder.0"]
     assert " approximate " in lines["int8"]
@@ -119,4 +119,6 @@ def test_plan_writes_the_graph_for_graphviz(zoo: Zoo) -> None:
     assert Path("figure").read_text(encoding="utf-8").startswith("digraph ")
     assert "dot -Tsvg tiny.dot -o tiny.svg" in zoo("plan", "tiny", "--graph", "tiny.svg").refusal
     assert zoo("plan", "tiny", "--graph", "figures/tiny.gv").status == 2
+    for option in ("--code",), ("--graph", "tiny.dot"):
+        assert "combined with `--length`" in zoo("plan", "tiny", *option, "--length", "9").refusal
     assert not Path("figures").exists()

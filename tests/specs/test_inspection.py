@@ -9,6 +9,7 @@ import specs
 from specs.catalogue import FOLDER
 from specs.file_format import FORMAT
 from specs.loader import load, parent
+from tests.refusals import refused
 from tests.specs.files import write
 
 TEXT = """\
@@ -34,12 +35,12 @@ def test_each_value_has_the_comment_of_its_line() -> None:
     inside = {"name": "by me", "architecture.h": "a # in a comment", "corpus.train": "of the list"}
     assert specs.comments(write("mine.yaml", TEXT)) == {"": "The first line, and the second.", **inside}
     assert specs.comments(write("mine.yaml", '{"extends": "base", "name": "x"}')) == {}
+    refused("the file is empty", specs.comments, write("mine.yaml", "# nothing else\n"))
 
 
 def test_parent_plus_difference_is_the_spec() -> None:
     for name in set(specs.names()) - {"base"}:
         differing = specs.difference(load(name), parent(name))
-        assert differing
         assert load(parent(name).short_name, {key: new for key, (_, new) in differing.items()}) == load(name)
 
 
