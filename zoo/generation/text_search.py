@@ -21,7 +21,7 @@ from zoo.generation.config import (
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.preprocessing import Preprocessor
-from zoo.generation.protection import Protection, Steps, protect_all, protected, run_steps
+from zoo.generation.protection import Protection, Steps, protected, run_steps
 from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.text_stream import TextStream, TextWithPrefix
 from zoo.generation.translation import MIN_ROW_TOKENS, Hypothesis, SearchInput, Translation
@@ -188,8 +188,9 @@ class TextSearch:
         strategy = config.strategy(self.constraint, shortlist=self.shortlist)
 
         def steps() -> Steps[list[list[Translation]]]:
-            found = yield from protect_all(Protection(self, stream.preprocessor, config), sources, strategy)
-            results = dict(stream.join(zip(sources, found, strict=True)))
+            found = list(zip(sources, (yield sources, strategy), strict=True))
+            translations = yield from Protection(self, stream.preprocessor, config).translations(found)
+            results = dict(stream.join(zip(sources, translations, strict=True)))
             return [results[index] for index in range(len(pairs))]
 
         return run_steps(self._engine_for(config), steps())
