@@ -51,7 +51,7 @@ class Patterns:
         }
         units = _any_of([*notation.unit_forms, *notation.unclear_forms])
         self.span = _ignoring_case("|".join(f"(?P<{name}>{part})" for name, part in parts.items()))
-        self.in_plain = _ignoring_case(rf"\bBIC\b|(?<!\w){any_weekday}|{spoken}|(?-i:[IVX]{{3}})|siglo\s|si.cle")
+        self.in_plain = _ignoring_case(rf"\bBIC\b|(?<!\w){any_weekday}|{spoken}|(?-i:[IVX]{{3}}|{notation.century})")
         """Pattern to search in a plain text (see `PLAIN`). If there is no match, the text has no spans."""
         self.unit = _ignoring_case(rf"(?<![^\W\d])(?:{units})(?![^\W\d])")
         self.names = [
