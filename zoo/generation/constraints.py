@@ -14,7 +14,7 @@ from specs import EOS, PAD, UNK
 from zoo.generation.translation import SearchInput, concatenate, pad_sequences
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Int
+    from jaxtyping import Bool, Int, UInt8
     from torch import Tensor
 
 
@@ -123,6 +123,8 @@ class _SuppressionState(NamedTuple):
 
 _STACK_GROWTH = 16  # brackets
 _COUNTERS = 4
+_OPENING, _WORD, _END = 1, 2, 4
+"""Token classes, one bit each. A closing bracket must match the top of the stack."""
 
 
 def min_tree_tokens(words: int) -> int:
@@ -163,8 +165,8 @@ class BracketConstraint:
         self._kinds[words] = 1
         for label, brackets in enumerate(zip(opening, closing, strict=True), 1):
             self._kinds[list(brackets)] = 2 * label, 2 * label + 1
-        is_opening, is_word = torch.zeros(2, vocabulary_size, dtype=torch.bool)
-        is_opening[opening] = is_word[words] = True
+        token_classes = torch.zeros(vocabulary_size, dtype=torch.uint8)
+        token_classes[opening], token_classes[words], token_classes[EOS] = _OPENING, _WORD, _END
         reset = -(2**31)  # clamped to 0: no bracket has just opened
         effects = torch.tensor([0, 0, 0, reset, len(opening)]).repeat(vocabulary_size, 1)
         effects[words, 1] = -1
@@ -172,7 +174,7 @@ class BracketConstraint:
         effects[opening] = torch.tensor([1, 0, -1, 1, 0])
         effects[opening, _COUNTERS] = torch.arange(len(opening))
         closing_of_label = torch.tensor([*closing, PAD])
-        self._tables = _Tables(effects, is_opening, is_word, closing_of_label, torch.tensor(self._max_opening_run))
+        self._tables = _Tables(effects, token_classes, closing_of_label, torch.tensor(self._max_opening_run))
 
     def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> BracketState:
         """Return the state before the first token, with one row per sentence.
@@ -203,8 +205,8 @@ class _Tables(NamedTuple):
 
     effects: Int[Tensor, "V 5"]
     """Changes of the four counters for each token, and the label that the token pushes on the stack."""
-    is_opening: Bool[Tensor, " V"]
-    is_word: Bool[Tensor, " V"]
+    token_classes: UInt8[Tensor, " V"]
+    """Class of each token as a bit; 0 for closing brackets."""
     closing: Int[Tensor, " labels+1"]
     """Closing bracket of each label. The last entry is PAD, for the empty stack."""
     max_opening_run: Int[Tensor, ""]
@@ -237,15 +239,17 @@ class BracketState:
 
     def allowed(self) -> Bool[Tensor, "rows V"]:
         """Return a mask of the tokens that may come next."""
-        tables, (depth, words_left, free, opening_run) = self.tables, self.counters.split(1, dim=1)
-        has_words, next_word = words_left > 0, self.words.gather(1, words_left)
-        may_open = has_words & (free > 0) & (opening_run < tables.max_opening_run)
-        may_write = has_words & ((depth > 0) | (words_left == 1))
-        may_close = (opening_run == 0) & ((depth > 1) | ((depth == 1) & ~has_words))
-        allowed = (tables.is_opening & may_open) | (tables.is_word & may_write & (next_word == PAD))
-        allowed[:, EOS] = ((depth == 0) & ~has_words).squeeze(1)
+        tables, (depth, words_left, _, opening_run) = self.tables, self.counters.chunk(_COUNTERS, 1)
+        is_open, has_words, has_space, has_just_opened = (self.counters > 0).chunk(_COUNTERS, 1)
+        next_word = self.words.gather(1, words_left)
+        is_fixed = next_word != PAD
+        may_open = has_words & has_space & (opening_run < tables.max_opening_run)
+        may_write = has_words & (is_open | (words_left == 1))
+        may_close = is_open & ~has_just_opened & ((depth > 1) | ~has_words)
+        classes = may_open * _OPENING + (may_write & ~is_fixed) * _WORD + ~(is_open | has_words) * _END
+        allowed = (classes.byte() & tables.token_classes).bool()
         allowed.scatter_(1, tables.closing[self.stack.gather(1, depth)], may_close)
-        return allowed.scatter_(1, next_word, may_write & (next_word != PAD))
+        return allowed.scatter_(1, next_word, may_write & is_fixed)
 
     def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> BracketState:
         """Return the state after one more token in each row (see `ConstraintState.advance`)."""
