@@ -102,7 +102,9 @@ class TextSearch:
 
     def __post_init__(self) -> None:
         self.positions = self.positions or self.spec.architecture.max_positions
-        self.max_batch_tokens = self.batch_tokens(self.max_batch_tokens)
+        self.report, self.device = self.report or SILENT, str(self.device)  # callers may pass None, or a torch.device
+        given: GenerationOptions = {"max_batch_tokens": self.max_batch_tokens}
+        self.max_batch_tokens = GenerationConfig.from_spec(self.spec, given).max_batch_tokens
         self.backend = getattr(self.program, "backend", "")
 
     def hypotheses(
