@@ -315,7 +315,9 @@ def _request(history: SearchHistory) -> SearchRequest:
         min_length=min(beam.suppressed.min_length, source.max_length) if beam.suppressed else 0,
         max_length=source.max_length,
     )
-    return SearchRequest(source.tokens, source.prefix, options, _penalties(history))
+    # The table covers all possible lengths of a translation.
+    penalties = _penalty_table(beam.alpha, beam.length_penalty, 1 << (source.max_length + 1).bit_length())
+    return SearchRequest(source.tokens, source.prefix, options, penalties)
 
 
 def _shortlists(histories: Sequence[SearchHistory]) -> list[Int64[np.ndarray, " listed"]] | None:
@@ -323,12 +325,6 @@ def _shortlists(histories: Sequence[SearchHistory]) -> list[Int64[np.ndarray, " 
     if (shortlist := histories[0].strategy.shortlist) is None:
         return None
     return [shortlist.tokens_of(history.source.tokens, history.source.prefix) for history in histories]
-
-
-def _penalties(history: SearchHistory) -> tuple[float, ...]:
-    """Return a table of length penalties, indexed by length. It covers all possible lengths of a translation."""
-    beam = cast(BeamSearch, history.strategy)
-    return _penalty_table(beam.alpha, beam.length_penalty, 1 << (history.source.max_length + 1).bit_length())
 
 
 @lru_cache(maxsize=256)

@@ -189,11 +189,8 @@ def _force_end(continuations: TopK, must_end: Sequence[bool], rows: int) -> TopK
     flags = torch.tensor(must_end).to(device, non_blocking=True).repeat_interleave(rows).unsqueeze(1)
     only_end = torch.full_like(continuations.values, -torch.inf)
     only_end[:, 0] = continuations.ends
-    return TopK(
-        torch.where(flags, only_end, continuations.values),
-        torch.where(flags, EOS, continuations.tokens),
-        continuations.ends,
-    )
+    values, tokens = torch.where(flags, only_end, continuations.values), torch.where(flags, EOS, continuations.tokens)
+    return TopK(values, tokens, continuations.ends)
 
 
 def _stable_top(

@@ -123,7 +123,7 @@ class _SuppressionState(NamedTuple):
 
 _STACK_GROWTH = 16  # brackets
 _COUNTERS = 4
-_OPENING, _WORD, _END, _CLOSING = 1, 2, 4, 8
+_OPENING, _WORD, _END = 1, 2, 4
 """Token classes, one bit each. A closing bracket must match the top of the stack."""
 
 
@@ -165,27 +165,16 @@ class BracketConstraint:
         self._kinds[words] = 1
         for label, brackets in enumerate(zip(opening, closing, strict=True), 1):
             self._kinds[list(brackets)] = 2 * label, 2 * label + 1
-        max_counters = torch.tensor([2, 2, 1, max_consecutive or 1])
-        cases = torch.cartesian_prod(*(torch.arange(int(count) + 1) for count in max_counters.flip(0))).unbind(1)
-        consecutive, free, words_left, depth = cases
-
-        may_open = (words_left > 0) & (free > 0) & (max_consecutive is None or consecutive < max_consecutive)
-        may_write_word = (words_left > 0) & ((depth > 0) | (words_left == 1))
-        may_end = (depth == 0) & (words_left == 0)
-        may_close = (consecutive == 0) & ((depth > 1) | ((depth == 1) & (words_left == 0)))
-        case_classes = may_open.byte() * _OPENING + may_write_word.byte() * _WORD
-        case_classes += may_end.byte() * _END + may_close.byte() * _CLOSING
         token_classes = torch.zeros(vocabulary_size, dtype=torch.uint8)
         token_classes[opening], token_classes[words], token_classes[EOS] = _OPENING, _WORD, _END
-
         reset = -(2**31)  # clamped to 0: no bracket has just opened
         effects = torch.tensor([0, 0, 0, reset, len(opening)]).repeat(vocabulary_size, 1)
         effects[words, 1] = -1
         effects[closing, 0] = -1
         effects[opening] = torch.tensor([1, 0, -1, 1, 0])
         effects[opening, _COUNTERS] = torch.arange(len(opening))
-        strides, closing_of_label = torch.tensor([1, 3, 9, 18]), torch.tensor([*closing, PAD])
-        self._tables = _Tables(effects, max_counters, strides, case_classes, token_classes, closing_of_label)
+        closing_of_label = torch.tensor([*closing, PAD])
+        self._tables = _Tables(effects, token_classes, closing_of_label, torch.tensor(self._max_opening_run))
 
     def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> BracketState:
         """Return the state before the first token, with one row per sentence.
@@ -212,24 +201,16 @@ def _limits_of(source: SearchInput) -> TreeLimits:
 
 
 class _Tables(NamedTuple):
-    """Lookup tables for the rules of `BracketConstraint`.
-
-    The allowed tokens depend on the four counters of `BracketState`, each clipped to `max_counters`. Each combination
-    of clipped counters is called a case. To save memory, the tables have at most five entries per token.
-    """
+    """Lookup tables for the rules of `BracketConstraint`. To save memory, they have few entries per token."""
 
     effects: Int[Tensor, "V 5"]
     """Changes of the four counters for each token, and the label that the token pushes on the stack."""
-    max_counters: Int[Tensor, " counters"]
-    """Largest value of each counter. The rules treat all larger values in the same way."""
-    strides: Int[Tensor, " counters"]
-    """Strides that convert clipped counters to the index of their case."""
-    case_classes: UInt8[Tensor, " cases"]
-    """Token classes that are allowed in each case, as a bit mask."""
     token_classes: UInt8[Tensor, " V"]
     """Class of each token as a bit; 0 for closing brackets."""
     closing: Int[Tensor, " labels+1"]
     """Closing bracket of each label. The last entry is PAD, for the empty stack."""
+    max_opening_run: Int[Tensor, ""]
+    """Maximum number of consecutive opening brackets."""
 
 
 @dataclass
@@ -258,14 +239,17 @@ class BracketState:
 
     def allowed(self) -> Bool[Tensor, "rows V"]:
         """Return a mask of the tokens that may come next."""
-        tables, depth, words_left = self.tables, self.counters.narrow(1, 0, 1), self.counters.narrow(1, 1, 1)
-        case = (self.counters.minimum(tables.max_counters) * tables.strides).sum(1, keepdim=True)
-        classes = tables.case_classes[case]
-        closing, may_close = tables.closing[self.stack.gather(1, depth)], (classes & _CLOSING).bool()
+        tables, (depth, words_left, _, opening_run) = self.tables, self.counters.chunk(_COUNTERS, 1)
+        is_open, has_words, has_space, has_just_opened = (self.counters > 0).chunk(_COUNTERS, 1)
         next_word = self.words.gather(1, words_left)
-        fixed_word = (classes & _WORD) * (next_word != PAD)  # only this word token is allowed
-        allowed = ((classes ^ fixed_word) & tables.token_classes).bool().scatter_(1, closing, may_close)
-        return allowed.scatter_(1, next_word, fixed_word.bool())
+        is_fixed = next_word != PAD
+        may_open = has_words & has_space & (opening_run < tables.max_opening_run)
+        may_write = has_words & (is_open | (words_left == 1))
+        may_close = is_open & ~has_just_opened & ((depth > 1) | ~has_words)
+        classes = may_open * _OPENING + (may_write & ~is_fixed) * _WORD + ~(is_open | has_words) * _END
+        allowed = (classes.byte() & tables.token_classes).bool()
+        allowed.scatter_(1, tables.closing[self.stack.gather(1, depth)], may_close)
+        return allowed.scatter_(1, next_word, may_write & is_fixed)
 
     def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> BracketState:
         """Return the state after one more token in each row (see `ConstraintState.advance`)."""

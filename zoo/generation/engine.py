@@ -65,10 +65,8 @@ class Engine(AbstractContextManager["Engine"]):
             max_batch_tokens: Maximum total number of source tokens in the batches of a worker, including padding.
         """
         self.queue = RequestQueue(max_batch_tokens)
-        self.program, self.device = program, device
-        self.workers, self.max_batch_tokens = workers, max_batch_tokens
+        self.program, self.device, self.workers = program, device, workers
         _QUEUES.add(self.queue)
-        _ENGINES.add(self)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -290,7 +288,6 @@ class _Worker(Generic[State]):
 
 
 _QUEUES: WeakSet[RequestQueue] = WeakSet()
-_ENGINES: WeakSet[Engine] = WeakSet()
 
 
 @atexit.register
@@ -304,16 +301,13 @@ def _end_threads() -> None:
             thread.join()
 
 
-def _replace_queues() -> None:
-    """Create new queues in a forked child process, because the parent's worker threads may have held the locks."""
-    _QUEUES.clear()
-    for engine in list(_ENGINES):
-        is_closed, engine.queue = engine.queue.stopped, RequestQueue(engine.max_batch_tokens)
-        engine.queue.stopped = is_closed
-        _QUEUES.add(engine.queue)
+def _reset_queues() -> None:
+    """Reset all queues in a forked child process, because the parent's worker threads may have held the locks."""
+    for queue in list(_QUEUES):
+        queue.reset()
 
 
-os.register_at_fork(after_in_child=_replace_queues)
+os.register_at_fork(after_in_child=_reset_queues)
 
 
 def notify_if_cancelled(future: Future[Any]) -> None:

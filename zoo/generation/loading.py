@@ -15,6 +15,7 @@ from specs import Parsing, ZooError
 from zoo.generation.alignment import AlignmentHead
 from zoo.generation.compilation import build_with_message, packed_artefact, read_or_build
 from zoo.generation.confidence import Calibration
+from zoo.generation.config import DEFAULT_MAX_BATCH_TOKENS
 from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
 from zoo.models.loading import Model, read_model, read_weights
@@ -96,7 +97,7 @@ def _open_version(
         ),
         report=report,
         device="cpu" if packed is not None else compiler.find_device(options["device"]),
-        max_batch_tokens=max_batch_tokens,
+        max_batch_tokens=DEFAULT_MAX_BATCH_TOKENS if max_batch_tokens is None else max_batch_tokens,
     )
     return translator
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Unpack, cast, overload
+from typing import Unpack, cast, overload
 
 from specs import Parsing, ZooError
 from zoo.generation.config import GenerationOptions
@@ -72,9 +72,8 @@ class Parser(Translator):
     translates = False
     preprocessor_class = ParserPreprocessor
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create a parser from a compiled parsing model. The arguments are the same as for `Translator`."""
-        super().__init__(*args, **kwargs)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.symbols = symbols = cast(TreeTokenizer, self.vocabulary.target)
         if cast(Parsing, self.spec.task).constrained and self.constraint is None:
             self.constraint = BracketConstraint(

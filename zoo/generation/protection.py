@@ -49,11 +49,6 @@ class _Damage(NamedTuple):
     lacks_only_names: bool
     """Whether the translation has lost only months and weekdays."""
 
-    @property
-    def apart(self) -> list[Span]:
-        """The lost emoji and similar symbols at the beginning or the end of a sentence."""
-        return [span for span in self.differences.missing if _is_apart(span, self.text)]
-
 
 class _Plan(NamedTuple):
     """Plan to translate a sentence again so that its translation contains all spans, such as numbers and links."""
@@ -114,46 +109,48 @@ class Protection:
         self._target = preprocessor.languages.target
         self._can_repair = config.search == "beam" and config.n_best == 1 and translator.constraint is None
 
-    def check(self, source: SearchInput, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+    def translations(self, found: Sequence[tuple[SearchInput, Sequence[Hypothesis]]]) -> Steps[list[list[Translation]]]:
+        """Convert the hypotheses of sentences to translations, and repair the translations of damaged sentences.
+
+        Each search covers all sentences that still need a repair. Translations with a prefix are never repaired.
+
+        Args:
+            found: The sentences, each with its hypotheses, best first.
+
+        Returns:
+            The translations of each sentence. Their field `unkept` lists lost spans and added numbers.
+        """
+        results = [self._check(*each) for each in found]
+        if not self._can_repair:
+            return results
+        unprefixed, calibration = self._preprocessor.languages.target_tokens, self._translator.calibration
+        damaged = {
+            number: self._damage(source, first)
+            for number, ((source, _), (first, *_)) in enumerate(zip(found, results, strict=True))
+            if first.unkept and source.prefix == unprefixed
+        }
+        untried = {number: filter(None, self._plans(damage)) for number, damage in damaged.items()}
+        while plans := {number: plan for number, each in untried.items() if (plan := next(each, None))}:
+            sources = [part for plan in plans.values() for part in plan.parts if isinstance(part, SearchInput)]
+            numbered = [replace(source, index=index) for index, source in enumerate(sources)]
+            repaired = (yield numbered, self._config.strategy(self._constraint)) if numbered else []
+            fragments = (self._convert(source, each)[0] for source, each in zip(sources, repaired, strict=True))
+            for number, plan in plans.items():
+                source, first, damage = found[number][0], results[number][0], damaged[number]
+                joined = plan.join(fragments).with_confidence(source.text, calibration)
+                is_probable = _mean(joined) > _mean(first) - _NAME_COST or not damage.lacks_only_names
+                if is_probable and not self._unkept(source, joined.text):
+                    results[number] = [joined]
+                    del untried[number]
+        return results
+
+    def _check(self, source: SearchInput, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         """Convert the hypotheses of a sentence to translations. List lost spans and added numbers in `unkept`."""
         translations = self._convert(source, hypotheses)
         protects = self._preprocessor.protects
         if not (protects and (source.replaced.spans or find_spans(_text(source), source.language, self._target))):
             return translations
         return [replace(each, unkept=self._unkept(source, each.text)) for each in translations]
-
-    def needs_repair(self, source: SearchInput, translations: Sequence[Translation]) -> bool:
-        """Return whether a sentence must be translated again. Translations with a prefix are never repaired."""
-        has_prefix = source.prefix != self._preprocessor.languages.target_tokens
-        return self._can_repair and bool(translations[0].unkept) and not has_prefix
-
-    def repair(self, pairs: Sequence[tuple[SearchInput, Translation]]) -> Steps[list[Translation]]:
-        """Repair the translations of several sentences. Each search covers all sentences that still need a repair.
-
-        Args:
-            pairs: The sentences, each with its original translation.
-
-        Returns:
-            The repaired translation of each sentence, or the original translation if it could not be repaired.
-        """
-        strategy, calibration = self._config.strategy(self._constraint), self._translator.calibration
-        results = [translation for _, translation in pairs]
-        # Copy symbols take the place of ordinary numbers.
-        first_steps = () if self._preprocessor.vocabulary.copy_symbols else (self._with_numbers,)
-        for step in (*first_steps, self._whole, self._in_fragments):
-            damaged = {number: self._damage(*pairs[number]) for number, result in enumerate(results) if result.unkept}
-            plans = {number: plan for number, damage in damaged.items() if (plan := step(damage))}
-            sources = [part for plan in plans.values() for part in plan.parts if isinstance(part, SearchInput)]
-            numbered = [replace(source, index=index) for index, source in enumerate(sources)]
-            found = (yield numbered, strategy) if numbered else []
-            translations = (self._convert(source, each)[0] for source, each in zip(sources, found, strict=True))
-            for number, plan in plans.items():
-                source, first = pairs[number]
-                joined = plan.join(translations).with_confidence(source.text, calibration)
-                is_probable = _mean(joined) > _mean(first) - _NAME_COST or not damaged[number].lacks_only_names
-                if is_probable and not self._unkept(source, joined.text):
-                    results[number] = joined
-        return results
 
     def _unkept(self, source: SearchInput, translation: str) -> tuple[str, ...]:
         differences = compare(_text(source), translation, source.language, self._target)
@@ -172,20 +169,20 @@ class Protection:
         spans = [span for span in find_spans(text, source.language, self._target) if span not in differences.as_words]
         return _Damage(source, text, spans, differences, all(map(str.isalpha, first.unkept)))
 
-    def _with_numbers(self, damage: _Damage) -> _Plan | None:
-        """Return a plan to translate the whole sentence, with ordinary numbers in place of the lost spans."""
-        apart, lost = damage.apart, damage.differences.missing or damage.spans
-        replaced = [span for span in lost if not (span in apart or isinstance(span, CalendarSpan))]
-        numbers = (number for number in self._constraint.common_numbers if number not in damage.text)
-        return self._whole(damage, dict(zip(numbers, replaced, strict=False)))
-
-    def _whole(self, damage: _Damage, proxies: Mapping[str, Span] = {}) -> _Plan | None:
-        """Return a plan to translate the whole sentence. `proxies` maps numbers to the spans that they replace."""
-        return self._plan(damage, damage.apart, proxies) if len(damage.spans) <= _MAX_SPANS else None
-
-    def _in_fragments(self, damage: _Damage) -> _Plan | None:
-        """Return a plan to copy the spans, and to translate the fragments between them."""
-        return None if damage.lacks_only_names else self._plan(damage, damage.spans, {})
+    def _plans(self, damage: _Damage) -> Iterator[_Plan | None]:
+        """Yield a plan for each way to repair a translation, or None if the model has no tokens for a span."""
+        lost = damage.differences.missing
+        apart = [span for span in lost if _is_apart(span, damage.text)]
+        if len(damage.spans) <= _MAX_SPANS:
+            if not self._preprocessor.vocabulary.copy_symbols:
+                replaced = [
+                    each for each in lost or damage.spans if not (each in apart or isinstance(each, CalendarSpan))
+                ]
+                numbers = (number for number in self._constraint.common_numbers if number not in damage.text)
+                yield self._plan(damage, apart, dict(zip(numbers, replaced, strict=False)))
+            yield self._plan(damage, apart, {})
+        if not damage.lacks_only_names:
+            yield self._plan(damage, damage.spans, {})
 
     def _plan(self, damage: _Damage, cuts: Sequence[Span], proxies: Mapping[str, Span]) -> _Plan | None:
         """Return a plan to translate a sentence, except the spans in `cuts`, which are copied.
@@ -238,35 +235,21 @@ def protected(
     results: Iterable[SearchResult], protection: Protection, engine: Engine
 ) -> Iterator[tuple[SearchInput, list[Translation]]]:
     """Yield each sentence with its checked and repaired translations. Repairs run while the search continues."""
-    pending: deque[tuple[SearchInput, Future[list[Translation]]]] = deque()
+    pending: deque[tuple[SearchInput, Future[list[list[Translation]]]]] = deque()
     try:
-        for source, hypotheses in results:
-            translations = protection.check(source, hypotheses)
-            if protection.needs_repair(source, translations):
-                pending.append((source, run_steps(engine, protection.repair([(source, translations[0])]))))
+        for result in results:
+            future = run_steps(engine, protection.translations([result]))
+            if future.done():
+                yield result[0], future.result()[0]
             else:
-                yield source, translations
+                pending.append((result[0], future))
             while pending and pending[0][1].done():
-                yield pending[0][0], pending.popleft()[1].result()
+                yield pending[0][0], pending.popleft()[1].result()[0]
         while pending:
-            yield pending[0][0], pending.popleft()[1].result()
+            yield pending[0][0], pending.popleft()[1].result()[0]
     finally:
         for _, future in pending:
             future.cancel()
-
-
-def protect_all(
-    protection: Protection, sources: Sequence[SearchInput], strategy: SearchStrategy
-) -> Steps[list[list[Translation]]]:
-    """Translate sentences, and repair their translations. Return the translations of each sentence, best first."""
-    hypotheses = yield sources, strategy
-    results = [protection.check(source, each) for source, each in zip(sources, hypotheses, strict=True)]
-    lost = [number for number, each in enumerate(results) if protection.needs_repair(sources[number], each)]
-    if lost:
-        repaired = yield from protection.repair([(sources[number], results[number][0]) for number in lost])
-        for number, translation in zip(lost, repaired, strict=True):
-            results[number] = [translation]
-    return results
 
 
 def run_steps(engine: Engine, steps: Steps[_T]) -> Future[_T]:

@@ -94,9 +94,8 @@ class Recognizer(Translator):
     translates = False
     preprocessor_class = FilePreprocessor
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create a recognizer from a compiled recognition model. The arguments are the same as for `Translator`."""
-        super().__init__(*args, **kwargs)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.modality = cast(FeatureModality, modality_of(self.spec.task))
 
     def translate(self, texts: Any, **options: Any) -> Any:

@@ -74,9 +74,13 @@ class RequestQueue:
         Args:
             max_batch_tokens: Maximum number of source tokens in the batches of a worker, including padding.
         """
-        self.max_batch_tokens = self._initial_max_batch_tokens = max_batch_tokens
+        self._initial_max_batch_tokens, self.stopped = max_batch_tokens, False
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all requests, threads and locks. In a forked child process, the parent's threads do not exist."""
+        self.max_batch_tokens = self._initial_max_batch_tokens
         self.changed = Condition()
-        self.stopped = False
         self.threads: list[Thread] = []
         self._waiting: dict[Request, None] = {}  # requests with sentences in the queue, in order of arrival
         self._queued_tokens = self._idle_workers = 0

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import closing
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
 from threading import Event
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 from compiler.program import MAX_PREFIX_TOKENS, ShortlistDecoder, TranslationModel
 from specs import Spec, ZooError, suggest
 from zoo.generation.confidence import Calibration
 from zoo.generation.config import (
+    DEFAULT_MAX_BATCH_TOKENS,
     LARGE_BEAM,
     GenerationConfig,
     GenerationOptions,
@@ -21,13 +23,13 @@ from zoo.generation.config import (
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.preprocessing import Preprocessor
-from zoo.generation.protection import Protection, Steps, protect_all, protected, run_steps
+from zoo.generation.protection import Protection, Steps, protected, run_steps
 from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.text_stream import TextStream, TextWithPrefix
 from zoo.generation.translation import MIN_ROW_TOKENS, Hypothesis, SearchInput, Translation
 from zoo.models.shortlist import Shortlist
 from zoo.planning.memory_estimate import max_sentences
-from zoo.report import Report
+from zoo.report import SILENT, Report
 from zoo.text.language_codes import are_languages
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import available_chunks, never_paused
@@ -35,8 +37,6 @@ from zoo.text.sentences import checked_texts, zip_prefixes
 from zoo.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    import torch
-
     from compiler import EmittedProgram
     from zoo.generation.alignment import AlignmentHead
     from zoo.generation.translator import Translator
@@ -48,72 +48,64 @@ _OTHER_NAMES = {"from_": "source", "to": "target"}
 """Names of options on the command line -> their names in Python."""
 
 
+@dataclass(eq=False, repr=False)
 class TextSearch:
     """Base class of `Translator`. It searches for translations of texts, and returns them with scores.
 
+    To open a model by name, use `zoo.load` instead of the constructor.
+
     Attributes:
-        longest_source: Number of tokens in the longest source in training. Longer sentences cause a warning.
-        max_batch_tokens: Maximum number of source tokens in a batch, unless a call specifies another maximum.
+        program: A compiled model, or an ensemble of compiled models.
+        vocabulary: The source and target vocabularies.
+        spec: The model's spec.
+        longest_source: Number of tokens in the longest source in training, if known. Longer sentences cause a warning.
+        positions: Number of learned position embeddings, which limits the length of texts. The default is the limit in
+            the spec, if there is one.
+        shortlist: Shortlist of the tokens that a translation may contain, if the model has one.
+        calibration: Calibration of the confidence in translations, if the model has one.
+        constraint: Constraint on all outputs, if any.
+        alignment_head: Attention head that aligns words best, if it is known.
+        attention_program: Function that returns a compiled model that outputs attention weights. The first call
+            compiles it. None for an ensemble, or if there are no weights to compile.
+        reopen: Function that opens the same translator again, for unpickling.
+        report: Receives warnings.
+        device: Device of the compiled model.
+        max_batch_tokens: Maximum number of source tokens in a batch, including EOS and padding, unless a call specifies
+            another maximum.
         backend: Name of the backend that compiled the model. Empty for an ensemble.
     """
 
     translates = True
     """Whether the texts are translated. Other texts are neither split into sentences nor protected."""
-    preprocessor_class: type[Preprocessor] = Preprocessor
-    _engine: Engine | None = None
+    preprocessor_class: ClassVar[type[Preprocessor]] = Preprocessor
+
+    program: TranslationModel
+    vocabulary: Vocabulary
+    spec: Spec
+    _: KW_ONLY
+    longest_source: int | None = None
+    positions: int | None = None
+    shortlist: Shortlist | None = None
+    calibration: Calibration | None = None
+    constraint: Constraint | None = None
+    alignment_head: AlignmentHead | None = None
+    attention_program: Callable[[], EmittedProgram] | None = None
+    reopen: Callable[[], Translator] | None = None
+    report: Report = SILENT
+    device: str = "cpu"
+    max_batch_tokens: int = DEFAULT_MAX_BATCH_TOKENS
+    backend: str = field(init=False)
+    _engine: Engine | None = field(default=None, init=False)
     """The engine that calls share if they use the default batch size and workers. The first such call creates it."""
+    _span_constraints: dict[tuple[int, ...], SpanConstraint] = field(default_factory=dict, init=False)
+    """Constraints for repairing translations, keyed by target language tokens."""
 
-    def __init__(
-        self,
-        program: TranslationModel,
-        vocabulary: Vocabulary,
-        spec: Spec,
-        *,
-        longest_source: int | None = None,
-        positions: int | None = None,
-        shortlist: Shortlist | None = None,
-        calibration: Calibration | None = None,
-        constraint: Constraint | None = None,
-        alignment_head: AlignmentHead | None = None,
-        attention_program: Callable[[], EmittedProgram] | None = None,
-        reopen: Callable[[], Translator] | None = None,
-        report: Report | None = None,
-        device: torch.device | str = "cpu",
-        max_batch_tokens: int | None = None,
-    ) -> None:
-        """Create a translator from a compiled model. To open a model by name, use `zoo.load` instead.
-
-        Args:
-            program: A compiled model, or an ensemble of compiled models.
-            vocabulary: The source and target vocabularies.
-            spec: The model's spec.
-            longest_source: Number of tokens in the longest source in training, if known.
-            positions: Number of learned position embeddings, which limits the length of texts. The default is the limit
-                in the spec, if there is one.
-            shortlist: Shortlist of the tokens that a translation may contain, if the model has one.
-            calibration: Calibration of the confidence in translations, if the model has one.
-            constraint: Constraint on all outputs, if any.
-            alignment_head: Attention head that aligns words best, if it is known.
-            attention_program: Function that returns a compiled model that outputs attention weights. The first call
-                compiles it. None for an ensemble, or if there are no weights to compile.
-            reopen: Function that opens the same translator again, for unpickling.
-            report: Receives warnings.
-            device: Device of the compiled model.
-            max_batch_tokens: Maximum number of source tokens in a batch, including EOS and padding. None: the default.
-        """
-        self.program, self.vocabulary, self.spec = program, vocabulary, spec
-        self.longest_source = longest_source
-        self.positions = positions or spec.architecture.max_positions
-        self.shortlist, self.calibration, self.alignment_head = shortlist, calibration, alignment_head
-        self.attention_program, self.reopen = attention_program, reopen
-        self.report = report or Report()
-        self.device = str(device)
-        defaults = GenerationConfig.from_spec(spec, {"max_batch_tokens": max_batch_tokens})
-        self.max_batch_tokens = defaults.max_batch_tokens
-        self.backend: str = getattr(program, "backend", "")
-        self.constraint = constraint
-        self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
-        """Constraints for repairing translations, keyed by target language tokens."""
+    def __post_init__(self) -> None:
+        self.positions = self.positions or self.spec.architecture.max_positions
+        self.report, self.device = self.report or SILENT, str(self.device)  # callers may pass None, or a torch.device
+        given: GenerationOptions = {"max_batch_tokens": self.max_batch_tokens}
+        self.max_batch_tokens = GenerationConfig.from_spec(self.spec, given).max_batch_tokens
+        self.backend = getattr(self.program, "backend", "")
 
     def hypotheses(
         self,
@@ -188,8 +180,9 @@ class TextSearch:
         strategy = config.strategy(self.constraint, shortlist=self.shortlist)
 
         def steps() -> Steps[list[list[Translation]]]:
-            found = yield from protect_all(Protection(self, stream.preprocessor, config), sources, strategy)
-            results = dict(stream.join(zip(sources, found, strict=True)))
+            found = list(zip(sources, (yield sources, strategy), strict=True))
+            translations = yield from Protection(self, stream.preprocessor, config).translations(found)
+            results = dict(stream.join(zip(sources, translations, strict=True)))
             return [results[index] for index in range(len(pairs))]
 
         return run_steps(self._engine_for(config), steps())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, Self, Unpack, overload
@@ -72,17 +73,16 @@ class Translator(TextSearch):
         if len(translators) == 1:
             return first
         can_reopen = all(translator.reopen for translator in translators)
-        return type(first)(
-            Ensemble([translator.program for translator in translators]),
-            first.vocabulary,
-            first.spec,
+        return replace(
+            first,
+            program=Ensemble([translator.program for translator in translators]),
             longest_source=_min_known(each.longest_source for each in translators),
             positions=_min_known(each.positions for each in translators),
-            constraint=first.constraint,
             reopen=partial(cls.ensemble, list(translators)) if can_reopen else None,
-            report=first.report,
-            device=first.device,
-            max_batch_tokens=first.max_batch_tokens,
+            shortlist=None,
+            calibration=None,
+            alignment_head=None,
+            attention_program=None,
         )
 
     # mypy checks overloads in order, and str is also an Iterable[str]: str has to come first.

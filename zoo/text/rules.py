@@ -161,7 +161,7 @@ class AddedTokens:
         """Store the tokens. If several tokens match at the same position of a text, the longest token is used."""
         self.ids = dict(ids)
         longest_first = sorted(self.ids, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        self._pattern = re.compile(f"({'|'.join(map(re.escape, longest_first))})")
 
     @classmethod
     def read(cls, model: bytes, size: int) -> Self | None:
@@ -194,16 +194,15 @@ class AddedTokens:
         Raises:
             ZooError: The text contains a token that texts must not contain.
         """
-        end = 0
-        for match in self._pattern.finditer(text):
-            if (id := self.ids[match[0]]) is None:
-                problem = f"the text contains `{match[0]}`, a special token that this model does not accept in texts"
+        for index, part in enumerate(self._pattern.split(text)):  # every second part is an added token
+            if index % 2 == 0:
+                yield part
+            elif (id := self.ids[part]) is not None:
+                yield id
+            else:
+                problem = f"the text contains `{part}`, a special token that this model does not accept in texts"
                 hint = "remove the token from the text; choose languages with `--from` and `--to`"
                 raise ZooError(problem, hint=hint)
-            yield text[end : match.start()]
-            yield id
-            end = match.end()
-        yield text[end:]
 
 
 def _first_field(model: bytes, number: int) -> bytes | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from zoo.text.notation import Notation, notation_of, read_table
@@ -36,6 +36,7 @@ class Patterns:
         """Pattern for times in words that are recognised, such as "a quarter past five"."""
         self.not_before_spoken = _ignoring_case(rf"(?<!\w)(?:{notation.not_before_spoken})\s$")
         addresses = "|".join(notation_of(code).address for code in ("de", "es", "fr"))
+        values = _values(notation)
         parts = {
             "name": rf"(?:{endings}){any_month}|(?<!\w){any_month}(?={day})|(?<!\w){any_weekday}",
             "date": _common_pattern("dates"),
@@ -45,12 +46,12 @@ class Patterns:
             "literal": rf"(?-i:{addresses})|(?x:{_common_pattern('literals')})",
             "phone": rf"(?<![\w.,)+/-])(?:{_common_pattern('phones')}|{notation.phone})(?![\w-]|[.,]\d)",
             "spoken": spoken,
-            "time": _time_pattern(notation),
-            "number": _number_pattern(notation),
+            "time": _common_pattern("times", values, ""),
+            "number": _common_pattern("numbers", values, ""),
         }
         units = _any_of([*notation.unit_forms, *notation.unclear_forms])
         self.span = _ignoring_case("|".join(f"(?P<{name}>{part})" for name, part in parts.items()))
-        self.in_plain = _ignoring_case(rf"\bBIC\b|(?<!\w){any_weekday}|{spoken}|(?-i:[IVX]{{3}})|siglo\s|si.cle")
+        self.in_plain = _ignoring_case(rf"\bBIC\b|(?<!\w){any_weekday}|{spoken}|(?-i:[IVX]{{3}}|{notation.century})")
         """Pattern to search in a plain text (see `PLAIN`). If there is no match, the text has no spans."""
         self.unit = _ignoring_case(rf"(?<![^\W\d])(?:{units})(?![^\W\d])")
         self.names = [
@@ -101,45 +102,33 @@ def patterns_of(code: str) -> Patterns:
     return Patterns(notation_of(code))
 
 
-@cache
-def _common_pattern(name: str) -> str:
-    """Join the patterns in a section of `all_languages.yaml` into one pattern."""
+def _common_pattern(section: str, values: Mapping[str, str] = {}, separator: str = "|") -> str:
+    """Join the patterns in a section of `all_languages.yaml` into one pattern.
+
+    Replace each name in braces with its pattern in the section `parts` or in `values`.
+    """
     table = read_table("all_languages")
-    pattern = "|".join(table[name].values())
-    for part, replacement in table["parts"].items():
-        pattern = pattern.replace(f"{{{part}}}", replacement)
+    pattern = separator.join(table[section].values())
+    for name, value in (*table["parts"].items(), *values.items()):
+        pattern = pattern.replace(f"{{{name}}}", value)
     return pattern
 
 
-def _time_pattern(notation: Notation) -> str:
-    clock = notation.clock
-    halves, hours = f"{clock['am']}|{clock['pm']}", notation.hours
-    until = rf"(?=(?:{notation.between_hours})(?:1?\d|2[0-4])(?:[.:][0-5]\d)?\s?(?:{halves}|{hours}))"
+def _values(notation: Notation) -> dict[str, str]:
+    """Return the patterns of a language that replace names in the sections `times` and `numbers`."""
+    forms, clock = notation.unit_forms, notation.clock
     before = "|".join(rf"(?<={_escape(each)}\d)|(?<={_escape(each)}\d\d)" for each in notation.before_hours)
-    return (
-        rf"(?<![\d:.,])(?P<hour>[01]?\d|2[0-4])(?:(?:(?P<colon>:)|{notation.hour_mark})(?P<minute>[0-5]\d)"
-        rf"(?(colon)(?::[0-5]\d)?|(?!\s?min))(?:\s?(?P<clock>{halves}|{hours}))?(?![\d:]|[.,]\d)"
-        rf"|(?:{before or '(?!)'})(?P<point>\.[0-5]\d)(?![.,]?\d|\s?[€$£%])"
-        rf"|(?P<dotted>\.[0-5]\d)?(?:\s?(?P<half>{halves})|(?:{before})\s?(?P<marked>{hours})|{until}))(?P<until>{until})?"
-    )
-
-
-def _number_pattern(notation: Notation) -> str:
-    forms = notation.unit_forms
-    units, currencies = _any_of(forms), _any_of(form for form, unit in forms.items() if unit in CURRENCIES)
-    clock, spaces = "|".join(notation.clock.values()), read_table("all_languages")["parts"]["spaces"]
-    return (
-        rf"(?P<numero>(?<!\w)(?:{notation.numero_pattern})\s?(?=\d))?"
-        rf"(?P<debt>(?<![\w.,)])[-−](?=[€$£¥]))?(?P<before>[€$£¥]\s?|\b(?-i:EUR|USD|GBP|JPY)\s)?"
-        rf"(?P<sign>(?<![\w.,)])[-−]|\b{notation.minus} )?"
-        rf"(?P<value>(?<![\w.,:/–-])\d+[-–/:]\d+(?![\w:/–-]|[.,]\d|\s?(?:{clock}))"
-        rf"|(?<!\d)\d{{1,3}}(?:[{spaces}'’]\d{{3}})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*)(?:[.,][-–—]{{1,2}}(?=\s?(?:{currencies})))?"
-        rf"(?:(?P<ordinal>{notation.ordinal})(?!\w)|(?P<decade>{notation.decade_pattern})(?!\w))?"
-        rf"(?P<scale>\s?(?:{_any_of(notation.scale_forms)})(?![^\W\d])"
-        rf"(?(before)|(?=(?:{notation.of})?\s?(?:{currencies})(?![^\W\d]))))?"
-        rf"(?P<unit>(?(scale)(?:{notation.of})?)(?(before)(?![\s-]?[€$£¥]))[\s-]?(?P<form>{units})(?![^\W\d]|['’]\w))?"
-        rf"(?:(?(before)|(?(unit)|(?!)))/(?P<per>(?-i:{'|'.join(notation.per) or '(?!)'})(?!\w)))?"
-    )
+    return {name: value for name, value in vars(notation).items() if isinstance(value, str)} | {
+        "halves": f"{clock['am']}|{clock['pm']}",
+        "hours": notation.hours,
+        "clock": "|".join(clock.values()),
+        "before": before,
+        "required before": before or "(?!)",
+        "units": _any_of(forms),
+        "currencies": _any_of(form for form, unit in forms.items() if unit in CURRENCIES),
+        "scales": _any_of(notation.scale_forms),
+        "per": "|".join(notation.per) or "(?!)",
+    }
 
 
 def _escape(text: str) -> str:

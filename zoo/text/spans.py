@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -58,8 +58,7 @@ def find_spans(text: str, source: str, target: str = "") -> list[Span]:
     if PLAIN.fullmatch(text) and not patterns_of(notation.code).in_plain.search(text):
         return []  # the pattern of all spans takes thirty times as long
     reader = _SpanReader(text, notation, notation_of(base_language(target)))
-    found = (_READERS[match.lastgroup or ""](reader, match) for match in reader.matches)
-    return [span for span in found if span]
+    return [span for match in reader.matches if (span := reader.read(match))]
 
 
 def find_names(text: str, source: str, target: str, is_rare: Callable[[str], bool] = never) -> list[LiteralSpan]:
@@ -140,7 +139,7 @@ def compare(source: str, target: str, source_language: str, target_language: str
 
 
 class _SpanReader:
-    """Reader for the spans of a text. It has a method for each kind of span (see `_READERS`).
+    """Reader for the spans of a text. The method `_read_KIND` reads the spans of a kind, such as `_read_date`.
 
     Attributes:
         matches: Regular expression matches for the parts of the text that may be spans.
@@ -159,17 +158,22 @@ class _SpanReader:
         # A text in one other script is an error.
         self._keeps_foreign = bool(target.code and re.search("[a-zA-Z]", text))
 
-    def _literal(self, match: re.Match[str]) -> Span:
+    def read(self, match: re.Match[str]) -> Span | None:
+        """Read the span that one of `matches` found. Return None if the translation need not keep it."""
+        span: Span | None = getattr(self, f"_read_{match.lastgroup}")(match)
+        return span
+
+    def _read_literal(self, match: re.Match[str]) -> Span:
         return LiteralSpan.at(match.start(), match[0].rstrip())
 
-    def _foreign(self, match: re.Match[str]) -> Span | None:
+    def _read_foreign(self, match: re.Match[str]) -> Span | None:
         """Read words in a foreign script, which are copied.
 
         Return None if the target language may use this script, or if the text has no Latin letters.
         """
-        return self._literal(match) if self._keeps_foreign else None
+        return self._read_literal(match) if self._keeps_foreign else None
 
-    def _century(self, match: re.Match[str]) -> Span:
+    def _read_century(self, match: re.Match[str]) -> Span:
         """Read a century in Roman numerals."""
         digits = match[0].rstrip("erèm")
         number = next(number for number in range(1, 40) if roman(number) == digits)
@@ -178,7 +182,7 @@ class _SpanReader:
         small, noun = number if number <= LARGEST_WORD else None, self._target.century_noun
         return CenturySpan(match.start(), match[0], frozenset([str(number)]), (spelling, match[0]), small, noun)
 
-    def _name(self, match: re.Match[str]) -> Span | None:
+    def _read_name(self, match: re.Match[str]) -> Span | None:
         """Read the name of a month or weekday."""
         if not self._target.months:
             return None
@@ -187,7 +191,7 @@ class _SpanReader:
         names = [*months, *(names.split("|") for names in self._target.weekdays)][index]
         return CalendarSpan(match.start(), match[0], frozenset([index]), tuple(names))
 
-    def _date(self, match: re.Match[str]) -> Span:
+    def _read_date(self, match: re.Match[str]) -> Span:
         """Read a date with a year. Rewrite it for the target language if the order of day and month is clear."""
         numbers, spelling, mark = re.findall(r"\d+", match[0]), match[0], self._target.date_mark
         follows_sign = self._text.endswith(("/", "=", ":", "\\"), 0, match.start())
@@ -209,7 +213,7 @@ class _SpanReader:
         orders = {second > _LAST_MONTH for first, second in numbers if max(first, second) > _LAST_MONTH}
         return orders.pop() if len(orders) == 1 else None
 
-    def _short_date(self, match: re.Match[str]) -> Span:
+    def _read_short(self, match: re.Match[str]) -> Span:
         """Read a German date without a year, such as "24.12." after "am"."""
         (day, month), mark = re.findall(r"\d+", match[0]), self._target.date_mark
         stop = "" if re.search(r"\w", self._text[match.end() :]) else "."
@@ -217,7 +221,7 @@ class _SpanReader:
         values = frozenset([f"{day}/{month}", *number_values(f"{day}.{month}", ".")])
         return NumberSpan(match.start(), match[0], values, (spelling,))
 
-    def _spoken(self, match: re.Match[str]) -> Span | None:
+    def _read_spoken(self, match: re.Match[str]) -> Span | None:
         """Read a time in words, such as "half past nine"."""
         minutes = self._source.spoken_forms.get(match[0].casefold())  # None for "fıve": patterns also match a dotless i
         spellings = tuple(words for words, each in self._target.spoken_minutes.items() if each == minutes)
@@ -227,10 +231,10 @@ class _SpanReader:
         both = minutes, minutes + HALF_DAY
         return TimeSpan(match.start(), match[0], _times(both), spellings[-1:], None, both)
 
-    def _phone(self, match: re.Match[str]) -> Span:
+    def _read_phone(self, match: re.Match[str]) -> Span:
         return NumberSpan(match.start(), match[0], frozenset([re.sub(r"[^\d+]", "", match[0])]), (match[0],))
 
-    def _time(self, match: re.Match[str]) -> TimeSpan:
+    def _read_time(self, match: re.Match[str]) -> TimeSpan:
         hour, minute = int(match["hour"]), int(match["minute"] or (match["dotted"] or match["point"] or ".0")[1:])
         clock, first = self._clock(match), hour % 24 * 60 + minute
         start = self._start_of_range(match, first)
@@ -267,10 +271,10 @@ class _SpanReader:
         halves = [minutes % HALF_DAY, minutes % HALF_DAY + HALF_DAY]
         if self._source.reads_24_hours and not end["half"]:
             halves = [minutes]
-        last = self._time(end).minutes[0]
+        last = self._read_time(end).minutes[0]
         return max((each for each in halves if each < last), default=halves[-1])
 
-    def _number(self, match: re.Match[str]) -> Span:
+    def _read_number(self, match: re.Match[str]) -> Span:
         number = re.sub(r"\d", lambda digit: str(int(digit[0])), match["value"])  # to ASCII digits
         values = number_values(number, self._source.decimal_marks)
         unit = self._source.unit_forms.get(_symbol(match).casefold(), "")
@@ -352,21 +356,6 @@ class _SpanReader:
     def _is_named(self, match: re.Match[str]) -> bool:
         """Return whether a word such as "version" or "chapter" precedes a number."""
         return self._patterns.named.search(self._text, *_before(match)) is not None
-
-
-_READERS: Mapping[str, Callable[[_SpanReader, re.Match[str]], Span | None]] = {
-    "literal": _SpanReader._literal,
-    "foreign": _SpanReader._foreign,
-    "century": _SpanReader._century,
-    "name": _SpanReader._name,
-    "date": _SpanReader._date,
-    "short": _SpanReader._short_date,
-    "spoken": _SpanReader._spoken,
-    "phone": _SpanReader._phone,
-    "time": _SpanReader._time,
-    "number": _SpanReader._number,
-}
-"""The method that reads each kind of span, keyed by the name of the group in `Patterns.span`."""
 
 
 def _times(minutes: Iterable[int]) -> frozenset[str]:

@@ -29,7 +29,7 @@ MAX_EXAMPLES = 1_000_000
 _SHARED_FILE, _SIDE_FILE = "vocabulary.model", "vocabulary.{}{}"
 
 
-def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None:
+def check_learnable(section: specs.Vocabulary, task: Task) -> None:
     """Check that a vocabulary with these settings can be learned from text.
 
     Raises:
@@ -40,7 +40,7 @@ def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None
         raise ZooError("a vocabulary with `vocabulary.separate_models` can be imported, but not learned", hint=hint)
     reserved = BYTE_TOKENS + EOS + 1 + section.copy_symbols
     sizes = dict(zip(("size", "target_size"), section.sizes, strict=True))
-    if task is not None and task.writes_trees:
+    if task.writes_trees:
         del sizes["target_size"]  # the target consists of brackets and has no byte tokens
     for field, size in sizes.items():
         if section.byte_fallback and size <= reserved:
