@@ -15,9 +15,8 @@ import typer
 
 from specs import ZooError, suggest
 from specs.notation import quote
+from zoo.entry_point import SIGNALLED
 
-SIGNALLED = 128
-"""Offset of exit statuses after a signal: the status is this offset plus the number of the signal."""
 BROKEN_PIPE = 141
 """Exit status if another program has closed the pipe that stdout writes to, as in `zoo list | head -1`."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -202,6 +203,18 @@ def test_the_module_is_the_command_and_unrelated_folders_and_packages_are_harmle
     assert python("import zoo; zoo.spec('tiny'); zoo.names()", tmp_path).returncode == 0
 
 
+STOPPED = """
+from pathlib import Path
+import signal
+from cli.console import open_output
+
+def main():
+    with open_output(Path("out"), ()) as write:
+        write("line")
+        signal.raise_signal(signal.{})
+"""
+
+
 @pytest.mark.integration
 def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
     """An interrupt during an import ends it, too, even if the imported module swallows exceptions.
@@ -212,6 +225,8 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
     apps = [
         ("def main(): raise KeyboardInterrupt", -signal.SIGINT),
         ("def main(): return 143", -signal.SIGTERM),
+        (STOPPED.format("SIGTERM"), -signal.SIGTERM),
+        (STOPPED.format("SIGINT"), -signal.SIGINT),
         ("def main(): import swallows; return 0", -signal.SIGINT),
         ("def main(): return 3", 3),
         ("from signal import *; signal(SIGINT, SIG_IGN)\ndef main(): raise_signal(SIGINT); return 0", 0),
@@ -221,4 +236,6 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
         code = f"import app{number} as app, zoo.entry_point as e; e.import_module = lambda name: app; e.main()"
         process = python(code, tmp_path)
         assert process.returncode == status, app
-        assert process.stderr in ("", "\ninterrupted\n")
+        kept = "warning: `out` was not written: the command failed or was stopped; `out.partial` contains the first"
+        assert re.sub(rf"{kept} 1 line\n", "", process.stderr) in ("", "\ninterrupted\n", "terminated\n")
+        assert ("out.partial" in process.stderr) == ("open_output" in app), "the lines written so far are kept"
