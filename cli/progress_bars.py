@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 from rich.console import Console
@@ -20,7 +21,8 @@ _FIGURE_NAMES = {"loss": "loss", **DEV_TITLES, "perplexity": "perplexity", "targ
 class BarReport(Report):
     """Report that shows progress bars with speed and time left, and prints messages above them."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, ask: Callable[[str, str, str], bool] | None = None) -> None:
+        self.ask = ask
         self._console = console
         self._bars: RichProgress | None = None
         self._running = 0
