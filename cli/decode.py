@@ -250,7 +250,7 @@ def _answer_lines(
     """
     from cli.console import is_typed, open_lines, open_output, report
     from zoo.generation.text_search import translate_lines
-    from zoo.report import Report
+    from zoo.report import SILENT
     from zoo.text.lines import count_lines
 
     shows_progress = files.output or not (is_typed(files.input) or sys.stdout.isatty())
@@ -273,7 +273,7 @@ def _answer_lines(
             n_best=n_best,
             paused=paused,
             first=first,
-            report=report() if shows_progress else Report(),
+            report=report() if shows_progress else SILENT,
             **choice,
         )
         for number, (answers, source) in enumerate(zip(results, sources, strict=False), start=first + 1):

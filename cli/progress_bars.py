@@ -25,7 +25,6 @@ class BarReport(Report):
         self.ask = ask
         self._console = console
         self._bars: RichProgress | None = None
-        self._running = 0
 
     def info(self, text: str) -> None:
         """Print a message above the progress bars."""
@@ -49,13 +48,11 @@ class BarReport(Report):
                 *columns, console=self._console, transient=True, refresh_per_second=_REFRESHES_PER_SECOND
             )
             self._bars.start()
-        self._running += 1
         return self._bars
 
     def stop(self) -> None:
-        """End one task. If no other task is running, remove the display from the screen."""
-        self._running -= 1
-        if self._bars is not None and not self._running:
+        """Remove the display from the screen if it has no bars left."""
+        if self._bars is not None and not self._bars.tasks:
             self._bars.stop()
             self._bars = None
 

@@ -134,7 +134,7 @@ def complete(
     """
     scores = scores or {}
     # An imported model may not know some characters of zoo's own sample sentences, so discard warnings about them.
-    translator = open_model(bundle.folder, **EXACT, report=Report() if provenance.imported else report)
+    translator = open_model(bundle.folder, **EXACT, report=SILENT if provenance.imported else report)
     references = reference_results.compute(translator, reference_results.translated_examples(translator))
     references.write(bundle.folder / reference_results.NAME)
     write_json(bundle.scores, scores)

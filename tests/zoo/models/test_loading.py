@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from unittest import mock
 
@@ -70,8 +72,13 @@ def test_a_bundle_that_is_between_two_renames_is_read(bundle: Path) -> None:
 
 
 def test_a_bundle_that_is_always_being_replaced_is_an_error(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest.Manifest, "is_current", False)
-    monkeypatch.setattr(loading, "_read_light_files", mock.Mock(side_effect=ZooError("torn")))
+    times = count()
+
+    def fail(model: ModelFolder, _: object) -> None:
+        os.utime(model.folder / "manifest.json", (time := next(times), time))
+        raise ZooError("torn")
+
+    monkeypatch.setattr(loading, "_read_light_files", fail)
     refused("repeatedly replaced", read_model, bundle)
 
 
