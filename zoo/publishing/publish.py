@@ -67,10 +67,13 @@ def publish(
         raise ZooError(problem, hint="to upload the model, run `zoo publish NAME --to REGISTRY` without other options")
     source = Run(find.run(run))
     spec = source.spec
-    if name is None:
-        _require_own_name(source)
-    else:
+    if name is not None:
         spec = spec.model_copy(update={"name": name})
+    elif file_exists(source.data) and read_json(source.data).get("named") is False:
+        # The inherited name is reserved for a model that is trained with the parent spec.
+        problem = f"has no name of its own: `{spec.name}` is the name of the spec it extends"
+        hint = "publish the run with `--name NAME`, and set `name` in the spec before you train again"
+        raise ZooError(f"the spec of `{source.folder}` {problem}", hint=hint)
     folder, stored = quote(str(source.folder)), StoredModel.current(spec.name)
     if not source.trained:
         hint = f"`zoo train {folder}/spec.yaml` continues training; `zoo average {folder}` averages checkpoints"
@@ -143,18 +146,6 @@ def complete(
     (bundle.folder / CARD).write_text(text, encoding="utf-8")
     manifest.write(bundle.folder)
     verify_folder(bundle.folder, report)
-
-
-def _require_own_name(run: Run) -> None:
-    """Raise ZooError if the run's spec has no name of its own, but inherits the name of its parent spec.
-
-    The inherited name is reserved for a model that is trained with the parent spec.
-    """
-    if file_exists(run.data) and read_json(run.data).get("named") is False:
-        raise ZooError(
-            f"the spec of `{run.folder}` has no name of its own: `{run.spec.name}` is the name of the spec it extends",
-            hint="publish the run with `--name NAME`, and set `name` in the spec before you train again",
-        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -147,7 +147,9 @@ class Registry:
         """
         numbers = self.store.newest_revisions()
         try:
-            indexed = self._read_index()
+            content = self.store.read(INDEX, _MAX_INDEX_BYTES)
+            index = () if content is None else parse_record(Index, content, f"{self.address}/{INDEX}").models
+            indexed = {entry.name: entry for entry in index}
         except ZooError:
             if numbers is None:
                 raise
@@ -234,11 +236,6 @@ class Registry:
             problem = f"cannot publish to `{self.address}`: two processes could overwrite each other's files there"
             raise ZooError(problem, hint=hint)
         return store
-
-    def _read_index(self) -> dict[str, IndexEntry]:
-        content = self.store.read(INDEX, _MAX_INDEX_BYTES)
-        entries = () if content is None else parse_record(Index, content, f"{self.address}/{INDEX}").models
-        return {entry.name: entry for entry in entries}
 
     def _newest_entry(
         self, name: str, number: int, indexed: IndexEntry | None, on_error: Callable[[ZooError], None]
