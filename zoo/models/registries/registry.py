@@ -156,8 +156,17 @@ class Registry:
             indexed = {}  # ignore a damaged index, because the next publication writes it again
         if numbers is None:
             return tuple(indexed[name] for name in sorted(indexed))
-        newest = (self._newest_entry(name, numbers[name], indexed.get(name), on_error) for name in sorted(numbers))
-        return tuple(entry for entry in newest if entry is not None)
+        entries = []
+        for name, number in sorted(numbers.items()):
+            entry = indexed.get(name)
+            try:
+                if entry is None or entry.revision != number:
+                    entry = revision.entry if (revision := self.revision(name, number)) else None
+            except ZooError as error:
+                on_error(error)
+            if entry is not None:
+                entries.append(entry)
+        return tuple(entries)
 
     def publish(self, name: Name, folder: Path, summary: Summary, report: Report) -> Revision:
         """Publish a folder as the next revision of a model. The folder must not change during the upload.
@@ -236,22 +245,6 @@ class Registry:
             problem = f"cannot publish to `{self.address}`: two processes could overwrite each other's files there"
             raise ZooError(problem, hint=hint)
         return store
-
-    def _newest_entry(
-        self, name: str, number: int, indexed: IndexEntry | None, on_error: Callable[[ZooError], None]
-    ) -> IndexEntry | None:
-        """Return the index entry for a model whose newest revision is `number`.
-
-        If the revision cannot be read, call `on_error` and return `indexed`, the previous entry.
-        """
-        if indexed is not None and indexed.revision == number:
-            return indexed
-        try:
-            revision = self.revision(name, number)
-        except ZooError as error:
-            on_error(error)
-            return indexed
-        return None if revision is None else revision.entry
 
 
 def open_registry(address: str) -> Registry:
