@@ -246,9 +246,8 @@ def _single(name: str, folders: Sequence[Path]) -> Path:
         return folders[0]
     members = ", ".join(f"`{folder.name}`" for folder in folders)
     hint = f"choose one of {members}; `zoo decode --model {name}` and `zoo.load` use all of them"
-    raise ZooError(
-        f"`{name}` is an ensemble of {len(folders)} models, but this operation needs a single model", hint=hint
-    )
+    problem = f"`{name}` is an ensemble of {len(folders)} models, but this operation needs a single model"
+    raise ZooError(problem, hint=hint)
 
 
 def names(pattern: str = "*") -> list[str]:

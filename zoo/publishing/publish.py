@@ -230,20 +230,15 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -
         bundle = ModelFolder(copy)
         verify(copy, report=report)
         revision = registry.publish(bundle.spec.name, copy, summarize(bundle), report)
-    if (stored := StoredModel.at(folder)) is not None:
-        _record_origin(stored, revision, store.address, report)
-    registry.write_index(report)
-    return revision
-
-
-def _record_origin(model: StoredModel, revision: Revision, registry: str, report: Report) -> None:
-    """Record in the local model store that a model was uploaded, unless it was pulled from another registry."""
-    origin = model.origin
-    if model.digest == revision.digest and (origin is None or origin.registry == registry):
+    stored, origin = StoredModel.at(folder), Origin.of(revision, store.address)
+    # A model that was pulled from another registry keeps its origin.
+    if stored and stored.digest == revision.digest and (stored.origin or origin).registry == store.address:
         try:
-            Origin.of(revision, registry).write(model.folder)
+            origin.write(stored.folder)
         except ZooError as error:  # the model is published, so the index must still be written
             report.warn(f"{error.summary}; the upload of `{revision.pin}` is not recorded in the local model store")
+    registry.write_index(report)
+    return revision
 
 
 @contextmanager
