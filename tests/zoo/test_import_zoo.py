@@ -203,18 +203,6 @@ def test_the_module_is_the_command_and_unrelated_folders_and_packages_are_harmle
     assert python("import zoo; zoo.spec('tiny'); zoo.names()", tmp_path).returncode == 0
 
 
-STOPPED = """
-from pathlib import Path
-import signal
-from cli.console import open_output
-
-def main():
-    with open_output(Path("out"), ()) as write:
-        write("line")
-        signal.raise_signal(signal.{})
-"""
-
-
 @pytest.mark.integration
 def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
     """An interrupt during an import ends it, too, even if the imported module swallows exceptions.
@@ -222,11 +210,12 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
     A background job of a shell keeps ignoring interrupts.
     """
     (tmp_path / "swallows.py").write_text("import signal\ntry: signal.raise_signal(2)\nexcept BaseException: pass\n")
+    stopped = "from signal import *\nfrom pathlib import Path\nfrom cli.console import open_output\ndef main():\n"
+    stopped += " with open_output(Path('out'), ()) as write"
     apps = [
-        ("def main(): raise KeyboardInterrupt", -signal.SIGINT),
         ("def main(): return 143", -signal.SIGTERM),
-        (STOPPED.format("SIGTERM"), -signal.SIGTERM),
-        (STOPPED.format("SIGINT"), -signal.SIGINT),
+        (f"{stopped}: [write('a'), raise_signal(SIGTERM)]", -signal.SIGTERM),
+        (f"{stopped}: [write('a'), raise_signal(SIGINT)]", -signal.SIGINT),
         ("def main(): import swallows; return 0", -signal.SIGINT),
         ("def main(): return 3", 3),
         ("from signal import *; signal(SIGINT, SIG_IGN)\ndef main(): raise_signal(SIGINT); return 0", 0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from itertools import count
@@ -72,13 +71,8 @@ def test_a_bundle_that_is_between_two_renames_is_read(bundle: Path) -> None:
 
 
 def test_a_bundle_that_is_always_being_replaced_is_an_error(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = count()
-
-    def fail(model: ModelFolder, _: object) -> None:
-        os.utime(model.folder / "manifest.json", (time := next(times), time))
-        raise ZooError("torn")
-
-    monkeypatch.setattr(loading, "_read_light_files", fail)
+    monkeypatch.setattr(loading, "_manifest_identity", mock.Mock(side_effect=count()))
+    monkeypatch.setattr(loading, "_read_light_files", mock.Mock(side_effect=ZooError("torn")))
     refused("repeatedly replaced", read_model, bundle)
 
 
