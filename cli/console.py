@@ -5,18 +5,16 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn
 
 from specs import ZooError
 from zoo.report import PlainReport, Report, Table, escape_control_characters
 
 if TYPE_CHECKING:
-    from zoo.system.processors import Spread
     from zoo.text.lines import LineStream
 
 
@@ -103,7 +101,7 @@ def open_output(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[Ca
     """Open a file, or stdout if `path` is None, and yield a function that writes and flushes a line.
 
     A regular file is created only if the context ends without an error. After an error, the lines written so far are
-    in `PATH.partial`.
+    in `PATH.partial`, and a warning is printed.
 
     Args:
         path: The file to write.
@@ -122,44 +120,8 @@ def open_output(path: Path | None, inputs: Iterable[Path | None]) -> Iterator[Ca
     if path is None:
         yield lambda line: print(line, flush=True)
         return
-    lines = size = 0
-    with open_output(path) as file:
-
-        def write(line: str) -> None:
-            nonlocal lines, size
-            print(line, file=file, flush=True)
-            lines += 1
-            size += len(line.encode()) + 1
-
-        try:
-            yield write
-        except BaseException:  # even if the user interrupts the command
-            if lines:
-                _keep_partial(path, file, lines, size)
-            raise
-
-
-def _keep_partial(path: Path, file: TextIO, lines: int, size: int) -> None:
-    """Move the complete lines of an output file to `PATH.partial`.
-
-    Do nothing if `path` is a pipe or device, or if `PATH.partial` is a folder.
-
-    Args:
-        path: The output file that the user specified.
-        file: The unfinished file, which is closed here.
-        lines: The number of complete lines.
-        size: The size of these lines in bytes.
-    """
-    partial = path.with_name(f"{path.name}.partial")
-    if not isinstance(file.name, str) or not Path(file.name).is_file() or partial.is_dir():
-        return
-    with suppress(OSError):  # the disk has no space for the rest of the last line
-        file.close()
-    with suppress(OSError):  # the first error matters more
-        os.truncate(file.name, size)
-        shutil.move(file.name, partial)  # unlike a copy, this needs no additional disk space
-        written = f"`{partial}` contains the first {lines:,} line{'s' * (lines > 1)}"
-        report().warn(f"`{path}` was not written: the command failed or was stopped; {written}")
+    with open_output(path, report()) as file:
+        yield lambda line: print(line, file=file, flush=True)
 
 
 def report(*, yes: bool = False) -> Report:
@@ -168,7 +130,7 @@ def report(*, yes: bool = False) -> Report:
     Args:
         yes: Whether to answer all questions with yes, without asking.
     """
-    chosen: Report = PlainReport()
+    ask = None if yes else confirm
     if sys.stderr.isatty() or _TERMINAL_VARIABLES & os.environ.keys():  # otherwise, rich is not imported
         from rich.console import Console
 
@@ -176,9 +138,8 @@ def report(*, yes: bool = False) -> Report:
 
         console = Console(stderr=True, markup=False, emoji=False, highlight=False)
         if console.is_terminal and not console.is_dumb_terminal:
-            chosen = BarReport(console)
-    chosen.ask = None if yes else confirm
-    return chosen
+            return BarReport(console, ask)
+    return PlainReport(ask)
 
 
 def confirm(question: str, otherwise: str, hint: str = "add `--yes` to skip the confirmation") -> bool:
@@ -236,8 +197,3 @@ def _show_table(table: Table) -> None:
             console.print(Text(table.title, "bold"))
         console.print(grid)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
-
-
-def spread_cells(spread: Spread, factor: float = 1.0) -> tuple[str, str]:
-    """Format the median and the range of measurements, multiplied by `factor`, as two table cells."""
-    return f"{factor * spread.median:,.2f}", f"{factor * spread.min:,.2f} to {factor * spread.max:,.2f}"

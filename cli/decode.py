@@ -95,7 +95,13 @@ def decode(
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "shortlist": shortlist}
     translator = _open_model(spec, options.model_names(name, model), "decode", partial(open_model, **how), input)
     _require_text_name(translator, output)
-    format_lines = partial(_format_results, json=json, n_best=n_best)
+
+    def format_lines(number: int, source: str, translations: list[Translation]) -> list[str]:
+        if json:
+            objects = [_translation_fields(each) for each in translations]
+            return [dumps({"source": source, "translations": objects}, ensure_ascii=False)]
+        return _format_texts(number, translations, n_best)
+
     choice |= {"source": from_, "target": to, "split": not no_split, "protect": not no_protect}
     _answer_lines(translator, _Files(input, output, prefix, fraction), choice, n_best, format_lines)
 
@@ -153,7 +159,10 @@ def parse(
         if pretty:
             text = parses[0].text
             return [("\n" if number > 1 else "") + (format_tree(read_tree(text)) if text else "")]
-        return _format_results(number, source, parses, json, n_best, is_tree=True)
+        if json:
+            trees = [_scores(each, "tree") for each in parses if each.text]
+            return [dumps({"source": source, "trees": trees}, ensure_ascii=False)]
+        return _format_texts(number, parses, n_best)
 
     prepare = None if tokenized else parser.tokenize
     _answer_lines(parser, _Files(input, output), choice, n_best, format_lines, prepare=prepare)
@@ -250,7 +259,7 @@ def _answer_lines(
     """
     from cli.console import is_typed, open_lines, open_output, report
     from zoo.generation.text_search import translate_lines
-    from zoo.report import Report
+    from zoo.report import SILENT
     from zoo.text.lines import count_lines
 
     shows_progress = files.output or not (is_typed(files.input) or sys.stdout.isatty())
@@ -273,7 +282,7 @@ def _answer_lines(
             n_best=n_best,
             paused=paused,
             first=first,
-            report=report() if shows_progress else Report(),
+            report=report() if shows_progress else SILENT,
             **choice,
         )
         for number, (answers, source) in enumerate(zip(results, sources, strict=False), start=first + 1):
@@ -300,23 +309,20 @@ def _open_input(translator: Translator, path: Path | None) -> Iterator[tuple[Ite
         yield lines, lines.paused
 
 
-def _format_results(
-    number: int, source: str, results: list[Translation], json: bool, n_best: int | None, *, is_tree: bool = False
-) -> list[str]:
-    """Return the output lines for an input line: JSON, or the text of each result."""
-    if json:
-        name, key = ("trees", "tree") if is_tree else ("translations", "text")
-        objects = [_result_fields(each, key) for each in results if each.text or not is_tree]
-        return [dumps({"source": source, name: objects}, ensure_ascii=False)]
+def _format_texts(number: int, results: list[Translation], n_best: int | None) -> list[str]:
+    """Return the output lines for an input line: the best result or, with `--n-best`, the number and all results."""
     if n_best is None:
         return [results[0].text]
     return [f"{number}\t{result.score:.6f}\t{result.text}" for result in results]
 
 
-def _result_fields(result: Translation, key: str) -> dict[str, object]:
+def _translation_fields(result: Translation) -> dict[str, object]:
     from zoo.generation.translation import MARKS
 
     marks = {mark: getattr(result, mark) for mark in MARKS if getattr(result, mark)}
-    confidence = {} if key == "tree" else {"confidence": result.confidence}
-    scores = {"score": result.score, "log_probability": result.log_probability}
-    return {key: result.text, **scores, **confidence, **marks}
+    return {**_scores(result, "text"), "confidence": result.confidence, **marks}
+
+
+def _scores(result: Translation, key: str) -> dict[str, object]:
+    """Return the text of a result, under `key`, and its scores, for JSON."""
+    return {key: result.text, "score": result.score, "log_probability": result.log_probability}

@@ -15,10 +15,9 @@ import typer
 
 from specs import ZooError, suggest
 from specs.notation import quote
+from zoo.entry_point import SIGNALLED
 
-SIGNALLED = 128
-"""Offset of exit statuses after a signal: the status is this offset plus the number of the signal."""
-BROKEN_PIPE = 141
+BROKEN_PIPE = SIGNALLED + signal.SIGPIPE
 """Exit status if another program has closed the pipe that stdout writes to, as in `zoo list | head -1`."""
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # typer does not export this class of click by name
@@ -35,7 +34,8 @@ def handle_errors(action: Callable[[], int | None], command: str = "zoo") -> int
         status = action()
         sys.stdout.flush()
     except BrokenPipeError:
-        _redirect_stdout_to_null()
+        with suppress(OSError, ValueError):  # Python would print an error about the closed pipe at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)  # the terminal has printed ^C on the current line
@@ -123,9 +123,3 @@ def _without_capital(sentence: str) -> str:
 
 def _wants_traceback() -> bool:
     return os.environ.get("ZOO_TRACEBACK", "0") not in ("", "0")
-
-
-def _redirect_stdout_to_null() -> None:
-    """Redirect stdout to the null device, so that Python prints no error about a closed pipe at exit."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from compiler import Program
     from zoo.system.doctor import Diagnosis
+    from zoo.system.processors import Spread
     from zoo.training.benchmarks import DecodingSpeed, Measurement, TrainingSpeed
 
 
@@ -197,15 +198,13 @@ def benchmark_train(
 
 
 def _show_decoding(speed: DecodingSpeed) -> None:
-    from cli.console import spread_cells
-
     per_round = f"{speed.sentences} per round, in batches of {speed.batch}, workers: {speed.workers}"
     per_sentence = f"{speed.length} per sentence, including EOS"
     rows = [
-        ("sentences per second", *spread_cells(speed.sentences_per_second), per_round),
-        ("target tokens per second", *spread_cells(speed.tokens_per_second), per_sentence),
-        ("step, ms", *spread_cells(speed.step_milliseconds), f"of a batch, beam {speed.beam}"),
-        ("single sentence, ms", *spread_cells(speed.latency_seconds, 1000), "one after the other"),
+        ("sentences per second", *_spread_cells(speed.sentences_per_second), per_round),
+        ("target tokens per second", *_spread_cells(speed.tokens_per_second), per_sentence),
+        ("step, ms", *_spread_cells(speed.step_milliseconds), f"of a batch, beam {speed.beam}"),
+        ("single sentence, ms", *_spread_cells(speed.latency_seconds, 1000), "one after the other"),
         ("first sentence, ms", f"{1000 * speed.first_seconds:,.2f}", "", "after the program is loaded"),
         ("build, s", f"{speed.build_seconds:,.2f}", "", "using compiled programs in the cache"),
         ("difference", f"{speed.disagreement:.1g}", "", "from the interpreter, in nats per token"),
@@ -214,21 +213,25 @@ def _show_decoding(speed: DecodingSpeed) -> None:
 
 
 def _show_training(speed: TrainingSpeed) -> None:
-    from cli.console import spread_cells
     from zoo.report import size
 
     peak = f"of {speed.peak_flops / 1e9:,.0f} GFLOP/s, the speed of a large matrix product"
-    source, target = map(spread_cells, (speed.source_tokens_per_second, speed.target_tokens_per_second))
+    source, target = map(_spread_cells, (speed.source_tokens_per_second, speed.target_tokens_per_second))
     rows = [
         ("source tokens per second", *source, "including EOS, excluding padding"),
         ("target tokens per second", *target, "counted in the same way"),
-        ("step, ms", *spread_cells(speed.step_seconds, 1000), f"{speed.steps} per round, each with a different batch"),
+        ("step, ms", *_spread_cells(speed.step_seconds, 1000), f"{speed.steps} per round, each with a different batch"),
         ("first round, s", f"{speed.first_seconds:,.2f}", "", "including compilation"),
         ("padding, %", f"{100 * speed.padding:.2f}", "", "of all positions in the batches"),
-        ("utilisation, %", *spread_cells(speed.utilisation, 100), peak),
+        ("utilisation, %", *_spread_cells(speed.utilisation, 100), peak),
         ("memory", size(speed.memory_bytes), "", "peak"),
     ]
     _show(speed, rows)
+
+
+def _spread_cells(spread: Spread, factor: float = 1.0) -> tuple[str, str]:
+    """Format the median and the range of measurements, multiplied by `factor`, as two table cells."""
+    return f"{factor * spread.median:,.2f}", f"{factor * spread.min:,.2f} to {factor * spread.max:,.2f}"
 
 
 def _show(speed: Measurement, rows: Sequence[tuple[str, str, str, str]]) -> None:

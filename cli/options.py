@@ -61,6 +61,8 @@ from specs.catalogue import FOLDER
 
 FILES_PANEL = "Files instead of models"
 EXECUTION_PANEL = "Execution"
+_DEFAULTS = {"device": "auto"}
+"""Defaults of the options in `Execution` and `Batching`. All other defaults are None."""
 _METAVARS = {"integer": "N", "number": "X", "boolean": ""}
 _SPEC_SCHEMA: Any = json.loads((FOLDER / "schema.json").read_bytes())
 _ITEM = re.compile(r"(\w+)(?: (.+?))?: (.+?)(?: \[default: (.+)\])?")
@@ -168,7 +170,7 @@ def refuse_beside(given: str, **options: object) -> None:
 
 def _first_given(options: Mapping[str, object]) -> str | None:
     for name, value in options.items():
-        if value not in (None, False) and (name, value) != ("device", "auto"):
+        if value not in (None, False, _DEFAULTS.get(name)):
             return f"--{name.replace('_', '-')}"
     return None
 
@@ -183,8 +185,8 @@ def option(*names: str, shown: str | bool = True, panel: str | None = None, comp
         complete: Function that returns the shell completions of the text typed so far.
         more: Limits (`min` and `max`), `metavar`, and further parameters of `typer.Option`.
     """
-    more = {"callback": _require_number, "metavar": "", **more}
-    return typer.Option(*names, show_default=shown, rich_help_panel=panel, autocompletion=complete, **more)
+    more = {"callback": _require_number, "metavar": "", "show_default": shown, **more}
+    return typer.Option(*names, rich_help_panel=panel, autocompletion=complete, **more)
 
 
 def field_option(field: str, *names: str, shown: str = "", panel: str | None = None) -> Any:
@@ -209,9 +211,9 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
     )
 
 
-def argument(*, complete: Any = None) -> Any:
-    """Declare a positional argument. `complete` is the same as for `option`."""
-    return typer.Argument(autocompletion=complete)
+def argument(*, complete: Any = None, **more: Any) -> Any:
+    """Declare a positional argument. The parameters are the same as for `option`."""
+    return typer.Argument(autocompletion=complete, **more)
 
 
 def describe(command: Callable[..., Any], section: str) -> Callable[..., Any]:
@@ -242,7 +244,7 @@ def _unpacked(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
         yield parameter
         return
     for name, annotation in get_type_hints(get_args(parameter.annotation)[0], include_extras=True).items():
-        default = "auto" if name == "device" else None
+        default = _DEFAULTS.get(name)
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
@@ -261,33 +263,37 @@ def _default_info(parameter: inspect.Parameter) -> Any:
     return argument() if parameter.default is inspect.Parameter.empty else option()
 
 
-From = Annotated[str | None, option("--from")]
-To = Annotated[str | None, option("--to")]
-Reference = Annotated[str, argument(complete=complete_spec)]
-Overrides = Annotated[list[str] | None, argument(complete=complete_override)]
-Run = Annotated[str, argument(complete=complete_run)]
-Name = Annotated[str | None, argument(complete=complete_model_or_run)]
-OfSpec = Annotated[str | None, option("--spec", complete=complete_spec)]
-Model = Annotated[str | None, option("--model", complete=complete_model_or_run)]
-Models = Annotated[list[str] | None, option("--model", complete=complete_model_or_run)]
-Input = Annotated[Path | None, option("--input", "-i", callback=_standard_stream)]
-Output = Annotated[Path | None, option("--output", "-o", callback=_standard_stream)]
+_TEXTS = dict(_read_items(str(__doc__).partition("\n\nOptions:\n")[2].rstrip()))
+"""Attributes of the shared options: the texts in the docstring of this module, by the name of the option below."""
+From = Annotated[str | None, option("--from", **_TEXTS["From"])]
+To = Annotated[str | None, option("--to", **_TEXTS["To"])]
+Reference = Annotated[str, argument(complete=complete_spec, **_TEXTS["Reference"])]
+Overrides = Annotated[list[str] | None, argument(complete=complete_override, **_TEXTS["Overrides"])]
+Run = Annotated[str, argument(complete=complete_run, **_TEXTS["Run"])]
+Name = Annotated[str | None, argument(complete=complete_model_or_run, **_TEXTS["Name"])]
+OfSpec = Annotated[str | None, option("--spec", complete=complete_spec, **_TEXTS["OfSpec"])]
+Model = Annotated[str | None, option("--model", complete=complete_model_or_run, **_TEXTS["Model"])]
+Models = Annotated[list[str] | None, option("--model", complete=complete_model_or_run, **_TEXTS["Models"])]
+Input = Annotated[Path | None, option("--input", "-i", callback=_standard_stream, **_TEXTS["Input"])]
+Output = Annotated[Path | None, option("--output", "-o", callback=_standard_stream, **_TEXTS["Output"])]
 Beam = Annotated[int | None, field_option("decoding.beam")]
 Alpha = Annotated[float | None, field_option("decoding.alpha")]
 Shortlist = Annotated[bool | None, field_option("decoding.shortlist", "--shortlist/--no-shortlist")]
-NBest = Annotated[int | None, option("--n-best", min=1, max=10_000)]
-Source = Annotated[Path | None, option("--source")]
-Target = Annotated[Path | None, option("--target")]
-Split = Annotated[Literal["dev", "test"] | None, option("--set")]
-Language = Annotated[str | None, option("--language", panel=FILES_PANEL)]
-Transcripts = Annotated[bool, option("--transcripts", panel=FILES_PANEL)]
-Json = Annotated[bool, option("--json")]
-NoProtect = Annotated[bool, option("--no-protect")]
-Yes = Annotated[bool, option("--yes")]
-Device = Annotated[str, option("--device", panel=EXECUTION_PANEL)]
+NBest = Annotated[int | None, option("--n-best", min=1, max=10_000, **_TEXTS["NBest"])]
+Source = Annotated[Path | None, option("--source", **_TEXTS["Source"])]
+Target = Annotated[Path | None, option("--target", **_TEXTS["Target"])]
+Split = Annotated[Literal["dev", "test"] | None, option("--set", **_TEXTS["Split"])]
+Language = Annotated[str | None, option("--language", panel=FILES_PANEL, **_TEXTS["Language"])]
+Transcripts = Annotated[bool, option("--transcripts", panel=FILES_PANEL, **_TEXTS["Transcripts"])]
+Json = Annotated[bool, option("--json", **_TEXTS["Json"])]
+NoProtect = Annotated[bool, option("--no-protect", **_TEXTS["NoProtect"])]
+Yes = Annotated[bool, option("--yes", **_TEXTS["Yes"])]
+Device = Annotated[str, option("--device", panel=EXECUTION_PANEL, **_TEXTS["Device"])]
 Precision = Annotated[str | None, field_option("compilation.precision", panel=EXECUTION_PANEL)]
 Backend = Annotated[str | None, field_option("compilation.backend", panel=EXECUTION_PANEL)]
-MaxBatchTokens = Annotated[int | None, option("--max-batch-tokens", min=1, panel=EXECUTION_PANEL)]
+MaxBatchTokens = Annotated[
+    int | None, option("--max-batch-tokens", min=1, panel=EXECUTION_PANEL, **_TEXTS["MaxBatchTokens"])
+]
 
 
 class Execution(TypedDict, total=False):
@@ -302,7 +308,3 @@ class Batching(Execution, total=False):
     """Options that select device, precision, backend and the maximum batch size."""
 
     max_batch_tokens: MaxBatchTokens
-
-
-for _name, _texts in _read_items(str(__doc__).partition("\n\nOptions:\n")[2].rstrip()):
-    vars(get_args(globals()[_name])[1]).update(_texts)

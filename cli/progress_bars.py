@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 from rich.console import Console
@@ -20,10 +21,10 @@ _FIGURE_NAMES = {"loss": "loss", **DEV_TITLES, "perplexity": "perplexity", "targ
 class BarReport(Report):
     """Report that shows progress bars with speed and time left, and prints messages above them."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, ask: Callable[[str, str, str], bool] | None = None) -> None:
+        self.ask = ask
         self._console = console
         self._bars: RichProgress | None = None
-        self._running = 0
 
     def info(self, text: str) -> None:
         """Print a message above the progress bars."""
@@ -47,13 +48,11 @@ class BarReport(Report):
                 *columns, console=self._console, transient=True, refresh_per_second=_REFRESHES_PER_SECOND
             )
             self._bars.start()
-        self._running += 1
         return self._bars
 
     def stop(self) -> None:
-        """End one task. If no other task is running, remove the display from the screen."""
-        self._running -= 1
-        if self._bars is not None and not self._running:
+        """Remove the display from the screen if it has no bars left."""
+        if self._bars is not None and not self._bars.tasks:
             self._bars.stop()
             self._bars = None
 

@@ -50,7 +50,7 @@ def score(
     from cli.console import is_typed, open_output, report
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
-    from zoo.report import Report
+    from zoo.report import SILENT
     from zoo.text.languages import choose_direction
     from zoo.text.lines import available_chunks
 
@@ -58,8 +58,8 @@ def score(
     messages = report()
     interactive = is_typed(source) or sys.stdout.isatty()
     translator = open_model(from_options(spec, name or model, messages), **how, report=messages)
-    progress = messages if output or not interactive else Report()
-    choose_direction(translator.spec, from_, to, Report())  # an error that does not depend on the texts has no line
+    progress = messages if output or not interactive else SILENT
+    choose_direction(translator.spec, from_, to, SILENT)  # an error that does not depend on the texts has no line
     score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)
     inputs = [source, target] if source else [None]
     with _open_pairs(source, target, translator.spec.task) as (read, paused), open_output(output, inputs) as write:

@@ -106,7 +106,7 @@ def serve(
     from cli.console import report
     from compiler.host import may_have_gpu
     from zoo.generation.loading import open_model
-    from zoo.report import Report
+    from zoo.report import SILENT
     from zoo.system.memory import machine_memory
 
     if new_key is not None:
@@ -136,7 +136,7 @@ def serve(
             folder,
             **how,
             max_batch_tokens=max_batch_tokens,
-            report=Report(),  # warnings contain excerpts of the users' texts
+            report=SILENT,  # warnings contain excerpts of the users' texts
         ),
         report=messages,
     )

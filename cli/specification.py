@@ -96,6 +96,8 @@ def _list_published(pattern: str | None, json: bool) -> None:
 
 def _list_available(pattern: str | None, json: bool) -> None:
     from cli.console import report, show_json, show_tables
+    from specs import suggest
+    from zoo.models import catalogue
     from zoo.publishing.inventory import public_models
     from zoo.report import Table, size
 
@@ -103,7 +105,9 @@ def _list_available(pattern: str | None, json: bool) -> None:
     if json:
         return show_json([asdict(model) for model in models])
     if not models:
-        return report().info(f"nothing in the catalogue matches `{pattern}`: {_how_to_find(pattern or '')}")
+        guess = suggest(pattern or "", catalogue.names())
+        hint = f"{guess}write a language pair as two codes, such as `de-fr`, or a part of a name, such as `opus-mt`"
+        return report().info(f"nothing in the catalogue matches `{pattern}`: {hint}")
     rows = []
     for model in models:
         download = None if model.bytes is None else size(model.bytes)
@@ -114,15 +118,6 @@ def _list_available(pattern: str | None, json: bool) -> None:
     has_patterns = any("{source}" in model.name for model in models)
     languages = "; in a name, write languages for {source} and {target}" if has_patterns else ""
     return report().info(f"`zoo pull MODEL` downloads a model{languages}")
-
-
-def _how_to_find(pattern: str) -> str:
-    """Return a hint for a pattern that matches no model in the catalogue of public models."""
-    from specs import suggest
-    from zoo.models import catalogue
-
-    guess = suggest(pattern, catalogue.names())
-    return f"{guess}write a language pair as two codes, such as `de-fr`, or a part of a name, such as `opus-mt`"
 
 
 def _cells(*values: str | int | None) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cli import options
 from cli.options import argument, option
 from specs import ZooError
+from zoo.entry_point import SIGNALLED
 
 if TYPE_CHECKING:
     from zoo.training.run import Run
@@ -69,7 +70,6 @@ def train(
     """
     import specs
     from cli.console import report
-    from cli.errors import SIGNALLED
     from compiler.host import tune_process
     from zoo.models.find import run_of_spec_file
     from zoo.models.folder import differing_fields
@@ -208,7 +208,6 @@ def sweep(
         zoo sweep specs/table3 --list | tr '\n' '\0' | xargs -0 -P 2 -n 1 sh -c 'eval "$0"'
     """
     from cli.console import report, show_json, show_tables
-    from cli.errors import SIGNALLED
     from zoo.paper.sweep_report import sweep_json, sweep_tables
     from zoo.training.sweeps.comparison import compare as compare_rows
     from zoo.training.sweeps.trials import default_folder, make_rows, make_trials, parse_arguments, train_all

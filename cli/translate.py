@@ -175,12 +175,12 @@ def _write_each(plan: Mapping[Path, Path], write: Callable[[Path, Path], None]) 
 
 def _find_files(
     given: Sequence[Path], output: Path | None, read: Sequence[str], written: Sequence[str], what: str
-) -> Iterator[tuple[Path, Path]]:
-    """Yield each input file, and its path relative to the output folder. The path is empty if `output` is a file.
+) -> Iterator[tuple[Path, Path | None]]:
+    """Yield each input file with its output path: `output` itself, or a path in the folder `output` with the same name.
 
     Args:
         given: The input files and folders.
-        output: File or folder to write to. If None, outputs are written beside the input files.
+        output: File or folder to write to. If None, the output path is None.
         read: Suffixes of the files to read in folders.
         written: Suffixes that an output file may have.
         what: Name for the files in error messages, such as "documents".
@@ -203,7 +203,7 @@ def _find_files(
     excluded = None if output is None else output.resolve()
     for path in given:
         if path.is_file():
-            yield path, Path() if is_file else Path(path.name)
+            yield path, output if is_file or output is None else output / path.name
             continue
         if not path.is_dir():
             problem = "is not a regular file" if path.exists() else "does not exist"
@@ -218,15 +218,18 @@ def _find_files(
         ]
         if not inside:
             raise ZooError(f"`{path}` contains no {what}", hint=f"supported formats: {', '.join(read)}")
-        yield from ((each, each.relative_to(path)) for each in inside)
+        yield from ((each, None if output is None else output / each.relative_to(path)) for each in inside)
 
 
-def _plan(found: Mapping[Path, Path], output: Path | None, code: str, what: str, suffix: str = "") -> dict[Path, Path]:
+def _plan(
+    found: Mapping[Path, Path | None], output: Path | None, code: str, what: str, suffix: str = ""
+) -> dict[Path, Path]:
     """Map the path of each output file to its input file.
 
     Args:
-        found: The input files, each with its path relative to the output folder.
-        output: The output file or folder. If None, each output is written beside its input.
+        found: The input files with their output paths (see `_find_files`). If a path is None, the output is written
+            beside the input.
+        output: The output file or folder that the user chose.
         code: Code of the target language. It is inserted before the suffix of outputs that are beside their inputs.
         what: Name for an output in error messages, such as "translation".
         suffix: Suffix of the outputs. By default, each output has the suffix of its input.
@@ -236,11 +239,11 @@ def _plan(found: Mapping[Path, Path], output: Path | None, code: str, what: str,
             the same path as another output.
     """
     plan: dict[Path, Path] = {}
-    for source, relative in found.items():
+    for source, chosen in found.items():
         ending = suffix or source.suffix
-        target = source.with_suffix(f".{code}{ending}")
-        if output is not None:
-            target = output if relative == Path() else (output / relative).with_suffix(ending)
+        target = source.with_suffix(f".{code}{ending}") if chosen is None else chosen
+        if target != output:
+            target = target.with_suffix(ending)
         if target.suffix.lower() != ending.lower():
             hint = f"choose a file name that ends in `{ending}`"
             raise ZooError(f"`{target}` must have the same format as `{source}`", hint=hint)
@@ -253,7 +256,7 @@ def _plan(found: Mapping[Path, Path], output: Path | None, code: str, what: str,
     return plan
 
 
-def _is_translation(document: Path, found: Mapping[Path, Path], codes: Sequence[str]) -> bool:
+def _is_translation(document: Path, found: Mapping[Path, Path | None], codes: Sequence[str]) -> bool:
     """Return whether a document seems to be a translation, such as `a.de.txt` beside its original `a.txt`."""
     stem = Path(document.stem)
     return stem.suffix[1:] in codes and document.with_name(stem.stem + document.suffix) in found
@@ -304,7 +307,7 @@ def transcribe(
     from zoo.models.find import from_options
 
     found = dict(_find_files(recordings, output, Audio.suffixes, _TRANSCRIPT_FORMATS, "audio files"))
-    suffix = _transcript_suffix(format, output if Path() in found.values() else None)
+    suffix = _transcript_suffix(format, output if output in found.values() else None)
     messages = report()
     translator = open_model(from_options(spec, model, messages), **how, report=messages)
     if not isinstance(translator, Recognizer):

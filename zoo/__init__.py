@@ -74,8 +74,7 @@ def spec(reference: str | PathLike[str], overrides: Sequence[str] | Mapping[str,
         >>> zoo.spec("big", ["architecture.N=12"]).architecture.N
         12
     """
-    loaded: Spec = _import("specs").load(reference, overrides)
-    return loaded
+    return cast("Spec", _import("specs").load(reference, overrides))
 
 
 def load(
@@ -122,8 +121,8 @@ def load(
     _import("compiler.options").check_names(precision=precision, backend=backend)
     references = [name] if isinstance(name, str | PathLike) else name
     folders = [folder for each in references for folder in find.models(each, report)]
-    translator: Translator = opening.Translator.ensemble([opening.open_model(folder, **options) for folder in folders])
-    return translator
+    opened = [opening.open_model(folder, **options) for folder in folders]
+    return cast("Translator", opening.Translator.ensemble(opened))
 
 
 def train(
@@ -160,8 +159,7 @@ def train(
     report = reports.WarningsReport() if quiet else reports.LibraryReport()
     own = _import("zoo.models.find").run_of_spec_file(spec) if isinstance(spec, str | PathLike) else None
     folder = Path(run) if run is not None else own
-    trained: Run = training.train(_load_spec(spec), run=folder, fresh=fresh, device=device, report=report)
-    return trained
+    return cast("Run", training.train(_load_spec(spec), run=folder, fresh=fresh, device=device, report=report))
 
 
 def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedProgram:
@@ -189,8 +187,7 @@ def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedPr
     loaded = _load_spec(spec)
     _import("zoo.planning.memory_estimate").require_memory_to_train(loaded, device)
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
-    program: EmittedProgram = compiler.build_module(loaded, purposes, device=device)
-    return program
+    return cast("EmittedProgram", compiler.build_module(loaded, purposes, device=device))
 
 
 def register_sublayer(sublayer: type[Sublayer], lower: Callable[[Any, Any, Any], Any]) -> None:

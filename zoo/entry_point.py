@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-_SIGNALLED = 128  # the exit status after a signal is this offset plus the number of the signal
+SIGNALLED = 128
+"""Offset of exit statuses after a signal: the status is this offset plus the number of the signal."""
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 
 
@@ -20,12 +21,14 @@ def main() -> None:
     """Run the command-line interface. Both `zoo` and `python -m zoo` call this function.
 
     On Ctrl-C, the process is terminated by SIGINT, so that the shell also stops a loop or script that runs the command.
-    If SIGTERM or SIGHUP has stopped training, the process is terminated by this signal, which job schedulers expect.
+    After SIGTERM, or if SIGHUP has stopped training, the process is terminated by this signal, which job schedulers
+    expect.
     """
     last_actions = ExitStack()
     atexit.register(last_actions.close)  # runs after all functions that are registered later
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # background jobs of a shell may ignore SIGINT
-        signal.signal(signal.SIGINT, _interrupt)
+    for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is default:  # background jobs of a shell may ignore SIGINT
+            signal.signal(number, _stop)
     try:
         require_own_packages("specs", "compiler", "cli")
     except ImportError as error:
@@ -35,17 +38,25 @@ def main() -> None:
         status: int = import_module("cli.app").main()
     except KeyboardInterrupt:  # raised before or after the command, which handles Ctrl-C itself
         print("\ninterrupted", file=sys.stderr)
-        status = _SIGNALLED + signal.SIGINT
-    if signal.getsignal(signal.SIGINT) is _interrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # while Python exits, it would ignore a KeyboardInterrupt
-    if (number := status - _SIGNALLED) in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        last_actions.callback(signal.raise_signal, number)
+        status = SIGNALLED + signal.SIGINT
+    except _Terminated:
+        print("terminated", file=sys.stderr)
+        status = SIGNALLED + signal.SIGTERM
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is _stop:
+            signal.signal(number, signal.SIG_DFL)  # while Python exits, it would ignore an exception
+    if (ended_by := status - SIGNALLED) in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        last_actions.callback(signal.raise_signal, ended_by)
         last_actions.callback(sys.stdout.flush)  # before the signal, which would discard buffered output
     sys.exit(status)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt. During an import, end the process immediately instead.
+class _Terminated(SystemExit):
+    """Ends the process after SIGTERM, as KeyboardInterrupt does after SIGINT: `with` blocks still clean up."""
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt for SIGINT, and `_Terminated` for SIGTERM. During an import, end the process immediately.
 
     Packages may ignore exceptions while they are imported: numpy and torch probe for optional modules, and extension
     modules ignore errors in callbacks. Ending the process loses no data, because files are written atomically.
@@ -56,7 +67,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         frame = frame.f_back
-    raise KeyboardInterrupt
+    raise KeyboardInterrupt if number == signal.SIGINT else _Terminated(SIGNALLED + number)
 
 
 def require_own_packages(*names: str) -> None:

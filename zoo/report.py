@@ -66,6 +66,9 @@ SILENT = Report()
 class PlainReport(Report):
     """Report that prints lines of plain text to stderr, for logs, pipes and simple terminals."""
 
+    def __init__(self, ask: Callable[[str, str, str], bool] | None = None) -> None:
+        self.ask = ask
+
     def info(self, text: str) -> None:
         """Print a message to stderr."""
         print(escape_control_characters(text), file=sys.stderr, flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -209,9 +210,12 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
     A background job of a shell keeps ignoring interrupts.
     """
     (tmp_path / "swallows.py").write_text("import signal\ntry: signal.raise_signal(2)\nexcept BaseException: pass\n")
+    stopped = "from signal import *\nfrom pathlib import Path\nfrom cli.console import open_output\ndef main():\n"
+    stopped += " with open_output(Path('out'), ()) as write"
     apps = [
-        ("def main(): raise KeyboardInterrupt", -signal.SIGINT),
         ("def main(): return 143", -signal.SIGTERM),
+        (f"{stopped}: [write('a'), raise_signal(SIGTERM)]", -signal.SIGTERM),
+        (f"{stopped}: [write('a'), raise_signal(SIGINT)]", -signal.SIGINT),
         ("def main(): import swallows; return 0", -signal.SIGINT),
         ("def main(): return 3", 3),
         ("from signal import *; signal(SIGINT, SIG_IGN)\ndef main(): raise_signal(SIGINT); return 0", 0),
@@ -221,4 +225,6 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
         code = f"import app{number} as app, zoo.entry_point as e; e.import_module = lambda name: app; e.main()"
         process = python(code, tmp_path)
         assert process.returncode == status, app
-        assert process.stderr in ("", "\ninterrupted\n")
+        kept = "warning: `out` was not written: the command failed or was stopped; `out.partial` contains the first"
+        assert re.sub(rf"{kept} 1 line\n", "", process.stderr) in ("", "\ninterrupted\n", "terminated\n")
+        assert ("out.partial" in process.stderr) == ("open_output" in app), "the lines written so far are kept"

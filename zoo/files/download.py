@@ -166,10 +166,8 @@ def _download(path: Path, source: str, url: str, expected: str | None, report: R
     """Download a file. A file with a wrong SHA-256 is removed."""
     if is_offline():
         hint = f"unset ZOO_OFFLINE, set ZOO_MIRROR to a folder that has the file, or save the file as `{path}`"
-        raise ZooError(
-            f"`{url}` has not been downloaded yet, and ZOO_OFFLINE forbids network access",
-            hint=f"{hint}; then run {command} again",
-        )
+        problem = f"`{url}` has not been downloaded yet, and ZOO_OFFLINE forbids network access"
+        raise ZooError(problem, hint=f"{hint}; then run {command} again")
     partial = partial_path(path)
     try:
         transfer(source, partial, report)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -48,13 +47,6 @@ class Manifest:
 
     folder: Path
     entries: Mapping[str, ManifestEntry]
-    identity: tuple[int, ...]
-    """Properties of the file `manifest.json` (see `file_identity`). They change when the folder is replaced."""
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the folder still contains the `manifest.json` that was read."""
-        return bool(self.identity) and _identity(self.folder) == self.identity
 
     def read_file(self, name: str, max_bytes: int = MAX_BYTES) -> bytes:
         """Return the content of a small file, after checking it against the manifest.
@@ -107,18 +99,10 @@ def read(folder: Path) -> Manifest:
         ZooError: The manifest is missing or damaged.
     """
     path = folder / NAME
-    identity = _identity(folder)  # taken before reading, so that a replaced manifest counts as outdated
     values = read_json(path)
     if not values:
         raise damaged(path, "it lists no files", _RESTORE_HINT)
-    return Manifest(folder, {name: _parse_entry(path, name, value) for name, value in values.items()}, identity)
-
-
-def _identity(folder: Path) -> tuple[int, ...]:
-    """Return the `file_identity` of a folder's manifest. Empty if the folder has no manifest."""
-    with suppress(OSError):
-        return file_identity(folder / NAME)
-    return ()
+    return Manifest(folder, {name: _parse_entry(path, name, value) for name, value in values.items()})
 
 
 def _parse_entry(file: Path, name: str, value: object) -> ManifestEntry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,18 +12,25 @@ from typing import Literal, TextIO
 
 from specs import ZooError
 from zoo.files.atomic import atomic_file, convert_disk_errors
+from zoo.files.transfer import partial_path
+from zoo.report import Report, amount
 
 _DESCRIPTOR_FOLDERS = ("/dev/fd", "/proc/self/fd")
 _MAX_LINKS = 40  # maximum number of symbolic links to follow, as in Linux
 
 
 @contextmanager
-def open_output(path: Path) -> Iterator[TextIO]:
+def open_output(path: Path, keeper: Report | None = None) -> Iterator[TextIO]:
     """Yield a stream that writes UTF-8 text to a file. The parent folder must exist.
 
     A regular file is written atomically: it is complete at the end, or unchanged. If the path is a
     symbolic link, the link is kept and its target is written. Devices, FIFOs and file descriptors (`/dev/stdout`,
     `/dev/fd/63`) are written to directly.
+
+    Args:
+        path: The file to write.
+        keeper: If given, complete lines that were written to a regular file before an error are kept in `PATH.partial`,
+            and this report receives a warning about them.
 
     Raises:
         ZooError: The file cannot be written.
@@ -42,7 +50,33 @@ def open_output(path: Path) -> Iterator[TextIO]:
     with atomic_file(target, mode) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
         if mode is not None:
             partial.chmod(mode)  # before the first byte: the content may be private
-        yield stream
+        try:
+            yield stream
+        except BaseException:  # even if the user interrupts the command
+            if keeper is not None:
+                _keep_lines(path, partial, stream, keeper)
+            raise
+
+
+def _keep_lines(path: Path, partial: Path, stream: TextIO, report: Report) -> None:
+    """Move the complete lines of an unfinished file to `PATH.partial`, unless there are none or this is a folder.
+
+    Args:
+        path: The output file that the user specified.
+        partial: The unfinished file.
+        stream: The stream that writes the unfinished file. It is closed here.
+        report: Receives a warning.
+    """
+    kept = partial_path(path)
+    with suppress(OSError):  # the disk has no space for the rest of the last line
+        stream.close()
+    with suppress(OSError), partial.open("rb+") as file:  # the first error matters more
+        lengths = [len(line) for line in file if line.endswith(b"\n")]
+        file.truncate(sum(lengths))
+        if lengths and not kept.is_dir():
+            shutil.move(partial, kept)  # unlike a copy, this needs no additional disk space
+            written = f"`{kept}` contains the first {amount(len(lengths), 'lines')}"
+            report.warn(f"`{path}` was not written: the command failed or was stopped; {written}")
 
 
 def require_extension(path: Path, kind: Literal["html", "svg"]) -> None:

@@ -311,11 +311,8 @@ def for_pair(source: str, target: str) -> list[ModelCard]:
 
     Bilingual models come before multilingual models. Within each group, smaller models come before larger models.
     """
-    found = []
-    for card in cards():
-        if (pair := card.languages.direction(source, target)) is not None:
-            found.append(card.for_pair(*pair) if card.is_pattern else card)
-    return sorted(found, key=_rank)
+    pairs = ((card, card.languages.direction(source, target)) for card in cards())
+    return sorted((card.for_pair(*pair) if card.is_pattern else card for card, pair in pairs if pair), key=_rank)
 
 
 def recommended(source: str, target: str) -> ModelCard | None:

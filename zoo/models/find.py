@@ -246,9 +246,8 @@ def _single(name: str, folders: Sequence[Path]) -> Path:
         return folders[0]
     members = ", ".join(f"`{folder.name}`" for folder in folders)
     hint = f"choose one of {members}; `zoo decode --model {name}` and `zoo.load` use all of them"
-    raise ZooError(
-        f"`{name}` is an ensemble of {len(folders)} models, but this operation needs a single model", hint=hint
-    )
+    problem = f"`{name}` is an ensemble of {len(folders)} models, but this operation needs a single model"
+    raise ZooError(problem, hint=hint)
 
 
 def names(pattern: str = "*") -> list[str]:
@@ -345,12 +344,18 @@ def run(reference: str | os.PathLike[str]) -> Path:
     """Return the folder of a run, given its path or the name of its spec.
 
     Raises:
-        ZooError: There is no such run.
+        ZooError: There is no such run, or the folder is not a run.
     """
     if (folder := find_run(reference)) is not None:
         return folder
-    searched = [run.folder for run in _possible_runs(reference)]
-    raise _not_found_error("run", os.fspath(reference), searched, run_names())
+    name, possible = os.fspath(reference), _possible_runs(reference)
+    for model in possible:
+        if model.published:
+            hint = "`zoo list` lists the runs, and `zoo train SPEC` starts a run"
+            raise ZooError(f"there is no run `{name}`: `{model.folder}` is a published model", hint=hint)
+        if model.folder.is_dir():
+            model.require_spec()
+    raise _not_found_error("run", name, [model.folder for model in possible], run_names())
 
 
 def find_run(reference: str | os.PathLike[str]) -> Path | None:

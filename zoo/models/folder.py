@@ -110,10 +110,14 @@ class ModelFolder:
         Raises:
             ZooError: The folder has no spec, or the spec is damaged.
         """
+        self.require_spec()
+        return self.parse_spec(read_bytes(self.spec_file, MAX_SPEC_BYTES))
+
+    def require_spec(self) -> None:
+        """Raise ZooError if the folder has no spec."""
         if not self.exists:
             hint = "create a run with `zoo train SPEC`, or list the existing runs with `zoo list`"
-            raise ZooError(f"`{self.folder}` is not a run: it has no spec.yaml", hint=hint)
-        return self.parse_spec(read_bytes(self.spec_file, MAX_SPEC_BYTES))
+            raise ZooError(f"`{self.folder}` is not a run: it has no {SPEC}", hint=hint)
 
     def parse_spec(self, content: bytes) -> Spec:
         """Parse the content of this folder's `spec.yaml`.

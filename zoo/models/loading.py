@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +14,7 @@ from specs import Spec, ZooError
 from specs.sections import OUTPUT
 from zoo.files import manifest, storage
 from zoo.files.atomic import restore_replaced
-from zoo.files.manifest import Manifest
+from zoo.files.manifest import Manifest, file_identity
 from zoo.files.reading import file_exists, read_bytes
 from zoo.models import shortlist, weights
 from zoo.models.folder import MAX_SPEC_BYTES, SPEC, WEIGHTS, ModelFolder
@@ -101,16 +102,21 @@ def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None
     for _ in range(_MAX_ATTEMPTS):
         if not model.exists:
             restore_replaced(folder.parent)
-        published, listed = model.published, None
+        before, published = _manifest_identity(folder), model.published
         try:
-            listed = manifest.read(folder) if published else None
-            return read(model, listed)
+            return read(model, manifest.read(folder) if published else None)
         except ZooError:
-            was_replaced = published and not model.published if listed is None else not listed.is_current
-            if not was_replaced:
+            if not published or _manifest_identity(folder) == before:
                 raise
     hint = "run the command again when no other process is publishing to this folder"
     raise ZooError(f"`{folder}` was repeatedly replaced while it was being read", hint=hint, exit_code=1)
+
+
+def _manifest_identity(folder: Path) -> tuple[int, ...] | None:
+    """Return properties of a folder's manifest that change when the folder is replaced. None if it has no manifest."""
+    with suppress(OSError):
+        return file_identity(folder / manifest.NAME)
+    return None
 
 
 def _read_light_files(model: ModelFolder, listed: Manifest | None) -> tuple[Spec, Vocabulary, Shortlist | None]:

@@ -147,8 +147,13 @@ def inventory(pattern: str | None, report: Report) -> Inventory:
     local = tuple(_local_models(report))
     stored = {model.name for model in local}
     included = (model for model in _models_in(included_registry(), report) if model.name not in stored)
+    shipped = ((short_name, specs.load(short_name)) for short_name in specs.names())
     return Inventory(
-        tuple(spec for spec in _shipped_specs() if _matches(pattern, spec.short_name, spec.name)),
+        tuple(
+            ShippedSpec(short_name, spec.name, compiler.parameters(spec), spec.description)
+            for short_name, spec in shipped
+            if _matches(pattern, short_name, spec.name)
+        ),
         tuple(run for run in _runs(report) if _matches(pattern, run.folder, run.name)),
         tuple(model for model in (*local, *included) if _matches(pattern, model.name)),
     )
@@ -207,12 +212,6 @@ def _matches(pattern: str | None, *names: str) -> bool:
         return True
     glob = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
     return any(fnmatch.fnmatchcase(name.lower(), glob.lower()) for name in names)
-
-
-def _shipped_specs() -> Iterator[ShippedSpec]:
-    for short in specs.names():
-        spec = specs.load(short)
-        yield ShippedSpec(short, spec.name, compiler.parameters(spec), spec.description)
 
 
 def _runs(report: Report) -> Iterator[RunSummary]:

@@ -67,10 +67,13 @@ def publish(
         raise ZooError(problem, hint="to upload the model, run `zoo publish NAME --to REGISTRY` without other options")
     source = Run(find.run(run))
     spec = source.spec
-    if name is None:
-        _require_own_name(source)
-    else:
+    if name is not None:
         spec = spec.model_copy(update={"name": name})
+    elif file_exists(source.data) and read_json(source.data).get("named") is False:
+        # The inherited name is reserved for a model that is trained with the parent spec.
+        problem = f"has no name of its own: `{spec.name}` is the name of the spec it extends"
+        hint = "publish the run with `--name NAME`, and set `name` in the spec before you train again"
+        raise ZooError(f"the spec of `{source.folder}` {problem}", hint=hint)
     folder, stored = quote(str(source.folder)), StoredModel.current(spec.name)
     if not source.trained:
         hint = f"`zoo train {folder}/spec.yaml` continues training; `zoo average {folder}` averages checkpoints"
@@ -134,7 +137,7 @@ def complete(
     """
     scores = scores or {}
     # An imported model may not know some characters of zoo's own sample sentences, so discard warnings about them.
-    translator = open_model(bundle.folder, **EXACT, report=Report() if provenance.imported else report)
+    translator = open_model(bundle.folder, **EXACT, report=SILENT if provenance.imported else report)
     references = reference_results.compute(translator, reference_results.translated_examples(translator))
     references.write(bundle.folder / reference_results.NAME)
     write_json(bundle.scores, scores)
@@ -143,18 +146,6 @@ def complete(
     (bundle.folder / CARD).write_text(text, encoding="utf-8")
     manifest.write(bundle.folder)
     verify_folder(bundle.folder, report)
-
-
-def _require_own_name(run: Run) -> None:
-    """Raise ZooError if the run's spec has no name of its own, but inherits the name of its parent spec.
-
-    The inherited name is reserved for a model that is trained with the parent spec.
-    """
-    if file_exists(run.data) and read_json(run.data).get("named") is False:
-        raise ZooError(
-            f"the spec of `{run.folder}` has no name of its own: `{run.spec.name}` is the name of the spec it extends",
-            hint="publish the run with `--name NAME`, and set `name` in the spec before you train again",
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,20 +230,15 @@ def upload(model: str | os.PathLike[str], to: str, *, report: Report = SILENT) -
         bundle = ModelFolder(copy)
         verify(copy, report=report)
         revision = registry.publish(bundle.spec.name, copy, summarize(bundle), report)
-    if (stored := StoredModel.at(folder)) is not None:
-        _record_origin(stored, revision, store.address, report)
-    registry.write_index(report)
-    return revision
-
-
-def _record_origin(model: StoredModel, revision: Revision, registry: str, report: Report) -> None:
-    """Record in the local model store that a model was uploaded, unless it was pulled from another registry."""
-    origin = model.origin
-    if model.digest == revision.digest and (origin is None or origin.registry == registry):
+    stored, origin = StoredModel.at(folder), Origin.of(revision, store.address)
+    # A model that was pulled from another registry keeps its origin.
+    if stored and stored.digest == revision.digest and (stored.origin or origin).registry == store.address:
         try:
-            Origin.of(revision, registry).write(model.folder)
+            origin.write(stored.folder)
         except ZooError as error:  # the model is published, so the index must still be written
             report.warn(f"{error.summary}; the upload of `{revision.pin}` is not recorded in the local model store")
+    registry.write_index(report)
+    return revision
 
 
 @contextmanager

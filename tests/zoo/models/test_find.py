@@ -151,7 +151,8 @@ def test_a_missing_model_suggests_a_similar_name_and_a_bundle_is_not_a_run(train
     bundle = store(trained())
     for written in ("transformer-tiny-endde", "transformer-tiny", "tiny-ende"):
         assert "did you mean `transformer-tiny-ende`?" in refused("there is no model", find.model, written).hint
-    refused("no run", find.run, bundle)
+    refused("there is no run `.*`: `.*` is a published model", find.run, bundle)
+    refused("`runs` is not a run: it has no spec.yaml", find.run, "runs")
 
 
 def test_a_run_without_weights_uses_its_newest_checkpoint(trained: Callable[..., Run], report: Any) -> None:

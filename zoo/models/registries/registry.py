@@ -147,15 +147,26 @@ class Registry:
         """
         numbers = self.store.newest_revisions()
         try:
-            indexed = self._read_index()
+            content = self.store.read(INDEX, _MAX_INDEX_BYTES)
+            index = () if content is None else parse_record(Index, content, f"{self.address}/{INDEX}").models
+            indexed = {entry.name: entry for entry in index}
         except ZooError:
             if numbers is None:
                 raise
             indexed = {}  # ignore a damaged index, because the next publication writes it again
         if numbers is None:
             return tuple(indexed[name] for name in sorted(indexed))
-        newest = (self._newest_entry(name, numbers[name], indexed.get(name), on_error) for name in sorted(numbers))
-        return tuple(entry for entry in newest if entry is not None)
+        entries = []
+        for name, number in sorted(numbers.items()):
+            entry = indexed.get(name)
+            try:
+                if entry is None or entry.revision != number:
+                    entry = revision.entry if (revision := self.revision(name, number)) else None
+            except ZooError as error:
+                on_error(error)
+            if entry is not None:
+                entries.append(entry)
+        return tuple(entries)
 
     def publish(self, name: Name, folder: Path, summary: Summary, report: Report) -> Revision:
         """Publish a folder as the next revision of a model. The folder must not change during the upload.
@@ -234,27 +245,6 @@ class Registry:
             problem = f"cannot publish to `{self.address}`: two processes could overwrite each other's files there"
             raise ZooError(problem, hint=hint)
         return store
-
-    def _read_index(self) -> dict[str, IndexEntry]:
-        content = self.store.read(INDEX, _MAX_INDEX_BYTES)
-        entries = () if content is None else parse_record(Index, content, f"{self.address}/{INDEX}").models
-        return {entry.name: entry for entry in entries}
-
-    def _newest_entry(
-        self, name: str, number: int, indexed: IndexEntry | None, on_error: Callable[[ZooError], None]
-    ) -> IndexEntry | None:
-        """Return the index entry for a model whose newest revision is `number`.
-
-        If the revision cannot be read, call `on_error` and return `indexed`, the previous entry.
-        """
-        if indexed is not None and indexed.revision == number:
-            return indexed
-        try:
-            revision = self.revision(name, number)
-        except ZooError as error:
-            on_error(error)
-            return indexed
-        return None if revision is None else revision.entry
 
 
 def open_registry(address: str) -> Registry:

@@ -17,7 +17,7 @@ from specs import ZooError, install_hint
 from zoo.files.transfer import ForbiddenError, NotFoundError, transfer
 from zoo.models.registries.file_stores import MARKER, FileStore, append_chunks, missing_blob, newest_numbers
 from zoo.models.registries.revision import MAX_BYTES
-from zoo.report import Progress, Report, size
+from zoo.report import SILENT, Progress, Report, size
 
 with suppress(ImportError):  # optional
     import huggingface_hub.errors
@@ -69,7 +69,7 @@ class WebStore:
     def _download(self, path: str, max_bytes: int) -> bytes:
         with TemporaryDirectory(prefix="zoo-") as folder:
             partial = Path(folder) / f"{Path(path).name}.partial"
-            transfer(f"{self.address}/{path}", partial, Report(), max_bytes, _MAX_FAILURES)
+            transfer(f"{self.address}/{path}", partial, SILENT, max_bytes, _MAX_FAILURES)
             return partial.read_bytes() if partial.exists() else b""
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:

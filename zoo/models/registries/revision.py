@@ -153,21 +153,13 @@ class Reference:
 
 def is_name(text: str) -> bool:
     """Return whether a string is a valid model name. The `name` field of a spec follows the same rule."""
-    return _is_valid(_NAME, text)
+    return bool(_NAME.validator.isinstance_python(text))
 
 
 def is_file_name(text: str) -> bool:
     """Return whether a string is a valid name for a file of a published model."""
-    return _is_valid(_FILE_NAME, text)
+    return bool(_FILE_NAME.validator.isinstance_python(text))
 
 
 _NAME = TypeAdapter[str](Name, config=ConfigDict(defer_build=True))
 _FILE_NAME = TypeAdapter[str](_FileName, config=ConfigDict(defer_build=True))
-
-
-def _is_valid(adapter: TypeAdapter[str], text: str) -> bool:
-    try:
-        adapter.validate_python(text)
-    except ValidationError:
-        return False
-    return True
