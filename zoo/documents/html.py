@@ -159,8 +159,8 @@ class Parser:
             if text is None:
                 text = unescape(raw) if part.kind is Kind.TEXT else ""
             output = "" if part.name == "wbr" else None  # it marks where a word of the source may be broken
-            is_raised = part.name in ("sub", "sup")
-            yield Fragment(part.kind, raw, text, part.name, output, part.again, is_raised, part.name == "a")
+            is_raised, is_link = part.name in ("sub", "sup"), part.kind is Kind.OPEN and part.name == "a"
+            yield Fragment(part.kind, raw, text, part.name, output, part.again, is_raised, is_link)
 
     def read(self) -> Self:
         """Parse the text, and return this parser."""

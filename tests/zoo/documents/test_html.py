@@ -47,10 +47,10 @@ def roles(*, is_html: bool = True, outline: bool = True, **names: str) -> Format
     ("<p translate=no>one<br>two <input> three</p>four<input></input>five<br/></br>six", ["four", "five", "six"]),
     ("<a>one</a><a b='c'>Two</a> | <a>three</a>&nbsp;| <a>four</a>", ["one", "Two", "three", "four"]),
     ("<a>One</a> <a><i>Two three</i></a>\n<a><img></a> <a>4 five</a>", ["One", "Two three", "4 five"]),
-    ("<i><a>One</a></i> <b><a>Two</a></b>", ["One", "Two"]), ("<i>One <a>Two</a></i> <a>Six</a>", ["One Two Six"]),
+    ("<u><i><a>One</a></i> <b><a>Two</a></b></u>", ["One", "Two"]), ("<i>1 <a>Two</a></i> <a>Six</a>", ["1 Two Six"]),
     ("<a>One</a> <a>two</a>", ["One two"]), ("<a>One</a> <a>Two</a>.", ["One Two."]),
     ("<a>U</a><a>SA</a>", ["USA"]), ("<a>One</a> <a>“two” six</a>", ["One “two” six"]),
-    ("<a>東京</a> <a>タワー</a>", ["東京 タワー"]), ("<a>One</a> <a>“Two” six</a>", ["One", "“Two” six"]),
+    ("<a>東京</a> <a>タワー</a>", ["東京 タワー"]), ("<a>• a</a> <a>“Two” six</a>", ["a", "“Two” six"]),
     ("one<a id=b></a><a id=c></a> <a>two</a> <a>three</a>, <a>four</a>", ["one two three, four"]),
     # Template code.
     ("{% a 'b' %} {# <p>one #}<p>{% if a<3 %}two{{/if}}<% end %>three<?php } ?>four", ["two", "three", "four"]),
