@@ -173,6 +173,8 @@ def test_an_attribute_of_an_element_that_is_opened_twice_is_translated() -> None
 def test_words_that_leave_a_link_join_no_other_element() -> None:
     result = render("<a id=1>one</a> <a>two three</a> | <i>one</i> <a><code>x</code> three</a>", FORMAT, Shuffle(0))
     assert result == "TWO <a id=1>ONE</a> <a>THREE</a> | <code>x</code> <i>ONE</i> <a>THREE</a>"
+    result = render("<a>two six</a> <img> x | <i>y</i> <a><a>one two</a> six</a>", FORMAT, Shuffle(0))
+    assert result == "<a>SIX TWO</a> <img> X | <a>ONE</a> <i>Y</i> <a>TWO SIX</a>"
     result = render("one <a>two three</a> | x <i>y</i> <a><img> z</a> | one <a><img> two</a>", FORMAT, Shuffle(0))
     assert result == "<a>TWO ONE THREE</a> | <i>Y</i> <a><img> X Z</a> | <a>TWO ONE <img></a>"
 
