@@ -196,7 +196,9 @@ def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder,
     may move to a different run. Thus, formatted runs do not lose their words.
     """
     starts: dict[int, int] = {}
-    for stack, positions in groupby(range(len(segment.stacks)), segment.stacks.__getitem__):
+    # White space may be in no run, such as a line break with a run of its own.
+    visible = (index for index, character in enumerate(segment.text) if character != " ")
+    for stack, positions in groupby(visible, segment.stacks.__getitem__):
         start = next(positions)
         starts.update((element, start) for element in stack if element not in starts)
     solid = segment.solid_elements
