@@ -24,7 +24,7 @@ from zoo.documents.office import (
     read_tokens,
 )
 from zoo.documents.segments import PLACEHOLDER
-from zoo.documents.tags import StartTag, attribute_view, local_attributes
+from zoo.documents.tags import StartTag, attribute_view, local_attributes, xml_tag
 from zoo.text.sentences import MAX_TEXT_LENGTH
 
 
@@ -178,7 +178,7 @@ _MATH = ("http://schemas.openxmlformats.org/officeDocument/2006/math", "http://p
 _NAMESPACES = {**dict.fromkeys(_WORD, "w"), **dict.fromkeys(_MATH, "m")} | {
     "http://schemas.openxmlformats.org/markup-compatibility/2006": "mc"
 }
-_PICTURE = re.compile(r"""<(?:[\w.-]++:)?docPr\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+>""")
+_PICTURE = re.compile(xml_tag("docPr"))
 _PREFIX = re.compile(rf"""\sxmlns(?::([^\s=]+))?\s*=\s*["'](?:{"|".join(map(re.escape, _WORD))})["']""")
 _UNIQUE = InlineElement(is_unique=True)
 _ELEMENTS = {
