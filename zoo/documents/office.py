@@ -170,8 +170,7 @@ class InlineElement(NamedTuple):
         while first < last and tokens[first].name.endswith("Pr"):
             first = ends[first]
         if self.child:
-            is_there = tokens[first].name == self.child
-            first, last = (first + 1, ends[first] - 1) if is_there else (last, last)
+            first, last = (first + 1, ends[first] - 1) if tokens[first].name == self.child else (last, last)
         return first, max(first, last)
 
 

@@ -179,9 +179,8 @@ def _word_parts(segment: Segment, text: str, position: int, span: slice, view: V
     if all(stack == stacks[0] for stack in stacks):
         return [(text, stacks[0])]
     around = max(stacks, key=stacks.count) if view.needs_runs else common(*stacks)  # common elements include no run
-    source = segment.text[span]
     parts, rest = list[tuple[str, Stack]](), text
-    for stack, run in groupby(zip(source, stacks, strict=True), itemgetter(1)):
+    for stack, run in groupby(zip(segment.text[span], stacks, strict=True), itemgetter(1)):
         match = re.search(re.escape("".join(character for character, _ in run)), rest, re.IGNORECASE)
         if match and stack != around:
             parts += [(rest[: match.start()], around)] * (match.start() > 0) + [(match[0], stack)]
@@ -256,9 +255,7 @@ class _FreeWords:
         return True
 
 
-def _place_units(
-    segment: Segment, words: Sequence[Word], order: _SourceOrder, units: Sequence[Unit], target: str
-) -> None:
+def _place_units(segment: Segment, words: Sequence[Word], order: _SourceOrder, units: list[Unit], target: str) -> None:
     """Put copied content after the translation of the source word that precedes the content.
 
     Content outside a link is put after the link instead of between two of its words.

@@ -272,9 +272,8 @@ def _split_menu(run: list[Fragment], view: View) -> list[list[Fragment]]:
         start, index = index, (ends[index] if run[index].is_link else index) + 1
         text = "".join(fragment.text for fragment in run[start:index])
         if run[start].is_link:
-            text = text.lstrip()
-            mark = view.marks.match(text)
-            first = text[mark.end() if mark else 0 :].lstrip(_BEFORE_ITEM)[:1]
+            mark = view.marks.match(text.lstrip())
+            first = text.lstrip()[mark.end() if mark else 0 :].lstrip(_BEFORE_ITEM)[:1]
             if first and not (space and (mark or first.isupper() or first.isdigit())):
                 return [run]
             bounds += start, index

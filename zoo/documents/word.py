@@ -238,8 +238,7 @@ class _Reader(ParagraphReader):
         tokens, result, owner = read_tokens(text, _NAMESPACES), list[Token](), 0
         for index, token in enumerate(tokens):
             if token.kind == "text" and not token.text.strip():
-                is_content = tokens[index - 1].kind == "start" and tokens[index + 1].kind == "end"
-                if not is_content:
+                if (tokens[index - 1].kind, tokens[index + 1].kind) != ("start", "end"):
                     result[-1] = result[-1]._replace(raw=result[-1].raw + token.raw)
                     continue
             elif token.name == "w:fldSimple":

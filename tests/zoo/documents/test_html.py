@@ -204,7 +204,6 @@ XML = {"is_html": False}
     ("one <code>two</code> three", {"non_splitting": "code"}, ["one two three"]),
     # In XML, the outline or the clients say which elements divide.
     ("<a><t>one two</t><p>three <b>four</b></p></a>", XML, ["one two", "three four"]),
-    ("<p>one two</p><p>three</p>", XML, ["one two", "three"]),
     ("one <x>two</x> three", XML, ["one two three"]),
     ("<p>one two</p><p> three</p>", XML | {"non_splitting": "p"}, ["one two three"]),
     ("<a>One</a> <a>Two three</a>", XML | {"non_splitting": "a"}, ["One Two three"]),
