@@ -128,7 +128,6 @@ def _require_size(size: int, limit: int, name: str) -> None:
 
 MAX_ELEMENTS = 500_000
 """Maximum number of tags and lines in a document."""
-_BYTE_ORDER_MARK = "\ufeff"
 
 Translations = Iterator[tuple[str, list[AlignedToken]]]
 """Translations in the order of the segments, each with its token alignment.
@@ -168,7 +167,7 @@ class TextFile:
         Raises:
             ZooError: The text is damaged, or has too many elements.
         """
-        self._text = text.removeprefix(_BYTE_ORDER_MARK)
+        self._text = text.removeprefix("\ufeff")  # the byte order mark
         self._mark, self._format = text[: len(text) - len(self._text)], form
         self._views = [list(split_segments(self._text, view)) for view in form]
         self.segments = [part for parts in self._views for part in parts if isinstance(part, Segment)]

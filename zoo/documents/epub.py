@@ -10,29 +10,20 @@ from urllib.parse import unquote
 from zoo.documents.fragments import Archive, Format, pattern_view
 from zoo.documents.html import FORMAT as HTML_FORMAT
 from zoo.documents.html import XHTML_FORMAT, ElementRoles, XhtmlParser
+from zoo.documents.tags import xml_tag
 
 _CONTAINER = "META-INF/container.xml"
-_ATTRIBUTES = r"""(?:\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+)?+"""
 _COMMENT = r"<!--(?:[^-]|-(?!->))*+"
 _LANGUAGE = r"""<(?:[\w.-]++:)?(?:ncx|package)\s[^<>]*?xml:lang\s*+=\s*+["'](?P<code>[^"'<>]*+)"""
-
-
-def _tag(names: str) -> str:
-    """Return a regular expression for start tags in XML. `names` are the element names, separated by `|`."""
-    return f"<(?:[\\w.-]++:)?(?:{names}){_ATTRIBUTES}>"
-
-
 _PACKAGE_TEXT = re.compile(
-    rf"{_COMMENT}|{_LANGUAGE}|{_tag('title|description')}(?P<text>[^<]*+)|{_tag('language')}(?P<language>[^<]*+)",
+    rf"{_COMMENT}|{_LANGUAGE}|{xml_tag('title|description')}(?P<text>[^<]*+)|{xml_tag('language')}(?P<language>[^<]*+)",
     re.IGNORECASE,
 )
 _CONTENTS_TEXT = re.compile(
-    rf"{_COMMENT}|{_LANGUAGE}|{_tag('pageTarget')}\s*+{_tag('navLabel')}|{_tag('navLabel|docTitle')}\s*+{_tag('text')}"
-    "(?P<text>[^<]*+)",
+    rf"{_COMMENT}|{_LANGUAGE}|{xml_tag('pageTarget')}\s*+{xml_tag('navLabel')}"
+    rf"|{xml_tag('navLabel|docTitle')}\s*+{xml_tag('text')}(?P<text>[^<]*+)",
     re.IGNORECASE,
 )
-
-
 _PACKAGE, _CONTENTS = pattern_view(_PACKAGE_TEXT), pattern_view(_CONTENTS_TEXT)
 _BY_TYPE = {
     "application/xhtml+xml": XHTML_FORMAT,

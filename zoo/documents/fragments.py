@@ -322,7 +322,7 @@ def copy_marks(run: list[Fragment], view: View) -> None:
     first, last = solid[0], solid[-1] - len(run)
     text = run[first].text
     start = view.marks.match(text, len(text) - len(text.lstrip()))
-    if start and start[0] and run[first].kind is Kind.TEXT:
+    if start and run[first].kind is Kind.TEXT:
         run[first : first + 1] = _split_text(run[first], [(start.end(), Kind.UNIT), (len(text), Kind.TEXT)], view)
     text = run[last].text
     end = view.end_marks.search(text, max(len(text) - _MAX_MARK, 0))

@@ -116,13 +116,13 @@ class _CopiedElement:
 
     Attributes:
         name: Name of the element.
-        is_hidden: Whether the element is a page number or a list of pages. The translator reads nothing in its place.
+        is_unread: Whether the translator reads nothing in its place, as for a script or a page number.
         depth: Number of open elements with this name, including this element.
         texts: The text in the element.
     """
 
     name: str
-    is_hidden: bool
+    is_unread: bool
     depth: int = 1
     texts: list[str] = field(default_factory=list)
 
@@ -159,8 +159,8 @@ class Parser:
             if text is None:
                 text = unescape(raw) if part.kind is Kind.TEXT else ""
             output = "" if part.name == "wbr" else None  # it marks where a word of the source may be broken
-            is_raised = part.name in ("sub", "sup")
-            yield Fragment(part.kind, raw, text, part.name, output, part.again, is_raised, part.name == "a")
+            is_raised, is_link = part.name in ("sub", "sup"), part.kind is Kind.OPEN and part.name == "a"
+            yield Fragment(part.kind, raw, text, part.name, output, part.again, is_raised, is_link)
 
     def read(self) -> Self:
         """Parse the text, and return this parser."""
@@ -270,12 +270,11 @@ class Parser:
         """Begin an element that is copied with its content. A void element, such as `img`, ends immediately."""
         self._add(tag.start, Kind.UNIT if self._is_inline(tag.name) else Kind.BREAK, tag.name)
         if self.is_xml or tag.name not in _VOID:
-            self._copied = _CopiedElement(tag.name, is_hidden)
+            self._copied = _CopiedElement(tag.name, is_hidden or tag.name in _UNREADABLE)
 
     def _add_empty(self, start: int, name: str) -> None:
-        if name == "input" and _HIDDEN_INPUT.match(self._text, start):
-            self._add(start, Kind.UNIT, name)
-        elif not self._is_inline(name):
+        is_hidden = name == "input" and _HIDDEN_INPUT.match(self._text, start)
+        if not (is_hidden or self._is_inline(name)):
             self._add(start, Kind.BREAK)
         elif name == "br":
             self._add(start, Kind.LINE, text=" ")
@@ -312,8 +311,7 @@ class Parser:
     def _end_copied(self, element: _CopiedElement) -> None:
         """End a copied element, and set the text that the translation model reads in its place."""
         text = " ".join("".join(element.texts).split())
-        is_unread = element.name in _UNREADABLE or element.is_hidden
-        text = "" if is_unread else text or self._text_of_empty(element.name)
+        text = "" if element.is_unread else text or self._text_of_empty(element.name)
         self._found[-1] = self._found[-1]._replace(text=text)
         self._copied = None
 
@@ -457,8 +455,8 @@ def _is_text(tag: StartTag, attribute: Attribute) -> bool:
 
 
 def _text_view(roles: ElementRoles, parser: type[Parser]) -> View:
-    parse = lambda text: list(parser(text, roles).read().fragments())  # noqa: E731
-    return View(parse, escape, splits_menus="a" not in roles.non_splitting)
+    splits_menus = "a" not in roles.non_splitting
+    return View(lambda text: list(parser(text, roles).read().fragments()), escape, splits_menus=splits_menus)
 
 
 def _html_format(roles: ElementRoles, parser: type[Parser]) -> Format:

@@ -154,7 +154,7 @@ def _fragment(token: Token, raw: str, label: str) -> Fragment:
             output = label_end(raw, label)
         elif name not in ("link", "marked"):
             output = mark(raw, is_open=kind is Kind.OPEN)
-        return Fragment(kind, raw, key=name + token.markup, output=output, is_link=name == "link")
+        return Fragment(kind, raw, key=name + token.markup, output=output, is_link=token.type == "link_open")
     if token.type == "softbreak":
         return Fragment(Kind.LINE, raw, " ")
     if token.type == "html_inline" and not raw.lower().startswith("<br"):

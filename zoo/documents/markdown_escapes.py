@@ -10,7 +10,7 @@ import re
 import unicodedata
 from enum import Enum
 
-_ESCAPE, _OPEN, _CLOSE, _LABEL, _LABEL_END = "\ud800", "\ud801", "\ud802", "\ud803", "\ud804"
+_ESCAPE, _OPEN, _CLOSE, _LABEL, _LABEL_END, _LINE = "\ud800", "\ud801", "\ud802", "\ud803", "\ud804", "\ud809"
 
 
 _MARKERS = "".join(map(chr, range(0xD800, 0xD80A)))
@@ -27,7 +27,6 @@ class Mode(Enum):
 
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _ESCAPED = re.compile(r"((?!!\[)[!-/:-@\[-`{-~])")
-_LINE = "\ud809"
 _MARK = re.compile(f"([{_OPEN}{_CLOSE}](?:\\*\\*?|__?|~~))")
 _LABELLED = re.compile(rf"(?:\[([^\[\]{_LABEL}]*+))?{_LABEL}([^{_LABEL}]*){_LABEL}([^{_LABEL_END}]*){_LABEL_END}")
 _LINES = re.compile(

@@ -13,7 +13,7 @@ from xml.parsers import expat
 
 from specs import ZooError
 from zoo.documents.fragments import Fragment, Kind
-from zoo.documents.tags import local_attributes
+from zoo.documents.tags import local_attributes, xml_tag
 
 _CODE = {
     *("htmlcode", "htmlkeyboard", "htmlpreformatted", "htmlsample", "macro", "macrotext", "preformattedtext"),
@@ -21,7 +21,7 @@ _CODE = {
 }
 """Names of styles for code in Word, LibreOffice and pandoc, in lower case without spaces."""
 _NO_LETTER = re.compile("_[0-9a-f]{2}_|[^a-zA-Z]")
-_STYLE_TAG = re.compile(r"""<(?:[\w.-]++:)?(style|name|basedOn)\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+>""")
+_STYLE_TAG = re.compile(xml_tag("(style|name|basedOn)"))
 
 
 class Role(Enum):
@@ -170,8 +170,7 @@ class InlineElement(NamedTuple):
         while first < last and tokens[first].name.endswith("Pr"):
             first = ends[first]
         if self.child:
-            is_there = tokens[first].name == self.child
-            first, last = (first + 1, ends[first] - 1) if is_there else (last, last)
+            first, last = (first + 1, ends[first] - 1) if tokens[first].name == self.child else (last, last)
         return first, max(first, last)
 
 

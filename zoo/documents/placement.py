@@ -38,7 +38,7 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
     _set_parts(segment, words, view)
     order = _SourceOrder(words)
     units += _keep_elements(segment, words, order, view)
-    _place_units(words, order, sorted(units, key=lambda unit: unit.start), target)
+    _place_units(segment, words, order, sorted(units, key=lambda unit: unit.start), target)
     _place_marks(words, order, segment)
     return (RunWriter if view.needs_runs else Writer)(segment, words, target, view).write()
 
@@ -179,9 +179,8 @@ def _word_parts(segment: Segment, text: str, position: int, span: slice, view: V
     if all(stack == stacks[0] for stack in stacks):
         return [(text, stacks[0])]
     around = max(stacks, key=stacks.count) if view.needs_runs else common(*stacks)  # common elements include no run
-    source = segment.text[span]
     parts, rest = list[tuple[str, Stack]](), text
-    for stack, run in groupby(zip(source, stacks, strict=True), itemgetter(1)):
+    for stack, run in groupby(zip(segment.text[span], stacks, strict=True), itemgetter(1)):
         match = re.search(re.escape("".join(character for character, _ in run)), rest, re.IGNORECASE)
         if match and stack != around:
             parts += [(rest[: match.start()], around)] * (match.start() > 0) + [(match[0], stack)]
@@ -196,7 +195,9 @@ def _keep_elements(segment: Segment, words: Sequence[Word], order: _SourceOrder,
     may move to a different run. Thus, formatted runs do not lose their words.
     """
     starts: dict[int, int] = {}
-    for stack, positions in groupby(range(len(segment.stacks)), segment.stacks.__getitem__):
+    # White space may be in no run, such as a line break with a run of its own.
+    visible = (index for index, character in enumerate(segment.text) if character != " ")
+    for stack, positions in groupby(visible, segment.stacks.__getitem__):
         start = next(positions)
         starts.update((element, start) for element in stack if element not in starts)
     solid = segment.solid_elements
@@ -254,8 +255,11 @@ class _FreeWords:
         return True
 
 
-def _place_units(words: Sequence[Word], order: _SourceOrder, units: Sequence[Unit], target: str) -> None:
-    """Put copied content after the translation of the source word that precedes the content."""
+def _place_units(segment: Segment, words: Sequence[Word], order: _SourceOrder, units: list[Unit], target: str) -> None:
+    """Put copied content after the translation of the source word that precedes the content.
+
+    Content outside a link is put after the link instead of between two of its words.
+    """
     gaps = enumerate(target[one.end : other.start] for one, other in pairwise(words))
     spaces = [index for index, gap in gaps if " " in gap]
     good = [index for index in spaces if target[words[index + 1].start].isalnum()] or spaces or [len(words) - 1]
@@ -264,6 +268,9 @@ def _place_units(words: Sequence[Word], order: _SourceOrder, units: Sequence[Uni
         if unit.is_space:  # it replaces the nearest space or, in a tie, the later one
             index = bisect_left(good, place)
             place = min(good[max(index - 1, 0) : index + 1], key=lambda each: (abs(each - place), -each))
+        elif (link := segment.link_stack(words[place].last_stack)) != segment.link_stack(unit.stack):
+            while link and place + 1 < len(words) and segment.link_stack(words[place + 1].first_stack) == link:
+                place += 1
         words[place].units.append(unit)
 
 

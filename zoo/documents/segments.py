@@ -248,8 +248,8 @@ def split_segments(text: str, view: View) -> Iterator[Fragment | Segment]:
         if fragment.kind not in BOUNDARIES:
             run.append(fragment)
             continue
-        copy_marks(run, view)
-        for part in _split_menu(run, view):
+        for part in _split_menu(run, view) if view.splits_menus else [run]:
+            copy_marks(part, view)
             before, middle, after = _trim(_copy_elements(part, _Element.wordless_text))
             yield from before
             if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
@@ -262,31 +262,27 @@ def split_segments(text: str, view: View) -> Iterator[Fragment | Segment]:
 
 
 def _split_menu(run: list[Fragment], view: View) -> list[list[Fragment]]:
-    """Split a text that consists only of links and spaces, such as a menu, into parts with one link each.
+    """Split a text that consists only of links and spaces, such as a menu, into its links and the parts between them.
 
-    A link may be in another element, such as a span. Return the whole text as one part if it has other words, or a link
-    that does not begin with a capital or a digit. Such a link may continue a sentence.
+    The links may be inside other elements, such as spans. Return the whole text as one part if it has other words, or a
+    link that does not begin with a capital, a digit or a bullet. Such a link may continue a sentence.
     """
-
-    def text_of(start: int) -> str:
-        return "".join(fragment.text for fragment in run[start : ends.get(start, start) + 1])
-
-    ends, starts, index, space = match_tags(run), list[int](), 0, " "
-    while view.splits_menus and index < len(run):
-        end, text = ends.get(index, index) + 1, text_of(index)
-        link = next((place for place in range(index, end) if run[place].is_link and place in ends), None)
-        if link is not None and text_of(link).strip() == text.strip():
-            first = text.lstrip(_BEFORE_ITEM)[:1]
-            if not space or (first and not first.isupper() and not first.isdigit()):
+    ends, bounds, index, space = match_tags(run), [0], 0, " "
+    while index < len(run):
+        start, index = index, (ends[index] if run[index].is_link else index) + 1
+        text = "".join(fragment.text for fragment in run[start:index])
+        if run[start].is_link:
+            mark = view.marks.match(text.lstrip())
+            first = text.lstrip()[mark.end() if mark else 0 :].lstrip(_BEFORE_ITEM)[:1]
+            if first and not (space and (mark or first.isupper() or first.isdigit())):
                 return [run]
-            starts.append(index)
-            space = ""
+            bounds += start, index
+            space = "" if first else space
         elif text.strip():
             return [run]
         else:
             space += text
-        index = end
-    return [run[start:end] for start, end in pairwise([0, *starts[1:], len(run)])]
+    return [run[start:end] for start, end in pairwise([*bounds, len(run)])] if len(bounds) > 3 else [run]
 
 
 class _Element(NamedTuple):

@@ -106,6 +106,11 @@ class StartTag(NamedTuple):
         return kept + self.raw[position:] if position else None
 
 
+def xml_tag(names: str) -> str:
+    """Return a regular expression for XML start tags, with any prefix. `names` are element names, separated by `|`."""
+    return rf"""<(?:[\w.-]++:)?(?:{names})(?:\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+)?+>"""
+
+
 def local_attributes(raw: str) -> dict[str, str]:
     """Return the attributes of the tag that begins `raw`, keyed by lower-case names without namespace prefixes."""
     tag = TAG.match(raw)

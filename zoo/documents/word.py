@@ -24,7 +24,7 @@ from zoo.documents.office import (
     read_tokens,
 )
 from zoo.documents.segments import PLACEHOLDER
-from zoo.documents.tags import StartTag, attribute_view, local_attributes
+from zoo.documents.tags import StartTag, attribute_view, local_attributes, xml_tag
 from zoo.text.sentences import MAX_TEXT_LENGTH
 
 
@@ -104,6 +104,11 @@ def _is_computed(code: str) -> bool:
     return _COMPUTED_CODE.match(code.strip()) is not None
 
 
+def _is_link(code: str) -> bool:
+    """Return whether a field with this code is a link."""
+    return code.strip().upper().startswith("HYPERLINK")
+
+
 def _join_fields(fragments: Iterable[Fragment]) -> list[Fragment]:
     """Join the parts of each field, and return all fragments.
 
@@ -139,7 +144,7 @@ def _join(fragments: list[Fragment], field: _Field) -> None:
     no result, or the field is a blank in a form. Otherwise, the fragments before and after the result become the tags
     of an inline element. Fragments that are not whole become a boundary between segments.
     """
-    again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
+    again = None if _is_link(field.code) else ""
     parts = fragments[field.begin :]
     is_blank = again is not None and not any(character.isalpha() for part in parts for character in part.text)
     if field.separate < 0 or is_blank or _is_computed(field.code):
@@ -173,7 +178,7 @@ _MATH = ("http://schemas.openxmlformats.org/officeDocument/2006/math", "http://p
 _NAMESPACES = {**dict.fromkeys(_WORD, "w"), **dict.fromkeys(_MATH, "m")} | {
     "http://schemas.openxmlformats.org/markup-compatibility/2006": "mc"
 }
-_PICTURE = re.compile(r"""<(?:[\w.-]++:)?docPr\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+>""")
+_PICTURE = re.compile(xml_tag("docPr"))
 _PREFIX = re.compile(rf"""\sxmlns(?::([^\s=]+))?\s*=\s*["'](?:{"|".join(map(re.escape, _WORD))})["']""")
 _UNIQUE = InlineElement(is_unique=True)
 _ELEMENTS = {
@@ -233,12 +238,13 @@ class _Reader(ParagraphReader):
         tokens, result, owner = read_tokens(text, _NAMESPACES), list[Token](), 0
         for index, token in enumerate(tokens):
             if token.kind == "text" and not token.text.strip():
-                is_content = tokens[index - 1].kind == "start" and tokens[index + 1].kind == "end"
-                if not is_content:
+                if (tokens[index - 1].kind, tokens[index + 1].kind) != ("start", "end"):
                     result[-1] = result[-1]._replace(raw=result[-1].raw + token.raw)
                     continue
-            elif token.name == "w:fldSimple" and _is_computed(local_attributes(token.raw).get("instr", "")):
-                token = token._replace(role=Role.COMPUTED)
+            elif token.name == "w:fldSimple":
+                code = local_attributes(token.raw).get("instr", "")
+                name = "w:hyperlink" if _is_link(code) else token.name
+                token = token._replace(name=name, role=Role.COMPUTED if _is_computed(code) else Role.TEXT)
             elif token.kind == "start" and token.name in _STYLED:
                 owner = len(result)
             elif token.name in ("w:pStyle", "w:rStyle") and result[owner].name == token.name.removesuffix("Style"):

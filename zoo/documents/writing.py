@@ -164,7 +164,10 @@ class Writer:
         self._parts.append(_Part(content, stack, is_bridge=is_bridge))
 
     def _join(self) -> str:
-        """Return the parts with their markup elements, which are opened and closed as needed."""
+        """Return the parts with their markup elements, which are opened and closed as needed.
+
+        A link inside a link is opened only once: its other words are written without it.
+        """
         self._keep_links_whole()
         output, ends, opened, current = list[str](), list[str](), set[int](), Stack()
         for (stack, is_text), group in groupby([*self._parts, _Part("", ())], attrgetter("stack", "is_text")):
@@ -173,8 +176,9 @@ class Writer:
                 output.append(ends.pop())
             for index in stack[shared:]:
                 (start, end), again = self._segment.elements[index], index in opened
-                output.append(start.written_again if again else start.written)
-                ends.append(end.written_again if again else end.written)
+                is_written = not (again and start.is_link)
+                output.append((start.written_again if again else start.written) * is_written)
+                ends.append((end.written_again if again else end.written) * is_written)
                 opened.add(index)
             content = "".join(part.content for part in group)  # adjacent texts are escaped as one
             output.append(self._view.escape(content) if is_text else content)

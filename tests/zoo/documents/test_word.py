@@ -8,7 +8,7 @@ from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.zoo.documents.translators import (
@@ -227,11 +227,12 @@ class Forgetful(Shuffle):
     ("one<a> </a>*two* three", Shuffle(), "THREE *TWO*<a> </a>ONE"),
     # The links of a menu are separate segments.
     ("<a>One two</a> {HYPERLINK u|Three four}", Shuffle(), "<a>TWO ONE</a> {HYPERLINK u|FOUR THREE}"),
-    ("<ins><a>One two</a></ins> <a>Three four</a>", Shuffle(), "<ins><a>TWO ONE</a></ins> <a>FOUR THREE</a>"),
+    ("<ins><a>One two</a> <link>4 x</link></ins>", Shuffle(), "<ins><a>TWO ONE</a> <link>X 4</link></ins>"),
     # A field that leaves a link keeps its own runs.
     ("<ins>one</ins> {HYPERLINK u|{PAGE|5} two}", Shuffle(0), "{PAGE|5}<ins> ONE</ins> {HYPERLINK u|TWO}"),
     # If all text is in links, no link is repeated.
     ("<a>one</a> <a>two six seven</a>", Shuffle(0), "TWO <a>ONE</a> <a>SIX SEVEN</a>"),
+    ("one <link>two six</link> x", Shuffle(0), "<link>TWO ONE SIX</link> X"),
     # Fields that the translator leaves out are between spaces.
     ("one {DATE|2 May} two {DATE|3 May} three", Forgetful(), "THREE TWO {DATE|3 May} ONE {DATE|2 May}"),
     ("{DATE|2 May} one two", Forgetful(), "{DATE|2 May} TWO ONE"),
@@ -305,10 +306,10 @@ def test_descriptions_of_pictures_are_translated() -> None:
 def check(before: str, after: str) -> None:
     """Require the same constructs, with fields and ranges in order, and all text in runs."""
     parts = [ElementTree.fromstring(text) for text in (before, after)]
-    counts = [Counter(element.tag.split("}")[1] for element in part.iter()) for part in parts]
+    counts = [Counter(each.get(f"{{{W}}}instr") or each.tag.split("}")[1] for each in part.iter()) for part in parts]
     repeated = ("r", "rPr", "b", "t", "hyperlink", "ins", "dir", "fldChar", "instrText", "noBreakHyphen", "softHyphen")
     for name in counts[0].keys() | counts[1].keys():
-        if name not in repeated:
+        if name not in repeated and "HYPERLINK" not in name:
             assert counts[0][name] == counts[1][name], name
     tokens = [outline(text) for text in (before, after)]
     codes = [Counter(re.findall(r"\{([^{|}]+)\|", each)) for each in tokens]
@@ -367,6 +368,7 @@ GAP = re.compile(r"(?<=[a-z]) (?=[a-z])(?![^{]*\|)|[→↵⇊^@☎¶>]")
 
 
 @given(seed=st.integers(0, 10**9))
+@example(seed=43410)  # a link that begins with a line break, and whose words are left out
 def test_nothing_is_lost_doubled_or_swapped(seed: int) -> None:
     draw = random.Random(seed)
     text = "¶".join(random_markup(draw, WORDS, UNITS, NESTED) for _ in range(draw.randint(1, 3)))
