@@ -42,7 +42,7 @@ def test_runs_and_claims_as_json(zoo: Zoo, trained: Trained) -> None:
 def test_page_has_the_plots(zoo: Zoo) -> None:
     result = zoo("paper", "--html", "paper.html")
     assert (result.status, result.out) == (0, "paper.html\n")
-    assert Path("paper.html").read_text(encoding="utf-8").count("<svg") == 6
+    assert Path("paper.html").read_text(encoding="utf-8").count("<figure") == 6
 
 
 @pytest.mark.parametrize("arguments", [["--runs", "nowhere"], ["--html", "a.pdf"], ["--html", "no/a.html"]])
