@@ -152,6 +152,6 @@ def find_device(name: str) -> str:
     if not torch.cuda.is_available():
         raise ZooError("this machine has no GPU that torch can use", hint="omit `--device`, or use `--device cpu`")
     if (device.index or 0) >= torch.cuda.device_count():
-        hint = f"GPUs are numbered from 0, and this machine has {torch.cuda.device_count()}"
+        hint = f"use a number below {torch.cuda.device_count()}, because GPUs are numbered from 0"
         raise ZooError(f"this machine has no GPU `{name}`", hint=hint)
     return str(device)

@@ -133,7 +133,7 @@ class NativeCodeGenerator:
         """
         if any(len(self.graph.types[value].shape) > 3 for value in inputs) and "key_width" not in fields:
             name = type(node.operation).__name__
-            raise Unsupported(f"it has no instruction for {name} of separate heads")
+            raise Unsupported(f"it has no instruction for {name} on separate attention heads")
         operands = dict(zip("abc", map(self.operand, inputs), strict=False))
         fields = {**operands, "width": self.row_length(node.name), **fields}
         self.instructions.append(Instruction(opcode, self._allocate(node), **fields))
@@ -198,7 +198,7 @@ class NativeCodeGenerator:
         """
         if self.graph.states[state].value != node.name:
             name = type(node.operation).__name__
-            raise Unsupported(f"it has no instruction for {name} with a next state that is not its result")
+            raise Unsupported(f"it has no instruction for {name} if the result is not the next state")
         self.with_state.add(node.name)
         return Operand(list(self.graph.states).index(state))
 

@@ -297,7 +297,7 @@ def _read_results(numbers_address: int, count: int, scores_address: int) -> list
 
 
 _ERRORS: Mapping[int, tuple[type[Exception], str]] = {
-    Status.NO_MEMORY: (MemoryError, "not enough memory in the native kernels"),
+    Status.NO_MEMORY: (MemoryError, "the native kernels ran out of memory"),
     Status.OUT_OF_RANGE: (IndexError, "a token, position, row or sentence does not exist in the model or the state"),
     Status.TOO_LARGE: (ValueError, "a matrix is too large for exact sums in the native kernels"),
     Status.UNKNOWN: (ValueError, "the native kernels do not implement one of the instructions"),

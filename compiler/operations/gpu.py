@@ -46,7 +46,7 @@ class KernelOperation:
     """
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} has no reference: interpret the graph of another purpose")
+        raise NotImplementedError(f"{type(self).__name__} has no reference: interpret a graph with another purpose")
 
 
 class PackedAttention(KernelOperation, Operation):

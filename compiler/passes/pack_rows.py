@@ -53,9 +53,9 @@ def pack_rows(graph: Graph) -> Graph:
 def pack(graph: Graph) -> Graph:
     """Replace attention, SSRUs and positional encodings with operations on packed rows."""
     if "source" not in graph.inputs:
-        raise Unsupported("it has no encoder")
+        raise Unsupported("the model has no encoder")
     if graph.inputs["source"].kind is not ValueKind.INTEGER:
-        raise Unsupported("its source is not text")
+        raise Unsupported("the model's source is not text")
     graph = replace(graph, inputs={**graph.inputs, **PACKED_INPUTS})
     nodes = []
     for node in graph.nodes:
@@ -73,7 +73,7 @@ def pack(graph: Graph) -> Graph:
     for node in packed_graph.nodes:
         operation = node.operation
         if operation.receptive_field() is not None or operation.mask_role is not None or operation.depends_on_batch:
-            raise Unsupported(f"it uses {type(node.operation).__name__}, which the GPU kernels do not support")
+            raise Unsupported(f"the model uses {type(node.operation).__name__}, which the GPU kernels do not support")
     return packed_graph
 
 
@@ -83,14 +83,14 @@ def _packed_attention(graph: Graph, merged: Node) -> Node:
     attention = plain_attention(node)
     query, key, value, mask = (graph.by_name[name] for name in node.inputs)
     if mask.operation.mask_role not in (MaskRole.PADDING, MaskRole.CAUSAL):
-        raise Unsupported(f"its attention uses {type(mask.operation).__name__}, which the GPU kernels do not support")
+        raise Unsupported(f"the attention uses {type(mask.operation).__name__}, which the GPU kernels do not support")
     (q, q_column), (kv, k_column), (v, v_column) = (columns(graph, each) for each in (query, key, value))
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
     q_width, kv_width = heads.count * heads.d_k, heads.kv_count * (heads.d_k + heads.d_v)
     widths = [graph.types[name].shape[-1].constant for name in (q, kv)]
     # The kernels of the backward pass write the gradients of all columns of these two values.
     if kv != v or widths != ([q_width + kv_width] * 2 if q == kv else [q_width, kv_width]):
-        raise Unsupported("its queries, keys and values are computed separately: enable the `fuse_projections` pass")
+        raise Unsupported("queries, keys and values are computed separately: enable the `fuse_projections` pass")
     spans = {
         (SOURCE, SOURCE): ("source_spans", "source_spans"),
         (TARGET, TARGET): ("target_spans", "target_spans"),
@@ -107,9 +107,9 @@ def plain_attention(node: Node) -> Attention:
     """
     operation = node.operation
     if not isinstance(operation, Attention):
-        raise Unsupported(f"it uses {type(operation).__name__}, which the GPU kernels do not support")
+        raise Unsupported(f"the model uses {type(operation).__name__}, which the GPU kernels do not support")
     if operation.dropout or operation.biased or node.parameters or len(node.inputs) != 4:
-        raise Unsupported("its attention has dropout, biases or additive scores, which the GPU kernels do not support")
+        raise Unsupported("the attention has dropout, biases or additive scores, which the GPU kernels do not support")
     return operation
 
 
@@ -120,7 +120,7 @@ def head_columns(query: ValueType, value: ValueType, *columns: int) -> HeadColum
     """
     (_, count, _, d_k), (_, kv_count, _, d_v) = query.shape, value.shape
     if max(d_k.constant, d_v.constant) > MAX_HEAD_WIDTH:
-        raise Unsupported(f"its attention heads have more than {MAX_HEAD_WIDTH} features, the limit of the GPU kernels")
+        raise Unsupported(f"attention heads have more than {MAX_HEAD_WIDTH} features, the limit of the GPU kernels")
     return HeadColumns(count.constant, kv_count.constant, d_k.constant, d_v.constant, *columns)
 
 
@@ -133,7 +133,7 @@ def columns(graph: Graph, heads: Node, *, whole: bool = False) -> tuple[str, int
         whole: Whether to follow nested slices to the original value.
     """
     if not isinstance(heads.operation, SplitHeads):
-        raise Unsupported("it rotates queries and keys, which the GPU kernels do not support")
+        raise Unsupported("the model rotates queries and keys, which the GPU kernels do not support")
     (name,), first = heads.inputs, 0
     while (part := graph.by_name[name].operation.sliced_range()) and part[0] == -1:
         name, first = graph.by_name[name].inputs[0], first + part[1]
