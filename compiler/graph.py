@@ -214,7 +214,7 @@ def interpret(graph: Graph, weights: Mapping[str, Tensor], inputs: Mapping[str, 
     """Compute the outputs and states of a graph, and return them, keyed by name. Dropout is off.
 
     Args:
-        graph: The graph.
+        graph: The graph to run.
         weights: The tensors of a weights file, keyed by name.
         inputs: The inputs of the graph, keyed by name.
     """

@@ -126,8 +126,8 @@ class NativeCodeGenerator:
         """Add an instruction that computes a node's result in a new buffer.
 
         Args:
-            node: The node.
-            opcode: The operation.
+            node: The node to compute.
+            opcode: The operation of the instruction.
             *inputs: The values to read, at most three.
             **fields: Other fields of the instruction.
         """

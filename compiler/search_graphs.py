@@ -43,7 +43,7 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
     """Return the graphs of a beam search on a GPU, for the purposes ENCODE and DECODE_STEP.
 
     Args:
-        spec: The spec.
+        spec: The spec of the model.
         purposes: All purposes of the compiled model. They determine how the parameters are stored.
         precision: The precision of the compiled model.
 
@@ -88,7 +88,7 @@ def _fuse_products(graph: Graph) -> Graph:
 def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
     """Rewrite the graph of a decoder step so that it operates on slots (see `compiler.slots`).
 
-    Also return the name of the encoder value that contains the keys and values of cross-attention.
+    Return the new graph, and the name of the encoder value that contains the keys and values of cross-attention.
     """
     slots = {SLOTS: ValueType((ONE,), ValueKind.INTEGER)}
     graph = replace(step, inputs={**step.inputs, **slots}, states={})
@@ -147,7 +147,7 @@ def _embedding(step: Graph, node: Node) -> Node:
 def _self_attention(step: Graph, merged: Node, attention: Node) -> tuple[Node, dict[str, ValueType]]:
     """Fuse self-attention into one operation, which looks up the cache rows of each hypothesis in the slots.
 
-    Also return the graph input for the cache.
+    Return the fused node, and the graph input for the cache.
     """
     scale, by_name = plain_attention(attention).scale, step.by_name
     query, keys, values, mask = (by_name[name] for name in attention.inputs)
@@ -167,7 +167,7 @@ def _self_attention(step: Graph, merged: Node, attention: Node) -> tuple[Node, d
 
 
 def _cross_attention(step: Graph, encode: Graph, merged: Node, attention: Node) -> tuple[Node, str]:
-    """Fuse cross-attention into one operation. Also return the encoder value that contains its keys and values."""
+    """Fuse cross-attention into one node. Return it, and the encoder value that contains the keys and values."""
     scale = plain_attention(attention).scale
     query, (_, key_name, value_name, _) = step.by_name[attention.inputs[0]], attention.inputs
     if not {key_name, value_name} <= encode.outputs.keys():

@@ -20,7 +20,7 @@ from compiler.runtime import layers
 
 MAX_VARIANTS = 64
 """Maximum number of times that torch may compile a layer. torch compiles sizes of 0 and 1 separately, each with and
-without gradients. Therefore its default limit of 8 can be too low."""
+without gradients. Therefore torch's default limit of 8 can be too low."""
 
 
 def _build(request: BuildRequest) -> EmittedProgram:

@@ -80,7 +80,7 @@ class MultiHeadAttention:
         Queries are [batch, h, length, d_k], keys [batch, kv_heads, length, d_k], values [batch, kv_heads, length, d_v].
 
         Args:
-            x: The input.
+            x: The input of the sub-layer.
             memory: The output of the encoder. None: self-attention, in which keys and values are projected from x. If
                 the spec selects rotary position embeddings, self-attention queries and keys are also rotated.
         """

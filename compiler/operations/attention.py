@@ -49,7 +49,7 @@ class HeadColumns:
     value: int
 
     def parts(self, q: Tensor, kv: Tensor) -> tuple[tuple[Tensor, int], ...]:
-        """Slice queries, keys and values [..., heads · width] from the projections. Return each with its head width."""
+        """Return (queries, d_k), (keys, d_k) and (values, d_v). Each tensor is a slice [..., heads · width]."""
         queries = q[..., self.query : self.query + self.count * self.d_k], self.d_k
         keys = kv[..., self.key : self.key + self.kv_count * self.d_k], self.d_k
         return queries, keys, (kv[..., self.value : self.value + self.kv_count * self.d_v], self.d_v)
@@ -276,7 +276,8 @@ class RestrictedAttention(Operation):
         """Return the number of elements that are saved for the backward pass.
 
         These are the overlapping windows of keys and values. With dropout or additive scores, the attention weights are
-        also saved. Dropout saves two more tensors of this size, and additive scores save tanh(query + key).
+        also saved. Dropout saves two more tensors of the same size as the weights, and additive scores save
+        tanh(query + key).
         """
         batch, heads, length, width = inputs[0].shape
         overlap = -(-self.window // self.block)

@@ -52,7 +52,15 @@ class Recurrence(Operation):
         return not self.in_step
 
     def _require_inputs(self, inputs: ValueTypes, width: Size) -> None:
-        """Raise GraphError unless the lengths are given if `backwards`, and a state [batch, 1, width] if `in_step`."""
+        """Check the inputs after the position inputs: lengths (if `backwards`), then a state (if `in_step`).
+
+        Args:
+            inputs: Types of all inputs.
+            width: Number of features in the state, which must be [batch, 1, width].
+
+        Raises:
+            GraphError: An input is missing, is unexpected or has the wrong type.
+        """
         rows = inputs[0].shape[0]
         lengths, state = ValueType((rows,), ValueKind.INTEGER), ValueType((rows, ONE, width))
         expected = [lengths] * self.backwards + [state] * self.in_step

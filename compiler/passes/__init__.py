@@ -83,11 +83,11 @@ def graphs(
     """Lower a spec to graphs, and run all passes on these graphs.
 
     Args:
-        spec: The spec.
+        spec: The spec of the model.
         purposes: The purposes of the graphs. ENCODE is omitted if the spec has no encoder, and DECODE_STEP if it has no
             decoder.
         device: The device that the graphs will run on.
-        precision: Overrides the spec's precision.
+        precision: The precision to use instead of the spec's precision. None: the spec's precision.
 
     Raises:
         ZooError: The precision or the name of a disabled pass is invalid.

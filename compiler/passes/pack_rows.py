@@ -1,8 +1,9 @@
 """Pass for training on packed rows: all sentences of a batch are concatenated in one row of constant length.
 
-Therefore all steps have the same shapes, and a GPU can run each step as one CUDA graph. Only attention, recurrence and
-positions depend on where a sentence begins. All other operations compute each position separately. Dropout gets its
-masks from a seed, and the operations after a matrix product are fused into one operation, which one kernel computes.
+Therefore all training steps have the same shapes, and a GPU can run each step as one CUDA graph. Only attention,
+recurrence and positions depend on where a sentence begins. All other operations compute each position separately.
+Dropout gets its masks from a seed. The operations after a matrix product are fused into one operation, which one kernel
+computes.
 """
 
 from __future__ import annotations
@@ -125,12 +126,12 @@ def head_columns(query: ValueType, value: ValueType, *columns: int) -> HeadColum
 
 
 def columns(graph: Graph, heads: Node, *, whole: bool = False) -> tuple[str, int]:
-    """Return the name of the value that is split into heads, and the first column of these heads.
+    """Return the name of the value from which a node takes its heads, and the first column of the heads in this value.
 
     Args:
-        graph: The graph.
-        heads: The node that splits the heads.
-        whole: Whether to follow nested slices to the original value.
+        graph: The graph that contains the node.
+        heads: The node that splits features into heads.
+        whole: If the features are a slice of a slice, whether to return the original value, which is not a slice.
     """
     if not isinstance(heads.operation, SplitHeads):
         raise Unsupported("the model rotates queries and keys, which the GPU kernels do not support")
@@ -147,11 +148,11 @@ def fuse_kernels(graph: Graph) -> Graph:
     sites, nodes, unbiased = Counter[str](), list[Node](), set[str]()
 
     def sole(name: str) -> Node | None:
-        """Return the node that computes a value, if only one node reads this value."""
+        """Return the node that computes a value, or None if the value is an input or has several readers."""
         return graph.by_name.get(name) if graph.uses[name] == 1 else None
 
     def biased_product(name: str) -> Node | None:
-        """Return the node that computes a value, if it is a projection with a bias and the value has one reader."""
+        """Return `sole(name)` if this node is a projection with a bias, otherwise None."""
         node = sole(name)
         return node if node and node.operation.is_projection and len(node.parameters) == 2 else None
 

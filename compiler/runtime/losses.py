@@ -16,7 +16,7 @@ from specs import EOS, PAD
 CHUNK = 2**24
 """The number of logits in a chunk of the chunked loss: 64 MiB in float32. Larger chunks are not faster."""
 _BLOCK = 2**19
-"""The number of logits that a CPU converts to gradients at a time. They fit into its cache."""
+"""The number of logits that a CPU converts to gradients at a time. They fit into the CPU's cache."""
 
 
 def pick(
