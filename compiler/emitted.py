@@ -255,7 +255,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         return {name: origin.make(file) for name, origin in origins(self.graphs.values()).items()}
 
     def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
-        """Return a copy of this model in which the given parameters replace the parameters of the same names.
+        """Return a copy of this model in which the given parameters replace the parameters with the same names.
 
         The copy shares all other parameters with this model. It has no beam search on a GPU.
         """

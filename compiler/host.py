@@ -118,8 +118,8 @@ def tune_process() -> None:
       Nearly every batch has a new shape, and 64 entries are enough for one step, so both caches are limited to 64
       entries. This has no effect after the first matrix product, or if the environment already sets these limits.
     * Denormal numbers (below 1e-38) become 0. After a few hundred steps, the gradients of a small model contain many
-      denormal numbers, and a matrix product that reads them takes several times as long. The setting belongs to a
-      thread, and new threads inherit it. torch's threads therefore have it only if they start afterwards.
+      denormal numbers, and a matrix product that reads them takes several times as long. Each thread has its own
+      setting, and new threads inherit it. Therefore, torch's threads use it only if they start after this call.
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "64")

@@ -138,7 +138,7 @@ def artefact_key(request: BuildRequest) -> dict[str, str]:
 def refuse(request: BuildRequest) -> str | None:
     """Return the reason why torch.export cannot export the encoder or decoder step, or None if it can."""
     if "plan_cache" in request.spec.compilation.disabled_passes:
-        return "it needs the `plan_cache` pass: remove it from `compilation.disabled_passes`"
+        return "it needs the `plan_cache` pass: remove `plan_cache` from `compilation.disabled_passes`"
     for purpose in TRANSLATING:
         graph = request.graphs[purpose]
         for node in graph.nodes:

@@ -103,7 +103,7 @@ class KernelProgram:
     handle: int | None = None
 
     def __init__(self, library: Any, model: PackedModel) -> None:
-        """Open a packed model.
+        """Load a packed model with the kernel library.
 
         Args:
             library: The kernel library that `load_kernels` returned.

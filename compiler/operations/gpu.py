@@ -179,7 +179,7 @@ class SlotEmbedding(KernelOperation, Operation):
 
 
 class SlotSelfAttention(KernelOperation, Operation):
-    """Self-attention in a decoder step, which also writes the new keys and values to the cache in place.
+    """Self-attention in a decoder step. It also writes the new keys and values to the cache, in place.
 
     Inputs: a tensor that contains queries, keys and values [rows, 1, ...], the cache, and the slots,
     which contain the beam search states (see `compiler.slots`). Result: [rows, 1, h·d_v].

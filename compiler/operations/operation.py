@@ -142,8 +142,8 @@ class Operation(ABC):
 
     Each subclass becomes a frozen dataclass, so that operations can be compared and printed. Compiler passes, cost
     functions and backends read the traits of an operation, such as `is_attention`, or ask for a variant of it, so that
-    they also work with new operations. Only passes that replace operations with a single kernel check its class,
-    because the kernel computes exactly these operations (see `compiler.operations.gpu`).
+    they also work with new operations. Only passes that replace operations with a single kernel check the classes
+    of operations, because a kernel computes exactly one sequence of operations (see `compiler.operations.gpu`).
     """
 
     def __init_subclass__(cls) -> None:

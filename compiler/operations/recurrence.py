@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 class Recurrence(Operation):
     """Base class of recurrent layers. They run from the first position to the last or, if `backwards`, in reverse.
 
-    Each input has one value per position. If `backwards`, a further input is the length [batch] of each row without
-    padding. In a decoder step, a further input is the initial state, and the result starts with this state.
+    The inputs in `position_inputs` have one value per position. If `backwards`, a further input is the length [batch]
+    of each row without padding. In a decoder step, a further input is the initial state, and the result starts with
+    this state.
     """
 
     backwards: bool = False
