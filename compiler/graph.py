@@ -118,8 +118,8 @@ def verify(graph: Graph) -> None:
     """Check that a graph is valid.
 
     Raises:
-        GraphError: A value is computed twice, used before it is computed or after it is overwritten, or does not have
-            the type that its node declares; an output or a state is invalid; or a parameter is unused.
+        GraphError: A value is computed twice, is used before it is computed or after it is overwritten, or does not
+            have the type that its node declares. An output or a state is invalid. A parameter is unused.
     """
     known, overwritten, base = dict(graph.inputs), set[str](), {name: name for name in graph.inputs}
     for node in graph.nodes:

@@ -113,13 +113,14 @@ def tune_process() -> None:
     training or benchmarking, and before the process computes anything. The function changes three settings:
 
     * The C library normally returns large freed blocks to the system. When they are allocated again, the system fills
-      each page with zeros, which takes a tenth of a training step on a CPU. Now the process keeps these blocks.
+      each page with zeros, which takes a tenth of a training step on a CPU. After this call, the process keeps freed
+      blocks.
     * oneDNN and torch each cache up to 1,024 prepared matrix products, one per shape. An entry takes up to a megabyte.
       Nearly every batch has a new shape, and 64 entries are enough for one step, so both caches are limited to 64
       entries. This has no effect after the first matrix product, or if the environment already sets these limits.
     * Denormal numbers (below 1e-38) become 0. After a few hundred steps, the gradients of a small model contain many
-      denormal numbers, and a matrix product that reads them takes several times as long. Each thread has its own
-      setting, and new threads inherit it. Therefore, torch's threads use it only if they start after this call.
+      denormal numbers. A matrix product that reads denormal numbers takes several times as long. Each thread has its
+      own setting, and new threads inherit it. Therefore, torch's threads use it only if they start after this call.
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "64")

@@ -124,7 +124,7 @@ def artefact_key(request: BuildRequest) -> dict[str, str]:
     """Return the entries of the cache key for an exported program. Each backend adds its own entries.
 
     The entries contain the version of torch, the emitted code, the inputs, and the text of all Python files in
-    `compiler`, because the emitted code calls functions and reads constants from many of these files.
+    `compiler`. The emitted code calls functions and reads constants from many of these files.
     """
     files = sorted(Path(__file__).parents[1].rglob("*.py"))
     return {
