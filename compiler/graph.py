@@ -164,7 +164,7 @@ def _verify_states(graph: Graph, types: Mapping[str, ValueType]) -> None:
 
 
 def unique_name(name: str, *taken: Container[str]) -> str:
-    """Return the name if it is unused. Otherwise append the smallest number that makes it unique."""
+    """Return `name` if it is in no `taken` container. Otherwise append the smallest number that makes it unique."""
     return next(each for each in numbered(name) if not any(each in group for group in taken))
 
 

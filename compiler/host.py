@@ -49,8 +49,9 @@ ONEDNN, DEFAULT = "oneDNN", "torch's default"
 def matrix_libraries() -> tuple[str, ...]:
     """Return the libraries that can multiply matrices in full float32 precision on this processor, default first.
 
-    oneDNN is included only if the processor has AVX-512 but not AMX. With AMX, oneDNN would round to bfloat16. oneDNN
-    is the default on processors with bfloat16 instructions. On older processors, torch's default is often faster.
+    oneDNN is included only if the processor has AVX-512 but not AMX. On processors with AMX, oneDNN would round to
+    bfloat16. oneDNN is the default on processors with bfloat16 instructions. On older processors, torch's default is
+    often faster.
     """
     capability = torch.backends.cpu.get_cpu_capability()
     is_exact = "AVX512" in capability and not torch.cpu._is_amx_tile_supported()
@@ -73,10 +74,10 @@ _precision_before = ""
 def fast_float32(library: str | None = None) -> Iterator[None]:
     """Make torch use the given library for float32 matrix products in the `with` block.
 
-    torch uses oneDNN only if its precision setting is "bf16", so this function changes the setting. With AMX, oneDNN
-    would then round to bfloat16, so `matrix_libraries()` does not include oneDNN. Without AMX, oneDNN computes in
-    float32. If `with` blocks are nested or run in several threads, the first block determines the setting, and the last
-    block to end restores it.
+    torch uses oneDNN only if its precision setting is "bf16", so this function changes the setting. If the processor
+    has AMX, oneDNN would then round to bfloat16, so `matrix_libraries()` does not include oneDNN. Otherwise, oneDNN
+    computes in float32. If `with` blocks are nested or run in several threads, the first block determines the setting,
+    and the last block to end restores it.
 
     Args:
         library: One of `matrix_libraries()`. None: `matrix_library()`.

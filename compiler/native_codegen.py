@@ -74,7 +74,7 @@ class NativeCodeGenerator:
     """Generator of native instructions for one graph. Each operation's `native` method uses it to add instructions."""
 
     def __init__(self, graph: Graph, buffers: list[int], memory: list[str]) -> None:
-        """Prepare to generate the code of a graph.
+        """Create a code generator for one graph.
 
         Args:
             graph: The graph of the encoder or of a decoder step.

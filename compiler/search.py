@@ -65,7 +65,7 @@ class Searcher:
         functions: Mapping[Purpose, Function],
         record: Recorder | None = None,
     ) -> None:
-        """Prepare to run searches. This does not allocate device memory.
+        """Store the program and its search graphs. The first search allocates device memory.
 
         Args:
             program: The compiled model, which contains the weights.
