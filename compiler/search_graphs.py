@@ -167,7 +167,7 @@ def _self_attention(step: Graph, merged: Node, attention: Node) -> tuple[Node, d
 
 
 def _cross_attention(step: Graph, encode: Graph, merged: Node, attention: Node) -> tuple[Node, str]:
-    """Fuse cross-attention into one node. Return it, and the encoder value that contains the keys and values."""
+    """Fuse cross-attention into one node. Return the node, and the encoder value that contains its keys and values."""
     scale = plain_attention(attention).scale
     query, (_, key_name, value_name, _) = step.by_name[attention.inputs[0]], attention.inputs
     if not {key_name, value_name} <= encode.outputs.keys():

@@ -114,7 +114,7 @@ def _locate(views: Any, side: str, own: Indices, spans: Mapping[str, Indices]) -
         views: The arrays to write, keyed by name.
         side: The row that contains the tokens: `source` or `target`.
         own: The length of each sentence in this row.
-        spans: The names of the arrays for spans, with the sentence lengths in the row that the spans refer to.
+        spans: Maps the name of each array of spans to the sentence lengths in the row that the spans refer to.
     """
     count = own.sum()
     views[f"{side}_position"][0, :count] = np.arange(count) - np.repeat(own.cumsum() - own, own)

@@ -97,7 +97,7 @@ class ReceptiveField:
     """Whether the operation is a recurrence. A recurrence computes each position from the result at its neighbour."""
 
     def extend(self, distances: Sequence[float], limit: int, *, ahead: bool) -> list[float]:
-        """Extend paths by this operation, and return the largest distance that they then span, indexed by path length.
+        """Extend paths by this operation. Return the largest distance that the extended paths of each length span.
 
         A recurrence adds 1 to the path length for each position that the path crosses. A dilated operation skips
         positions. It extends only paths that already reach the skipped positions.
