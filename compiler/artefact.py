@@ -101,7 +101,7 @@ class Artefact:
         return self.folder
 
     def _write(self, write: Callable[[Path], None]) -> None:
-        """Write the files into a new folder. Rename it to the artefact's folder when all files are complete."""
+        """Call `write` with a new folder. When all files are complete, rename this folder to the artefact's folder."""
         staging = self.folder.with_name(f".{self.folder.name}.{uuid4().hex}.new")
         staging.mkdir()
         try:

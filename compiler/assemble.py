@@ -37,10 +37,11 @@ class BuildOptions(BackendOptions, total=False):
 def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack[BuildOptions]) -> Program:
     """Compile the model that a spec describes, and return the compiled model.
 
-    If `auto` has chosen the backend and the backend fails, for example because the disk is full or the compiler is
-    broken, warn and use the `eager` backend instead.
+    If the backend option is `auto` and the chosen backend fails, warn and use the `eager` backend instead. Possible
+    causes are a full disk or a broken compiler.
 
-    On a CPU, the compiled model may share memory with `weights`. Do not change these tensors afterwards.
+    On a CPU, the compiled model may share memory with the tensors in the option `weights`. Do not change these tensors
+    afterwards.
 
     Args:
         spec: The spec of the model.
@@ -152,6 +153,6 @@ def find_device(name: str) -> str:
     if not torch.cuda.is_available():
         raise ZooError("this machine has no GPU that torch can use", hint="omit `--device`, or use `--device cpu`")
     if (device.index or 0) >= torch.cuda.device_count():
-        hint = f"GPUs are numbered from 0, and this machine has {torch.cuda.device_count()}"
+        hint = f"use a number below {torch.cuda.device_count()}, because GPUs are numbered from 0"
         raise ZooError(f"this machine has no GPU `{name}`", hint=hint)
     return str(device)

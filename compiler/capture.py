@@ -29,9 +29,9 @@ class CudaGraphRecorder:
         """Create the CUDA stream on which the graphs for a device are recorded.
 
         Args:
-            device: The GPU.
-            releases_memory: Whether to free the memory of the warm-up run before recording. This takes time, but
-                without it, recording a function needs twice as much memory.
+            device: The GPU that runs the graphs.
+            releases_memory: Whether to free the memory of the warm-up run before recording. Freeing takes time, but
+                otherwise recording a function needs twice as much memory.
         """
         self._device, self._releases_memory = device, releases_memory
         self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

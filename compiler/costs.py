@@ -28,7 +28,7 @@ class Cost:
     """Costs of a graph or of one of its layers.
 
     Costs that depend on the batch are polynomials in symbolic sizes, such as batch and source. Byte counts assume
-    float32 numbers, except for weights.
+    float32 for everything except weights.
     """
 
     parameters: int
@@ -112,9 +112,9 @@ class Complexity:
 
 
 def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> Complexity:
-    """Return the complexity of a sub-layer (Table 1). Attention has one head.
+    """Return the complexity of a sub-layer, as in Table 1 of the paper. Attention has one head.
 
-    The numbers are computed from a stack of such sub-layers that has enough layers to connect all positions.
+    The numbers are computed from a stack of these sub-layers that is deep enough to connect all positions.
 
     Args:
         sublayer: The sub-layer, as in a spec.
@@ -180,7 +180,7 @@ def sequential_operations(graph: Graph, n: int, layer: str | None = None) -> int
 
 @dataclass(frozen=True)
 class Connections:
-    """The positions of an input value on which each position of a computed value depends."""
+    """Distance and path length over which positions of a computed value depend on positions of an earlier value."""
 
     distance: int
     """Largest d such that each position of the computed value depends on all positions at most d away.
@@ -195,7 +195,14 @@ class Connections:
 
 
 def connections(graph: Graph, start: str, end: str, n: int) -> Connections:
-    """Return the connections between n positions of the value `start` and the positions of the value `end`."""
+    """Measure how far positions of `end` depend on positions of `start`, and the path length between them.
+
+    Args:
+        graph: The graph that contains both values.
+        start: The name of the earlier value.
+        end: The name of the computed value.
+        n: The number of positions in each value.
+    """
     before, after = (_distances(graph, start, n - 1, ahead=ahead)[end] for ahead in (False, True))
     sides = [before, after] if max(after) > 0 else [before]
     distance = min(map(max, sides))
@@ -209,8 +216,8 @@ def _distances(graph: Graph, start: str, limit: int, *, ahead: bool) -> dict[str
     Distances are counted in positions. Each value has a list of distances, indexed by the length of the path.
 
     Args:
-        graph: The graph.
-        start: The value at which paths start.
+        graph: The graph that contains the paths.
+        start: The name of the value at which paths start.
         limit: The largest possible distance. Larger distances are clipped to it.
         ahead: Whether to measure distances to later positions instead of earlier positions.
     """

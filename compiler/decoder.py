@@ -33,7 +33,7 @@ class State:
     carried: Mapping[str, Tensor]
     """Values that a step passes to the next step, such as keys and values of earlier tokens, one row per hypothesis.
 
-    Of some values, the next step reads only the last positions (see `StepState`).
+    The next step reads only the last positions of some values (see `StepState`).
     """
     read: tuple[int, ...]
     """For each sentence, the number of tokens that each of its hypotheses has read.
@@ -114,11 +114,11 @@ class DecoderStates:
         return self._graph.inputs["token"].shape[1] == BEAMS
 
     def _length(self, name: str) -> Size:
-        """Return how many positions of a state the step reads: PAST, CAPACITY, or a number (see `StepState`)."""
+        """Return how many positions of the state `name` a step reads: PAST, CAPACITY, or a number (see `StepState`)."""
         return self._graph.inputs[name].shape[self._graph.states[name].length_axis]
 
     def _input_positions(self, name: str, value: Tensor, end: int) -> Tensor:
-        """Return the part of a state that a step reads. Enlarge a preallocated cache to at least `end` positions."""
+        """Return the positions of a state that a step reads. Enlarge a preallocated cache if it ends before `end`."""
         axis, length = self._graph.states[name].length_axis, self._length(name)
         if length == CAPACITY:
             return value if end <= value.shape[axis] else _pad(value, axis, _in_blocks(end))

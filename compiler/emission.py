@@ -45,7 +45,7 @@ class EmittedCode:
         return "\n".join([*imports, "\n", text])
 
     def layer_function(self, kind: str, body: str) -> str:
-        """Return the name of the function with this body. If there is no such function, add it, named after `kind`."""
+        """Return the name of the function with this body. If there is none, add one, and name it after `kind`."""
         name = next(name for name in numbered(kind) if self.layers.get(name) in (None, f"def {name}{body}"))
         self.layers[name] = f"def {name}{body}"
         return name
@@ -91,7 +91,7 @@ class _Names:
         return self.new("_".join(filter(None, (name.rpartition("_")[0], suffix))))
 
     def assign(self, value: str, wanted: str | None = None) -> str:
-        """Choose an unused variable name for a value, based on `wanted` or on the value's own name. Return it."""
+        """Assign an unused variable name to a value, based on `wanted` or on the value's own name. Return the name."""
         self.values[value] = self.new(wanted or value.removeprefix(self.prefix))
         return self.values[value]
 

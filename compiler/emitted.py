@@ -52,7 +52,7 @@ class _ParameterTree(nn.Module):
 
 
 def _dropout_key(path: str) -> int:
-    """Return a number that identifies a part of the model, so that the dropout masks of different parts differ."""
+    """Return a number that identifies the module at a path, so that different modules have different dropout masks."""
     return crc32(path.encode()) >> 1  # a 32-bit integer for the kernels
 
 
@@ -215,7 +215,7 @@ class EmittedProgram(DecoderStates, nn.Module):
             return self._functions[purpose](self, inputs)
 
     def _step(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows·k V"], State]:
-        """Run decoder steps that read `tokens`. Return log-probabilities, one row per token, and the next state."""
+        """Read `tokens` in one or more steps. Return log-probabilities, one row per token, and the next state."""
         found = []
         for part in torch.split(tokens, self.max_new_tokens or tokens.shape[1], 1):
             results = self.run(Purpose.DECODE_STEP, **self._step_inputs(state, part))
@@ -255,7 +255,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         return {name: origin.make(file) for name, origin in origins(self.graphs.values()).items()}
 
     def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
-        """Return a copy of this model in which the given parameters replace the parameters of the same names.
+        """Return a copy of this model in which the given parameters replace the parameters with the same names.
 
         The copy shares all other parameters with this model. It has no beam search on a GPU.
         """

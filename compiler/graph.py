@@ -118,8 +118,8 @@ def verify(graph: Graph) -> None:
     """Check that a graph is valid.
 
     Raises:
-        GraphError: A value is computed twice, used before it is computed or after it is overwritten, or does not have
-            the type that its node declares; an output or a state is invalid; or a parameter is unused.
+        GraphError: A value is computed twice, is used before it is computed or after it is overwritten, or does not
+            have the type that its node declares. An output or a state is invalid. A parameter is unused.
     """
     known, overwritten, base = dict(graph.inputs), set[str](), {name: name for name in graph.inputs}
     for node in graph.nodes:
@@ -164,7 +164,7 @@ def _verify_states(graph: Graph, types: Mapping[str, ValueType]) -> None:
 
 
 def unique_name(name: str, *taken: Container[str]) -> str:
-    """Return the name if it is unused. Otherwise append the smallest number that makes it unique."""
+    """Return `name` if it is in no `taken` container. Otherwise append the smallest number that makes it unique."""
     return next(each for each in numbered(name) if not any(each in group for group in taken))
 
 
@@ -214,7 +214,7 @@ def interpret(graph: Graph, weights: Mapping[str, Tensor], inputs: Mapping[str, 
     """Compute the outputs and states of a graph, and return them, keyed by name. Dropout is off.
 
     Args:
-        graph: The graph.
+        graph: The graph to run.
         weights: The tensors of a weights file, keyed by name.
         inputs: The inputs of the graph, keyed by name.
     """

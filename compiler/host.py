@@ -49,8 +49,9 @@ ONEDNN, DEFAULT = "oneDNN", "torch's default"
 def matrix_libraries() -> tuple[str, ...]:
     """Return the libraries that can multiply matrices in full float32 precision on this processor, default first.
 
-    oneDNN is included only if the processor has AVX-512 but not AMX. With AMX, oneDNN would round to bfloat16. oneDNN
-    is the default on processors with bfloat16 instructions. On older processors, torch's default is often faster.
+    oneDNN is included only if the processor has AVX-512 but not AMX. On processors with AMX, oneDNN would round to
+    bfloat16. oneDNN is the default on processors with bfloat16 instructions. On older processors, torch's default is
+    often faster.
     """
     capability = torch.backends.cpu.get_cpu_capability()
     is_exact = "AVX512" in capability and not torch.cpu._is_amx_tile_supported()
@@ -73,10 +74,10 @@ _precision_before = ""
 def fast_float32(library: str | None = None) -> Iterator[None]:
     """Make torch use the given library for float32 matrix products in the `with` block.
 
-    torch uses oneDNN only if its precision setting is "bf16", so this function changes the setting. With AMX, oneDNN
-    would then round to bfloat16, so `matrix_libraries()` does not include oneDNN. Without AMX, oneDNN computes in
-    float32. If `with` blocks are nested or run in several threads, the first block determines the setting, and the last
-    block to end restores it.
+    torch uses oneDNN only if its precision setting is "bf16", so this function changes the setting. If the processor
+    has AMX, oneDNN would then round to bfloat16, so `matrix_libraries()` does not include oneDNN. Otherwise, oneDNN
+    computes in float32. If `with` blocks are nested or run in several threads, the first block determines the setting,
+    and the last block to end restores it.
 
     Args:
         library: One of `matrix_libraries()`. None: `matrix_library()`.
@@ -113,13 +114,14 @@ def tune_process() -> None:
     training or benchmarking, and before the process computes anything. The function changes three settings:
 
     * The C library normally returns large freed blocks to the system. When they are allocated again, the system fills
-      each page with zeros, which takes a tenth of a training step on a CPU. Now the process keeps these blocks.
+      each page with zeros, which takes a tenth of a training step on a CPU. After this call, the process keeps freed
+      blocks.
     * oneDNN and torch each cache up to 1,024 prepared matrix products, one per shape. An entry takes up to a megabyte.
       Nearly every batch has a new shape, and 64 entries are enough for one step, so both caches are limited to 64
       entries. This has no effect after the first matrix product, or if the environment already sets these limits.
     * Denormal numbers (below 1e-38) become 0. After a few hundred steps, the gradients of a small model contain many
-      denormal numbers, and a matrix product that reads them takes several times as long. The setting belongs to a
-      thread, and new threads inherit it. torch's threads therefore have it only if they start afterwards.
+      denormal numbers. A matrix product that reads denormal numbers takes several times as long. Each thread has its
+      own setting, and new threads inherit it. Therefore, torch's threads use it only if they start after this call.
     """
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, "64")

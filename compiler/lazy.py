@@ -1,7 +1,7 @@
 """Modules that are imported when one of their names is first used.
 
-Importing torch takes about a second, and the native backend translates without it. A module that `zoo decode` imports
-must therefore import torch from here:
+Importing torch takes about a second, and the native backend translates without torch. A module that `zoo decode`
+imports must therefore import torch from here:
 
     from compiler.lazy import torch
 """

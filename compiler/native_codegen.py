@@ -74,7 +74,7 @@ class NativeCodeGenerator:
     """Generator of native instructions for one graph. Each operation's `native` method uses it to add instructions."""
 
     def __init__(self, graph: Graph, buffers: list[int], memory: list[str]) -> None:
-        """Prepare to generate the code of a graph.
+        """Create a code generator for one graph.
 
         Args:
             graph: The graph of the encoder or of a decoder step.
@@ -126,14 +126,14 @@ class NativeCodeGenerator:
         """Add an instruction that computes a node's result in a new buffer.
 
         Args:
-            node: The node.
-            opcode: The operation.
+            node: The node to compute.
+            opcode: The operation of the instruction.
             *inputs: The values to read, at most three.
             **fields: Other fields of the instruction.
         """
         if any(len(self.graph.types[value].shape) > 3 for value in inputs) and "key_width" not in fields:
             name = type(node.operation).__name__
-            raise Unsupported(f"it has no instruction for {name} of separate heads")
+            raise Unsupported(f"it has no instruction for {name} on separate attention heads")
         operands = dict(zip("abc", map(self.operand, inputs), strict=False))
         fields = {**operands, "width": self.row_length(node.name), **fields}
         self.instructions.append(Instruction(opcode, self._allocate(node), **fields))
@@ -198,7 +198,7 @@ class NativeCodeGenerator:
         """
         if self.graph.states[state].value != node.name:
             name = type(node.operation).__name__
-            raise Unsupported(f"it has no instruction for {name} with a next state that is not its result")
+            raise Unsupported(f"it has no instruction for {name} if the result is not the next state")
         self.with_state.add(node.name)
         return Operand(list(self.graph.states).index(state))
 

@@ -26,12 +26,14 @@ class BackendOptions(TypedDict, total=False):
 
 
 def choose_precision(spec: Spec, purposes: Iterable[Purpose], precision: str | None = None) -> str:
-    """Return the precision of weights and matrix products in the graphs for these purposes, which share weights.
+    """Return the precision of weights and matrix products in the graphs for the given purposes.
+
+    These graphs share one copy of the weights, so they have the same precision.
 
     Args:
         spec: The spec. Its `compilation.precision` is ignored for training, because weights are trained in float32.
         purposes: Purposes of the graphs.
-        precision: Overrides the spec's precision.
+        precision: The precision to use instead of the spec's precision. None: the spec's precision.
 
     Raises:
         ZooError: The precision is unknown, or is not float32 although the purposes include training.

@@ -123,7 +123,7 @@ class TreeLimits(NamedTuple):
     constituents: int
     """Maximum number of constituents."""
     word_tokens: Sequence[int]
-    """Required token for each word. PAD permits any word token, as does an empty sequence for all words."""
+    """Required token for each word. PAD permits any word token. An empty sequence permits any words."""
 
 
 class TreeRules(NamedTuple):
@@ -191,7 +191,7 @@ class SearchingDecoder(Protocol[State]):
         Return the results of the finished sentences, and the state of the other sentences.
 
         Args:
-            state: The state.
+            state: The state of the search.
             microseconds: The time limit. At least one step runs, even if it takes longer.
             allowed: Mask of permitted tokens. Row 0 applies to hypotheses below the minimum length, row 1 to all
                 others. None permits all tokens.
@@ -250,7 +250,7 @@ class TranslationModel(StepwiseDecoder[Any], Scorer, Protocol):
 
 
 class Program(TranslationModel, Protocol):
-    """Compiled model, which a backend has built from the graphs of a spec. `compiler.build` returns one."""
+    """Compiled model, which a backend has built from the graphs of a spec. `compiler.build` returns a `Program`."""
 
     spec: Spec
     graphs: Graphs

@@ -1,8 +1,8 @@
 """Beam search whose steps run entirely on the device. Each step decodes and selects tokens for many sentences.
 
-On a GPU, a step is one CUDA graph. While a step runs, the host reads the states of the slots after the previous step.
-The host waits for the running step only to read results. On any other device, the same functions run directly, as a
-reference for the graphs in tests.
+On a GPU, a step is one CUDA graph. While a step runs, the host reads the slot states that the previous step has
+written. The host waits for the running step only to read results. On any other device, the same functions run directly,
+as a reference for the graphs in tests.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Sentence:
 
 @dataclass
 class SearchState:
-    """Sentences that are decoded together, and the pool with their slots. There is no pool before the first step."""
+    """Sentences that are decoded together, and the pool that contains their slots (None before the first step)."""
 
     sentences: list[_Sentence]
     pool: _Pool | None = None
@@ -65,7 +65,7 @@ class Searcher:
         functions: Mapping[Purpose, Function],
         record: Recorder | None = None,
     ) -> None:
-        """Prepare to run searches. This does not allocate device memory.
+        """Store the program and its search graphs. The first search allocates device memory.
 
         Args:
             program: The compiled model, which contains the weights.
@@ -282,7 +282,7 @@ class _Pool:
             into[new, : source.shape[1], : source.shape[2]] = source[old]
 
     def _assign(self, sentences: Sequence[_Sentence]) -> npt.NDArray[np.int64]:
-        """Assign a free slot to each sentence, and return the numbers of the slots."""
+        """Assign a free slot to each sentence, and return the slot numbers."""
         for each in sentences:
             each.slot, each.first_step = self._unused.pop(), self.steps + 1
         return np.array([each.slot for each in sentences])

@@ -43,7 +43,7 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
     """Return the graphs of a beam search on a GPU, for the purposes ENCODE and DECODE_STEP.
 
     Args:
-        spec: The spec.
+        spec: The spec of the model.
         purposes: All purposes of the compiled model. They determine how the parameters are stored.
         precision: The precision of the compiled model.
 
@@ -51,9 +51,9 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
         Unsupported: A part of the model has no GPU kernel. The message gives the reason.
     """
     if not spec.architecture.encoder:
-        raise Unsupported("it has no encoder")
+        raise Unsupported("the model has no encoder")
     if spec.architecture.source.kind != "tokens":
-        raise Unsupported("its source is not text")
+        raise Unsupported("the model's source is not text")
     disabled = (*spec.compilation.disabled_passes, *_PASSES)
     compilation = spec.compilation.model_copy(update={"disabled_passes": disabled})
     plain = graphs(spec.model_copy(update={"compilation": compilation}), purposes, "cuda", precision)
@@ -88,7 +88,7 @@ def _fuse_products(graph: Graph) -> Graph:
 def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
     """Rewrite the graph of a decoder step so that it operates on slots (see `compiler.slots`).
 
-    Also return the name of the encoder value that contains the keys and values of cross-attention.
+    Return the new graph, and the name of the encoder value that contains the keys and values of cross-attention.
     """
     slots = {SLOTS: ValueType((ONE,), ValueKind.INTEGER)}
     graph = replace(step, inputs={**step.inputs, **slots}, states={})
@@ -117,7 +117,7 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
             node = _embedding(step, node)
         nodes.append(node)
     if len(memory) != 1:
-        raise Unsupported("its cross-attention keys and values are computed separately: enable the `fuse_memory` pass")
+        raise Unsupported("cross-attention keys and values are computed separately: enable the `fuse_memory` pass")
     (output,) = (node for node in nodes if node.name == step.outputs["log_probabilities"])
     outputs = {LOGITS: output.inputs[0]}
     for name, state in recurrent.items():
@@ -130,7 +130,7 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
     for node in graph.nodes:
         unknown = set(node.inputs) & (step.inputs.keys() - recurrent.keys())
         if node.operation.mask_role is not None or unknown:
-            raise Unsupported(f"its decoder uses {type(node.operation).__name__}, which the GPU kernels do not support")
+            raise Unsupported(f"the decoder uses {type(node.operation).__name__}, which the GPU kernels do not support")
     return infer_types(graph), memory.pop()
 
 
@@ -139,7 +139,7 @@ def _embedding(step: Graph, node: Node) -> Node:
     positions = node.operation if isinstance(node.operation, PositionalEncoding) else None
     embedded, learned = (step.by_name[node.inputs[0]], node.parameters) if positions else (node, ())
     if embedded.inputs != ("token",):
-        raise Unsupported("it changes embeddings before it adds positions, which the GPU kernels do not support")
+        raise Unsupported("the model changes embeddings before adding positions, which the GPU kernels do not support")
     slots = SlotEmbedding(node.type.shape[0], embedded.operation.scale, positions)
     return replace(node, operation=slots, inputs=(SLOTS,), parameters=(*embedded.parameters, *learned))
 
@@ -147,35 +147,35 @@ def _embedding(step: Graph, node: Node) -> Node:
 def _self_attention(step: Graph, merged: Node, attention: Node) -> tuple[Node, dict[str, ValueType]]:
     """Fuse self-attention into one operation, which looks up the cache rows of each hypothesis in the slots.
 
-    Also return the graph input for the cache.
+    Return the fused node, and the graph input for the cache.
     """
     scale, by_name = plain_attention(attention).scale, step.by_name
     query, keys, values, mask = (by_name[name] for name in attention.inputs)
     reads_cache = keys.operation.appends_to_cache and values.operation.appends_to_cache
     if not reads_cache or mask.operation.mask_role is not MaskRole.UNWRITTEN:
-        raise Unsupported("its decoder attends to something other than a cache, which the GPU kernels do not support")
+        raise Unsupported("the decoder attends to something other than a cache, which the GPU kernels do not support")
     key, value = by_name[keys.inputs[1]], by_name[values.inputs[1]]
     (q, q_column), (k, k_column), (v, v_column) = (columns(step, each) for each in (query, key, value))
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
     width = heads.kv_count * (heads.d_k + heads.d_v)
     fits = q == k == v and v_column == k_column + heads.kv_count * heads.d_k
     if not fits or step.types[k].shape[-1] != Size.of(k_column + width):
-        raise Unsupported("its queries, keys and values are computed separately: enable the `fuse_projections` pass")
+        raise Unsupported("queries, keys and values are computed separately: enable the `fuse_projections` pass")
     name = f"{attention.layer}.{CACHE}"
     cache = {name: ValueType((step.types[k].shape[0], ONE, Size.of(width)))}
     return replace(merged, operation=SlotSelfAttention(heads, scale), inputs=(k, name, SLOTS)), cache
 
 
 def _cross_attention(step: Graph, encode: Graph, merged: Node, attention: Node) -> tuple[Node, str]:
-    """Fuse cross-attention into one operation. Also return the encoder value that contains its keys and values."""
+    """Fuse cross-attention into one node. Return the node, and the encoder value that contains its keys and values."""
     scale = plain_attention(attention).scale
     query, (_, key_name, value_name, _) = step.by_name[attention.inputs[0]], attention.inputs
     if not {key_name, value_name} <= encode.outputs.keys():
-        raise Unsupported("its decoder projects the encoder output in each step: enable the `hoist_memory` pass")
+        raise Unsupported("the decoder projects the encoder output in each step: enable the `hoist_memory` pass")
     key, value = (encode.by_name[encode.outputs[name]] for name in (key_name, value_name))
     q, q_column = columns(step, query)
     (k, k_column), (v, v_column) = (columns(encode, each, whole=True) for each in (key, value))
     if k != v:
-        raise Unsupported("its cross-attention keys and values are computed separately: enable the `fuse_memory` pass")
+        raise Unsupported("cross-attention keys and values are computed separately: enable the `fuse_memory` pass")
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
     return replace(merged, operation=SlotCrossAttention(heads, scale), inputs=(q, SLOTS)), k

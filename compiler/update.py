@@ -42,7 +42,7 @@ class PackedRows:
         Args:
             source: Length of the source row, in tokens.
             target: Length of the target row, in tokens.
-            device: The device.
+            device: The device of the buffer.
         """
         self.source, self.target = source, target
         shapes = {name: type_.concrete(batch=1, source=source, target=target) for name, type_ in PACKED_INPUTS.items()}
@@ -106,14 +106,15 @@ class PackedRows:
 
 
 def _locate(views: Any, side: str, own: Indices, spans: Mapping[str, Indices]) -> None:
-    """Write each token's position in its sentence, and where this sentence starts and ends in the source or target row.
+    """Write the position of each token in its sentence, and spans of this sentence in the source or target row.
+
+    A span is the index of a sentence's first token in a row, and the index after its last token.
 
     Args:
         views: The arrays to write, keyed by name.
-        side: Row that contains the tokens: `source` or `target`.
-        own: Length of each sentence in this row.
-        spans: The arrays for starts and ends. Each key is the name of an array in `views`. Each value contains
-            the sentence lengths in the source or target row, whichever row these starts and ends refer to.
+        side: The row that contains the tokens: `source` or `target`.
+        own: The length of each sentence in this row.
+        spans: Maps the name of each array of spans to the sentence lengths in the row that the spans refer to.
     """
     count = own.sum()
     views[f"{side}_position"][0, :count] = np.arange(count) - np.repeat(own.cumsum() - own, own)
@@ -166,7 +167,7 @@ class GradientProgram:
             torch._foreach_copy_(list(compress(self._gradients, same)), list(compress(gradients, same)))
 
     def accumulate(self) -> None:
-        """Add the losses and gradients of the batch in `rows` to the values of the previous batches."""
+        """Add the losses and gradients of the batch in `rows` to the sums over the previous batches."""
         losses, gradients = self._run()
         self.losses.add_(losses)
         torch._foreach_add_(self._gradients, [gradient.float() for gradient in gradients])

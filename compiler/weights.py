@@ -2,8 +2,8 @@
 
 A weights file contains one tensor for each matrix that the paper names. A pass may need a different layout, such as
 three matrices concatenated or a table with more rows. The pass then gives the parameter a different origin. An origin
-makes the parameter from the tensors of the file, converts it (or its optimiser state) back, and defines its shape and
-initial value.
+computes the parameter from the tensors of the file, and converts it (or its optimiser state) back. The origin also
+defines the shape and the initial value of the parameter.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
 
 
 def run_once(program: Program) -> None:
-    """Score and decode random sentences, so that backends that compile a model when it first runs compile it now."""
+    """Score and decode random sentences. Backends that compile a model on its first run then compile it now."""
     source, target = _random_batch(program.spec, seed=0)
     with torch.no_grad():
         for purpose in (Purpose.SCORE, Purpose.DECODE_STEP):

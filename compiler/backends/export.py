@@ -124,7 +124,7 @@ def artefact_key(request: BuildRequest) -> dict[str, str]:
     """Return the entries of the cache key for an exported program. Each backend adds its own entries.
 
     The entries contain the version of torch, the emitted code, the inputs, and the text of all Python files in
-    `compiler`, because the emitted code calls functions and reads constants from many of these files.
+    `compiler`. The emitted code calls functions and reads constants from many of these files.
     """
     files = sorted(Path(__file__).parents[1].rglob("*.py"))
     return {
@@ -138,7 +138,7 @@ def artefact_key(request: BuildRequest) -> dict[str, str]:
 def refuse(request: BuildRequest) -> str | None:
     """Return the reason why torch.export cannot export the encoder or decoder step, or None if it can."""
     if "plan_cache" in request.spec.compilation.disabled_passes:
-        return "it needs the `plan_cache` pass: remove it from `compilation.disabled_passes`"
+        return "it needs the `plan_cache` pass: remove `plan_cache` from `compilation.disabled_passes`"
     for purpose in TRANSLATING:
         graph = request.graphs[purpose]
         for node in graph.nodes:

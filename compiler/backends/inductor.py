@@ -20,7 +20,7 @@ from compiler.runtime import layers
 
 MAX_VARIANTS = 64
 """Maximum number of times that torch may compile a layer. torch compiles sizes of 0 and 1 separately, each with and
-without gradients. Therefore its default limit of 8 can be too low."""
+without gradients. Therefore torch's default limit of 8 can be too low."""
 
 
 def _build(request: BuildRequest) -> EmittedProgram:
@@ -59,8 +59,8 @@ def _compile(code: EmittedCode, *, loops: bool) -> dict[str, Any]:
 def _vector_bits() -> int:
     """Return the size of the SIMD vectors that torch compiles for, in bits. ATEN_CPU_CAPABILITY can reduce the size.
 
-    `_build` passes this size to torch as an option. Without the option, torch may reuse code from its disk cache that
-    was compiled for a different size, and such code would write beyond its buffers.
+    `_build` passes this size to torch as an option. Otherwise, torch may reuse code from its disk cache that was
+    compiled for a different size. This code would write beyond the end of its buffers.
     """
     from torch._inductor.cpu_vec_isa import pick_vec_isa  # slow to import
 

@@ -126,7 +126,7 @@ class _Packer:
         """For each tensor, its offset and the function that writes it to an address."""
 
     def pack(self) -> PackedModel:
-        """Generate the instructions, and pack the weights in several threads, since the kernels release the GIL."""
+        """Generate the instructions, and pack the weights. The kernels release the GIL, so threads pack in parallel."""
         code = self._request.native_code
         parts = {"encode": [*map(self._fields, code.encode)], "step": [*map(self._fields, code.step)]}
         memory = Memory(self._size)
@@ -149,7 +149,10 @@ class _Packer:
         }
 
     def _place(self, key: object, size: int, write: Callable[[int], None]) -> int:
-        """Return the offset of a tensor in the packed weights. On the first call with a key, reserve `size` bytes."""
+        """Return the offset of a tensor in the packed weights.
+
+        The first call with a key reserves `size` bytes. Later, `pack` calls `write` with the address of these bytes.
+        """
         if key not in self._offsets:
             self._offsets[key] = self._size
             self._writers.append((self._size, write))

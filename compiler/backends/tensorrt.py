@@ -35,7 +35,7 @@ class Profile(NamedTuple):
 
 
 def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
-    """Return an optimisation profile for each graph input.
+    """Return an optimisation profile for each graph input, keyed by name.
 
     The profiles cover shapes from one sentence to a large batch of the longest sentences.
     """

@@ -31,7 +31,7 @@ def _rows(x, stride, offsets, inside, columns, width, column):
 
 @triton.jit
 def _store_rows(x, stride, offsets, inside, columns, width, column, values):
-    """Write `values` [rows, width], the features of one head, to `x`, starting at the column `column`."""
+    """Write the features of one head, `values` [rows, width], to `x`, starting at the column `column`."""
     valid = inside[:, None] & (columns < width)[None, :]
     tl.store(x + offsets[:, None].to(tl.int64) * stride + column + columns[None, :], values, valid)
 

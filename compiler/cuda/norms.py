@@ -154,7 +154,7 @@ def residual_norm(
 ) -> Float[Tensor, "... d"]:
     """Return LayerNorm(x + Dropout(y + c)) (sections 3.1 and 5.4). y and c are optional.
 
-    Sums and statistics are computed in float32, whatever the type of x is.
+    Sums and statistics are computed in float32, regardless of the type of x.
     """
     probability = probability if training else 0.0
     x = getattr(x, _RESIDUAL_COPY, x)
@@ -233,7 +233,7 @@ class _LinearRelu(torch.autograd.Function):
 def seeded_dropout(
     x: Float[Tensor, ...], probability: float, seed: Int[Tensor, ""], key: int, training: bool
 ) -> Float[Tensor, ...]:
-    """In training, apply dropout to x (section 5.4).
+    """Apply dropout to x if `training` is true (section 5.4).
 
     The mask depends only on `seed`, `key` and the index of each element.
     """

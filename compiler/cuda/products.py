@@ -1,4 +1,4 @@
-"""Matrix products with few rows, and optionally a norm before them, for decoder steps with few sentences.
+"""Matrix products with few rows, for decoder steps with few sentences. A kernel can include the preceding norm.
 
 Such a product takes as long as reading its matrix. Therefore the matrix is divided among many Triton programs, and
 each program computes the norm of all rows again. A kernel is launched before the previous kernel has finished. After

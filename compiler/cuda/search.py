@@ -1,4 +1,4 @@
-"""Beam search kernels: embedding, attention to caches and to the memory, and the selection of tokens.
+"""Beam search kernels: embedding, self-attention, cross-attention, and the selection of tokens.
 
 The search state of each sentence is in a slot. `compiler.slots` describes slots.
 """

@@ -1,7 +1,7 @@
 """Functions that compile the C++ kernels into a shared library for this processor, load it, and declare its functions.
 
-The `abi.hpp` header is generated from the Python definitions, and the types of functions are read from the C++ code, so
-that C++ and Python agree.
+So that C++ and Python agree, the `abi.hpp` header is generated from the Python definitions, and the types of functions
+are read from the C++ code.
 """
 
 from __future__ import annotations

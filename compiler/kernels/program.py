@@ -103,10 +103,10 @@ class KernelProgram:
     handle: int | None = None
 
     def __init__(self, library: Any, model: PackedModel) -> None:
-        """Open a packed model.
+        """Load a packed model with the kernel library.
 
         Args:
-            library: The kernel library.
+            library: The kernel library that `load_kernels` returned.
             model: The model, packed by the same kernels.
         """
         self.library, self.model, self.vocabulary = library, model, model.code["vocabulary"]
@@ -249,7 +249,7 @@ class KernelProgram:
             k: Number of tokens in each row.
             count: Number of next tokens to return for each token.
             allowed: Address of the mask of allowed tokens, or None, and the stride of the mask's rows.
-            log_probabilities: Array that receives all log-probabilities.
+            log_probabilities: Array that receives all log-probabilities. None: they are not stored.
 
         Returns:
             The log-probabilities and IDs of the best tokens [tokens, count], and the log-probability of EOS [tokens].
@@ -297,7 +297,7 @@ def _read_results(numbers_address: int, count: int, scores_address: int) -> list
 
 
 _ERRORS: Mapping[int, tuple[type[Exception], str]] = {
-    Status.NO_MEMORY: (MemoryError, "not enough memory in the native kernels"),
+    Status.NO_MEMORY: (MemoryError, "the native kernels ran out of memory"),
     Status.OUT_OF_RANGE: (IndexError, "a token, position, row or sentence does not exist in the model or the state"),
     Status.TOO_LARGE: (ValueError, "a matrix is too large for exact sums in the native kernels"),
     Status.UNKNOWN: (ValueError, "the native kernels do not implement one of the instructions"),

@@ -39,7 +39,8 @@ def self_attention(x: Value, sublayer: SelfAttention, context: LayerContext) -> 
 def cross_attention(y: Value, sublayer: CrossAttention, context: LayerContext) -> Value:
     """Return the attention of the target positions y to all source positions that are not padding.
 
-    With `embedded_queries`, the queries are W_Q (y + g), where g are the target embeddings (Gehring et al. 2017).
+    If the spec sets `embedded_queries`, the queries are W_Q (y + g), where g are the target embeddings (Gehring et al.
+    2017).
     """
     assert context.memory is not None
     if sublayer.embedded_queries:
@@ -80,7 +81,7 @@ class MultiHeadAttention:
         Queries are [batch, h, length, d_k], keys [batch, kv_heads, length, d_k], values [batch, kv_heads, length, d_v].
 
         Args:
-            x: The input.
+            x: The input of the sub-layer.
             memory: The output of the encoder. None: self-attention, in which keys and values are projected from x. If
                 the spec selects rotary position embeddings, self-attention queries and keys are also rotated.
         """

@@ -120,7 +120,7 @@ def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list
 class PositionalEncoding(Operation):
     """Add the encoding of each position (section 3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
 
-    Without the input `position`, positions are counted from 0. Encodings are sinusoids, or rows of a parameter
+    If there is no input `position`, positions are counted from 0. Encodings are sinusoids, or rows of a parameter
     [positions, d]. `halves` means the same as in `sinusoidal_encoding`. Position 0 gets the sinusoids of position
     `first`.
     """
@@ -190,7 +190,7 @@ class Rotate(Operation):
     """Rotate pairs of features by angles that grow with the position (Su et al. 2021, equation 34).
 
     x [batch, h, n, d] [, position [batch, n]] -> [batch, h, n, d]. The features i and i + d/2 form a pair, which is
-    rotated by the angle position · theta^(-2i/d). Without the input `position`, positions are counted from 0.
+    rotated by the angle position · theta^(-2i/d). If there is no input `position`, positions are counted from 0.
     """
 
     theta: float

@@ -62,7 +62,7 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
 UNPREFIXED = ("self_attention", "feed_forward", "ssru", "lstm", "convolution")
 """Sub-layer kinds whose value names have no prefix. For all other kinds, the prefix is the first word of the kind.
 
-With these prefixes, no two sub-layers in a layer have equal value names."""
+The prefixes give all values in a layer different names."""
 
 
 def lower(spec: Spec, purpose: Purpose) -> Graph:

@@ -49,7 +49,7 @@ class HeadColumns:
     value: int
 
     def parts(self, q: Tensor, kv: Tensor) -> tuple[tuple[Tensor, int], ...]:
-        """Slice queries, keys and values [..., heads · width] from the projections. Return each with its head width."""
+        """Return (queries, d_k), (keys, d_k) and (values, d_v). Each tensor is a slice [..., heads · width]."""
         queries = q[..., self.query : self.query + self.count * self.d_k], self.d_k
         keys = kv[..., self.key : self.key + self.kv_count * self.d_k], self.d_k
         return queries, keys, (kv[..., self.value : self.value + self.kv_count * self.d_v], self.d_v)
@@ -59,8 +59,8 @@ class AttentionWeights(Operation):
     """Attention weights softmax(scale · Q Kᵀ + bias, masked), for graphs that return these weights to the caller.
 
     Inputs: Q [batch, h, n, d_k], K [batch, kv_heads, m, d_k], masks, and, if `biased`, a bias to add to the scores.
-    Result: [batch, h, n, m], always in float32. The weights of a query sum to 1, and hidden keys have weight 0. With a
-    parameter v [h, d_k], the scores are additive (see `Attention`).
+    Result: [batch, h, n, m], always in float32. The weights of a query sum to 1, and hidden keys have weight 0. If
+    there is a parameter v [h, d_k], the scores are additive (see `Attention`).
     """
 
     scale: float
@@ -125,7 +125,8 @@ class Attention(AttentionWeights):
 
     Inputs: Q [batch, h, n, d_k], K [batch, kv_heads, m, d_k], V [batch, kv_heads, m, d_v], masks that hide keys,
     and, if `biased`, a bias to add to the scores. Result: [batch, h, n, d_v]. Dropout applies to the weights after the
-    softmax. With a parameter v [h, d_k], the score of a query and a key is v · tanh(query + key), and the scale is 1.
+    softmax. If there is a parameter v [h, d_k], the score of a query and a key is v · tanh(query + key), and the
+    scale is 1.
     """
 
     dropout: float = 0.0
@@ -275,8 +276,9 @@ class RestrictedAttention(Operation):
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         """Return the number of elements that are saved for the backward pass.
 
-        These are the overlapping windows of keys and values. With dropout or additive scores, the attention weights are
-        also saved. Dropout saves two more tensors of this size, and additive scores save tanh(query + key).
+        These are the overlapping windows of keys and values. If there is dropout or the scores are additive, the
+        attention weights are also saved. Dropout saves two more tensors of the same size as the weights. Additive
+        scores save tanh(query + key).
         """
         batch, heads, length, width = inputs[0].shape
         overlap = -(-self.window // self.block)

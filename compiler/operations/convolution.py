@@ -30,7 +30,7 @@ class Convolution(Operation):
     Inputs: x [batch, n, i]. Parameters: kernel [k, i, o], bias [o]. Result: [batch, n, o]. The kernel has
     `before` positions before the position of the result, and `after` positions after that position. x is padded with
     zeros. If `before` and `after` are 0, x already contains the (k - 1) · dilation positions before the first position
-    of the result. With a `stride` of s, the result has only every s-th position.
+    of the result. If `stride` is s, the result contains only every s-th position.
     """
 
     before: int

@@ -74,7 +74,7 @@ class Silu(ActivationOperation):
 
 
 class Gelu(ActivationOperation):
-    """GELU: x · Φ(x) with the normal distribution function Φ (Hendrycks & Gimpel 2016), without approximation."""
+    """Exact GELU: x · Φ(x), where Φ is the normal distribution function (Hendrycks & Gimpel 2016)."""
 
     activation = ActivationKind.GELU
     code = "functional.gelu({0})"
@@ -132,7 +132,7 @@ class Scale(PlainOperation):
 
 
 class Dropout(Operation):
-    """In training, set elements to zero with probability `dropout`, and scale the others up (section 5.4)."""
+    """In training, set elements to zero with probability `dropout`, and scale up the other elements (section 5.4)."""
 
     dropout: float
 

@@ -46,7 +46,7 @@ class KernelOperation:
     """
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} has no reference: interpret the graph of another purpose")
+        raise NotImplementedError(f"{type(self).__name__} has no reference: interpret a graph with another purpose")
 
 
 class PackedAttention(KernelOperation, Operation):
@@ -179,7 +179,7 @@ class SlotEmbedding(KernelOperation, Operation):
 
 
 class SlotSelfAttention(KernelOperation, Operation):
-    """Self-attention in a decoder step, which also writes the new keys and values to the cache in place.
+    """Self-attention in a decoder step. It also writes the new keys and values to the cache, in place.
 
     Inputs: a tensor that contains queries, keys and values [rows, 1, ...], the cache, and the slots,
     which contain the beam search states (see `compiler.slots`). Result: [rows, 1, h·d_v].

@@ -97,7 +97,7 @@ class ReceptiveField:
     """Whether the operation is a recurrence. A recurrence computes each position from the result at its neighbour."""
 
     def extend(self, distances: Sequence[float], limit: int, *, ahead: bool) -> list[float]:
-        """Extend paths by this operation, and return the largest distance that they then span, indexed by path length.
+        """Extend paths by this operation. Return the largest distance that the extended paths of each length span.
 
         A recurrence adds 1 to the path length for each position that the path crosses. A dilated operation skips
         positions. It extends only paths that already reach the skipped positions.
@@ -141,9 +141,10 @@ class Operation(ABC):
     """Base class of operations on values and parameters. The fields of an operation are plain numbers and options.
 
     Each subclass becomes a frozen dataclass, so that operations can be compared and printed. Compiler passes, cost
-    functions and backends read the traits of an operation, such as `is_attention`, or ask for a variant of it, so that
-    they also work with new operations. Only passes that replace operations with a single kernel check its class,
-    because the kernel computes exactly these operations (see `compiler.operations.gpu`).
+    functions and backends read the traits of an operation, such as `is_attention`, or ask for a variant of the
+    operation. Therefore, they work with new operations without changes. Only passes that replace operations with a
+    single kernel check the classes of operations, because a kernel computes exactly one sequence of operations (see
+    `compiler.operations.gpu`).
     """
 
     def __init_subclass__(cls) -> None:

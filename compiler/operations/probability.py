@@ -46,7 +46,7 @@ class LogSoftmax(PlainOperation):
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add no instruction, because the instruction LOGITS includes the softmax."""
         if node.inputs[0] in codegen.operands:
-            raise Unsupported("it has an instruction for the LogSoftmax of logits only")
+            raise Unsupported("it can apply LogSoftmax only to logits")
 
 
 class PickLabels(Operation):

@@ -127,7 +127,7 @@ class Linear(_Projection):
 class Logits(_Projection):
     """Pre-softmax projection x Eᵀ, or x Eᵀ + b (section 3.4): x [..., d], table E [V, d] [, b [V]] -> [..., V].
 
-    With tied embeddings, the embedding uses the same table.
+    If embeddings are tied, the embedding uses the same table.
     """
 
     transposed = True

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 class Recurrence(Operation):
     """Base class of recurrent layers. They run from the first position to the last or, if `backwards`, in reverse.
 
-    Each input has one value per position. If `backwards`, a further input is the length [batch] of each row without
-    padding. In a decoder step, a further input is the initial state, and the result starts with this state.
+    The inputs in `position_inputs` have one value per position. If `backwards`, a further input is the length [batch]
+    of each row without padding. In a decoder step, a further input is the initial state, and the result starts with
+    this state.
     """
 
     backwards: bool = False
@@ -52,7 +53,15 @@ class Recurrence(Operation):
         return not self.in_step
 
     def _require_inputs(self, inputs: ValueTypes, width: Size) -> None:
-        """Raise GraphError unless the lengths are given if `backwards`, and a state [batch, 1, width] if `in_step`."""
+        """Check the inputs after the position inputs: lengths (if `backwards`), then a state (if `in_step`).
+
+        Args:
+            inputs: Types of all inputs.
+            width: Number of features in the state, which must be [batch, 1, width].
+
+        Raises:
+            GraphError: An input is missing, is unexpected or has the wrong type.
+        """
         rows = inputs[0].shape[0]
         lengths, state = ValueType((rows,), ValueKind.INTEGER), ValueType((rows, ONE, width))
         expected = [lengths] * self.backwards + [state] * self.in_step

@@ -209,7 +209,7 @@ class WriteToCache(Operation):
         return cache
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count only the bytes of the new positions, because the rest of the cache is not touched."""
+        """Count only the bytes of the new positions, because the rest of the cache is not accessed."""
         return 2 * inputs[1].bytes(float_bytes)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:

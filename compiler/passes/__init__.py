@@ -83,11 +83,11 @@ def graphs(
     """Lower a spec to graphs, and run all passes on these graphs.
 
     Args:
-        spec: The spec.
+        spec: The spec of the model.
         purposes: The purposes of the graphs. ENCODE is omitted if the spec has no encoder, and DECODE_STEP if it has no
             decoder.
         device: The device that the graphs will run on.
-        precision: Overrides the spec's precision.
+        precision: The precision to use instead of the spec's precision. None: the spec's precision.
 
     Raises:
         ZooError: The precision or the name of a disabled pass is invalid.
@@ -107,7 +107,7 @@ def optimise(graphs: Graphs, spec: Spec, device: str = "cpu", precision: str = "
     names = [p.name for p in PASSES]
     for name in spec.compilation.disabled_passes:
         if name not in names:
-            hint = suggest(name, names).strip() or f"the passes are {', '.join(names)}"
+            hint = suggest(name, names).strip() or f"choose from {', '.join(names)}"
             raise ZooError(f"`{name}` in `compilation.disabled_passes` is not a compiler pass", hint=hint)
     for step in PASSES:
         if step.name not in spec.compilation.disabled_passes:
@@ -133,4 +133,4 @@ def _verify(graphs: Graphs, name: str, before: Graphs) -> None:
             verify(graph)
         for parameter in graph.parameters.values():
             if known.setdefault(parameter.name, parameter) != parameter:
-                raise GraphError(f"`{name}` creates two different parameters named `{parameter.name}`")
+                raise GraphError(f"the pass `{name}` creates two different parameters named `{parameter.name}`")

@@ -1,8 +1,8 @@
 """Passes for the decoder step, which runs once per token of a translation.
 
-Each step computes the same keys and values from the memory, so the encoder can compute them once. All hypotheses of a
-sentence attend to the same memory, so they can be the queries of one operation. A cache that grows by one position per
-step is copied in each step. A cache with spare capacity is written in place.
+All decoder steps need the same keys and values of the encoder output, so the encoder can compute them once. All
+hypotheses of a sentence attend to the same encoder output, so they can be the queries of one operation. A cache that
+grows by one position per step is copied in each step. A cache with spare capacity is written in place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Pass for training on packed rows: all sentences of a batch are concatenated in one row of constant length.
 
-Therefore all steps have the same shapes, and a GPU can run each step as one CUDA graph. Only attention, recurrence and
-positions depend on where a sentence begins. All other operations compute each position separately. Dropout gets its
-masks from a seed, and the operations after a matrix product are fused into one operation, which one kernel computes.
+Therefore all training steps have the same shapes, and a GPU can run each step as one CUDA graph. Only attention,
+recurrence and positions depend on where a sentence begins. All other operations compute each position separately.
+Dropout gets its masks from a seed. The operations after a matrix product are fused into one operation, which one kernel
+computes.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def pack_rows(graph: Graph) -> Graph:
 def pack(graph: Graph) -> Graph:
     """Replace attention, SSRUs and positional encodings with operations on packed rows."""
     if "source" not in graph.inputs:
-        raise Unsupported("it has no encoder")
+        raise Unsupported("the model has no encoder")
     if graph.inputs["source"].kind is not ValueKind.INTEGER:
-        raise Unsupported("its source is not text")
+        raise Unsupported("the model's source is not text")
     graph = replace(graph, inputs={**graph.inputs, **PACKED_INPUTS})
     nodes = []
     for node in graph.nodes:
@@ -73,7 +74,7 @@ def pack(graph: Graph) -> Graph:
     for node in packed_graph.nodes:
         operation = node.operation
         if operation.receptive_field() is not None or operation.mask_role is not None or operation.depends_on_batch:
-            raise Unsupported(f"it uses {type(node.operation).__name__}, which the GPU kernels do not support")
+            raise Unsupported(f"the model uses {type(node.operation).__name__}, which the GPU kernels do not support")
     return packed_graph
 
 
@@ -83,14 +84,14 @@ def _packed_attention(graph: Graph, merged: Node) -> Node:
     attention = plain_attention(node)
     query, key, value, mask = (graph.by_name[name] for name in node.inputs)
     if mask.operation.mask_role not in (MaskRole.PADDING, MaskRole.CAUSAL):
-        raise Unsupported(f"its attention uses {type(mask.operation).__name__}, which the GPU kernels do not support")
+        raise Unsupported(f"the attention uses {type(mask.operation).__name__}, which the GPU kernels do not support")
     (q, q_column), (kv, k_column), (v, v_column) = (columns(graph, each) for each in (query, key, value))
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
     q_width, kv_width = heads.count * heads.d_k, heads.kv_count * (heads.d_k + heads.d_v)
     widths = [graph.types[name].shape[-1].constant for name in (q, kv)]
     # The kernels of the backward pass write the gradients of all columns of these two values.
     if kv != v or widths != ([q_width + kv_width] * 2 if q == kv else [q_width, kv_width]):
-        raise Unsupported("its queries, keys and values are computed separately: enable the `fuse_projections` pass")
+        raise Unsupported("queries, keys and values are computed separately: enable the `fuse_projections` pass")
     spans = {
         (SOURCE, SOURCE): ("source_spans", "source_spans"),
         (TARGET, TARGET): ("target_spans", "target_spans"),
@@ -107,9 +108,9 @@ def plain_attention(node: Node) -> Attention:
     """
     operation = node.operation
     if not isinstance(operation, Attention):
-        raise Unsupported(f"it uses {type(operation).__name__}, which the GPU kernels do not support")
+        raise Unsupported(f"the model uses {type(operation).__name__}, which the GPU kernels do not support")
     if operation.dropout or operation.biased or node.parameters or len(node.inputs) != 4:
-        raise Unsupported("its attention has dropout, biases or additive scores, which the GPU kernels do not support")
+        raise Unsupported("the attention has dropout, biases or additive scores, which the GPU kernels do not support")
     return operation
 
 
@@ -120,20 +121,20 @@ def head_columns(query: ValueType, value: ValueType, *columns: int) -> HeadColum
     """
     (_, count, _, d_k), (_, kv_count, _, d_v) = query.shape, value.shape
     if max(d_k.constant, d_v.constant) > MAX_HEAD_WIDTH:
-        raise Unsupported(f"its attention heads have more than {MAX_HEAD_WIDTH} features, the limit of the GPU kernels")
+        raise Unsupported(f"attention heads have more than {MAX_HEAD_WIDTH} features, the limit of the GPU kernels")
     return HeadColumns(count.constant, kv_count.constant, d_k.constant, d_v.constant, *columns)
 
 
 def columns(graph: Graph, heads: Node, *, whole: bool = False) -> tuple[str, int]:
-    """Return the name of the value that is split into heads, and the first column of these heads.
+    """Return the name of the value from which a node takes its heads, and the first column of the heads in this value.
 
     Args:
-        graph: The graph.
-        heads: The node that splits the heads.
-        whole: Whether to follow nested slices to the original value.
+        graph: The graph that contains the node.
+        heads: The node that splits features into heads.
+        whole: If the features are a slice of a slice, whether to return the original value, which is not a slice.
     """
     if not isinstance(heads.operation, SplitHeads):
-        raise Unsupported("it rotates queries and keys, which the GPU kernels do not support")
+        raise Unsupported("the model rotates queries and keys, which the GPU kernels do not support")
     (name,), first = heads.inputs, 0
     while (part := graph.by_name[name].operation.sliced_range()) and part[0] == -1:
         name, first = graph.by_name[name].inputs[0], first + part[1]
@@ -147,11 +148,11 @@ def fuse_kernels(graph: Graph) -> Graph:
     sites, nodes, unbiased = Counter[str](), list[Node](), set[str]()
 
     def sole(name: str) -> Node | None:
-        """Return the node that computes a value, if only one node reads this value."""
+        """Return the node that computes a value, or None if the value is an input or has several readers."""
         return graph.by_name.get(name) if graph.uses[name] == 1 else None
 
     def biased_product(name: str) -> Node | None:
-        """Return the node that computes a value, if it is a projection with a bias and the value has one reader."""
+        """Return `sole(name)` if this node is a projection with a bias, otherwise None."""
         node = sole(name)
         return node if node and node.operation.is_projection and len(node.parameters) == 2 else None
 

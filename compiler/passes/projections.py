@@ -45,7 +45,14 @@ def fuse_memory(graph: Graph) -> Graph:
 
 
 def _groups(graph: Graph, part: Callable[[Node], str]) -> Iterator[list[Node]]:
-    """Yield groups of projections that read the same value in the same part of the graph, all with or without bias."""
+    """Yield groups of projections that read the same value in the same part of the graph.
+
+    Groups in which only some projections have a bias are omitted.
+
+    Args:
+        graph: The graph.
+        part: Function that returns the part that a node belongs to, such as its layer.
+    """
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in graph.nodes:
         if node.operation.is_projection:
@@ -59,7 +66,7 @@ def _fuse(group: list[Node], name: str, names: list[str], parameters: dict[str, 
     Each slice has the name of the projection that it replaces.
 
     Args:
-        group: The projections.
+        group: The projections to fuse.
         name: Name of the fused value.
         names: Names of the concatenated parameters.
         parameters: The parameters of the graph. The concatenated parameters are added to this mapping.
@@ -83,7 +90,7 @@ def _fuse(group: list[Node], name: str, names: list[str], parameters: dict[str, 
 
 
 def _insert(graph: Graph, fused: Mapping[str, list[Node]], parameters: dict[str, Parameter]) -> Graph:
-    """Insert fused nodes before the nodes with the given names, and remove the nodes whose names they have."""
+    """Insert each list of fused nodes before the node that its key names. Remove old nodes with the same names."""
     replaced = {node.name for nodes in fused.values() for node in nodes}
     nodes = []
     for node in graph.nodes:
@@ -94,7 +101,7 @@ def _insert(graph: Graph, fused: Mapping[str, list[Node]], parameters: dict[str,
 
 
 def _join(names: list[str]) -> str:
-    """Join names: a.query and a.key become a.query_key. Names outside the first name's path are kept in full."""
+    """Join names: a.query and a.key become a.query_key. Names with a different path are kept in full."""
     stem = names[0].rpartition(".")[0]
     others = (n.removeprefix(f"{stem}.") if n.rpartition(".")[0] == stem else n.replace(".", "_") for n in names[1:])
     return "_".join([names[0], *others])

@@ -35,7 +35,7 @@ def _pad(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
     """Return the graph with padded tables and biases. A slice removes the logits of the padding.
 
     Args:
-        graph: The graph.
+        graph: The graph to change.
         padded: The padded parameters, keyed by name. All graphs share them.
     """
     nodes: list[Node] = []
@@ -64,9 +64,9 @@ def join_loss(graph: Graph, node: Node, joined: type[ChunkedCrossEntropy]) -> No
     """Merge a cross entropy with the pre-softmax projection that it reads. Return any other node unchanged.
 
     Args:
-        graph: The graph.
-        node: The node.
-        joined: The class of the merged operation. It computes exactly `CrossEntropy`, and no other loss.
+        graph: The graph that contains the node.
+        node: A node, such as a cross entropy.
+        joined: The class of the merged operation. Its result is the same as the result of `CrossEntropy`.
     """
     loss, logits = node.operation, graph.by_name.get(node.inputs[0])
     if not isinstance(loss, CrossEntropy) or logits is None:

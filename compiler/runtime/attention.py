@@ -35,7 +35,7 @@ def distance_mask(
 ) -> Bool[Tensor, "batch 1 n n"]:
     """Return a mask that is True at keys that are too far from the query, and at padding.
 
-    A query always sees its own position, even if that is padding.
+    A query always sees its own position, even if this position is padding.
 
     Args:
         stream: The padded sequences, of which only the shape is used.

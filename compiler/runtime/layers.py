@@ -101,7 +101,7 @@ def quantised_linear(
 ) -> Float[Tensor, "... outer"]:
     """Return x W + b, computed in 8-bit integers with exact sums. W is `matrix` times the scale of each column.
 
-    Each row of x is rounded to 8 bits with its own scale. A row that contains infinity or NaN gives NaN.
+    Each row of x is rounded to 8 bits with its own scale. If a row contains infinity or NaN, its results are NaN.
     """
     rows, row_scales = round_to_int8(x, -1)
     sums = _exact_int8_product(rows.flatten(0, -2), matrix).view(*x.shape[:-1], -1)
@@ -127,7 +127,7 @@ def _exact_int8_product(
 
 
 def sums_int8_exactly() -> bool:
-    """Return whether torch's int8 matrix products are exact. Without VNNI, 16-bit sums in oneDNN may saturate.
+    """Return whether torch's int8 matrix products are exact. On a CPU without VNNI, 16-bit sums may saturate.
 
     Backends that use torch.compile must mark the result as constant themselves, because a decorator here would import
     torch's compiler.
@@ -168,7 +168,7 @@ def convolve(
     """Return the one-dimensional convolution of x along its positions, with zeros beyond the ends.
 
     Args:
-        x: The input.
+        x: The input of the convolution.
         kernel: Weights for k positions: [k, inner, outer], or [k, inner] for a depthwise convolution.
         bias: A bias that is added to each output.
         reach: How many of the k positions are before and after the output's position, and how many zeros to add at
@@ -230,7 +230,7 @@ def lstm(
     """Return the hidden states of an LSTM layer whose initial state is 0.
 
     Args:
-        x: The inputs.
+        x: The inputs of the layer.
         matrix: The weights of the inputs.
         recurrent: The weights of the hidden state.
         bias: The bias of the gates.
@@ -330,7 +330,7 @@ def top_k_gates(
     The computation runs in float32. The result is rounded to the type of `x` at the end.
 
     Args:
-        x: The inputs.
+        x: The inputs of the experts.
         gate: The matrix W_g. The scores are x W_g.
         k: Number of experts to select.
     """
@@ -350,7 +350,7 @@ def noisy_top_k_gates(
     The backward pass adds the gradient of the balance loss (see `_BalanceGradient`).
 
     Args:
-        x: The inputs.
+        x: The inputs of the experts.
         gate: The matrix W_g. The scores are x W_g.
         noise: The matrix W_noise. The standard deviation of the noise is softplus(x W_noise).
         k: Number of experts to select.
@@ -391,7 +391,7 @@ class _BalanceGradient(torch.autograd.Function):
 
     The balance loss is `balance` · CV(I)² (Shazeer et al. 2017, equation 7). I_e is the sum of the gates of expert e
     over all P positions, and CV is the standard deviation divided by the mean. Training minimises the sum of this
-    loss and the mean loss per token. As the gates of a position add up to 1, the mean m of I is P divided by the
+    loss and the mean loss per token. Because the gates of a position add up to 1, the mean m of I is P divided by the
     number of experts, and the gradient is 2 · balance · (I_e / m - 1) / P.
     """
 

@@ -16,7 +16,7 @@ from specs import EOS, PAD
 CHUNK = 2**24
 """The number of logits in a chunk of the chunked loss: 64 MiB in float32. Larger chunks are not faster."""
 _BLOCK = 2**19
-"""The number of logits that a CPU converts to gradients at a time. They fit into its cache."""
+"""The number of logits that a CPU converts to gradients at a time. They fit into the CPU's cache."""
 
 
 def pick(
@@ -34,8 +34,8 @@ def smoothed_loss(
     Labels that are PAD are ignored.
 
     Args:
-        logits: The logits. Classes whose logits are at most SUPPRESSED_LOGIT are impossible. They get no part of the
-            probability that label smoothing spreads.
+        logits: The logits. Classes whose logits are at most SUPPRESSED_LOGIT are impossible. Label smoothing
+            gives them no probability.
         labels: The target tokens.
         smoothing: The probability that is taken from the label and spread over the classes.
         wrong_classes: Whether this probability is spread over the wrong classes only, instead of all classes.

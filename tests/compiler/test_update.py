@@ -33,8 +33,8 @@ REFUSED = {"additive": "additive scores", "t5": "biases", "alibi": "biases", "ss
 REFUSED |= {
     "restricted": "RestrictedAttention",
     "lstm": "Lstm",
-    "patches": "its source is not text",
-    "speech": "its source is not text",
+    "patches": "the model's source is not text",
+    "speech": "the model's source is not text",
 }
 
 
