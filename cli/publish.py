@@ -39,8 +39,8 @@ def publish(
         replace: Replace a published model of the same name.
         to REGISTRY: Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME. [default: only the
             local model store]
-        notes FILE: Markdown file to include in the model card, for example with the model's limitations and further
-            scores. Headings start with ##.
+        notes FILE: Markdown file to include in the model card. The file can describe, for example, the model's
+            limitations and further scores. Its headings must start with ##.
 
     Examples:
         zoo publish tiny
