@@ -136,7 +136,7 @@ class Segment:
         return [stack for character, stack, is_copied in characters if character != " " and not is_copied]
 
     def link_stack(self, stack: Stack) -> Stack:
-        """Return the elements of `stack` up to the outermost link. Without a link, return an empty tuple."""
+        """Return the elements of `stack` up to the outermost link, or an empty tuple if there is no link."""
         return next((stack[:end] for end, each in enumerate(stack, 1) if self.elements[each][0].is_link), ())
 
     @cached_property
