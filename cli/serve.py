@@ -82,9 +82,9 @@ def serve(
             memory]
         idle_minutes X: Unload a model that has not been used for X minutes.
         max_texts N: Maximum number of texts per request.
-        max_characters N: Maximum length of a text.
+        max_characters N: Maximum length of a text, in characters.
         max_body_bytes N: Maximum size of a request in bytes.
-        max_queue N: Maximum number of texts that wait or are being translated. Further requests get status 429.
+        max_queue N: Maximum number of texts that are waiting or being translated. Further requests get status 429.
         max_wait SECONDS: Maximum time until a translation begins. If a request would probably wait longer, it gets
             status 429.
         timeout SECONDS: Maximum time per request.

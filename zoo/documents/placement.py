@@ -66,7 +66,7 @@ class _SourceOrder:
         return self.pairs[bisect_left(self.pairs, (start, 0)) : bisect_left(self.pairs, (end, 0))]
 
     def outermost(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the lowest and highest index of the words with source positions in `[start, end)`, if there are any."""
+        """Return the lowest and highest index of the words with source positions in `[start, end)`, if any."""
         first, last = bisect_left(self.pairs, (start, 0)), bisect_left(self.pairs, (end, 0))
         if first >= last:
             return None

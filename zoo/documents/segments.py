@@ -356,7 +356,7 @@ def _copy_elements(run: Sequence[Fragment], text_of: Callable[[_Element], str | 
 def _read_element(run: Sequence[Fragment], start: int, before: str) -> _Element | None:
     """Read the inline element that starts at index `start`, preceded by the text `before`.
 
-    Return None if the element has too many fragments, or contains a letter or a mark with which a range begins or ends.
+    Return None if the element has too many fragments, or contains a letter, or a start or end mark of a range.
     """
     depth = 0
     for end, fragment in enumerate(run[start : start + _MAX_REFERENCE], start + 1):

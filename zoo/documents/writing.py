@@ -75,7 +75,7 @@ class Writer:
     """Writer for a translated segment. It opens and closes inline elements as needed."""
 
     def __init__(self, segment: Segment, words: Sequence[Word], target: str, view: View) -> None:
-        """Create a writer for a translation (`target`). The first word is empty: the start of `target`."""
+        """Create a writer for a translation (`target`). The first word is empty, and stands for its start."""
         self._segment, self._words, self._target, self._view = segment, words, target, view
         self._parts = [_Part("", ())]
         self._runs = set[int]()
@@ -249,7 +249,7 @@ class RunWriter(Writer):
         """Write nothing, because the space is a part of the text after the content (see `_write_start`)."""
 
     def _length(self, stack: Stack) -> int:
-        """Return the total length of the start tags in `stack`."""
+        """Return the total length of the start tags of the elements in `stack`."""
         return sum(len(self._segment.elements[index][0].written) for index in stack)
 
     def _write_space(self, unit: Unit) -> None:
