@@ -32,9 +32,9 @@ def attend(
     """Show what every head of every layer attends to.
 
     Select a model with either --spec or --model. The HTML page shows the encoder's and the decoder's self-attention
-    and the cross-attention. It draws them as matrices, and as lines in the style of the paper's Figures 3 to 5. The
-    attention weights are computed for the model's own translation, or for the translation in --target. For a model
-    that reads audio or images, the page shows the spectrogram or the image above the matrices.
+    and the cross-attention, as matrices and as lines in the style of the paper's Figures 3 to 5. The attention
+    weights are computed for the model's own translation, or for the translation in --target. For a model that reads
+    audio or images, the page shows the spectrogram or the image above the matrices.
 
     --backend selects the backend for the translation. The attention weights are always computed by the
     `eager` backend.
@@ -46,8 +46,8 @@ def attend(
             it. [default: the model's own translation]
         figure 3|4|5: Show the sentence from this figure of the paper, with the figure's layer, heads and word.
         output FILE.html: Write a self-contained interactive HTML page to this file.
-        svg FILE.svg: Write an SVG drawing to this file. It shows the attention, layer, heads and word that the options
-            select, and the spectrogram or image, if the model reads audio or images.
+        svg FILE.svg: Write the attention weights that --attention, --layer, --head and --word select to this file, as
+            an SVG drawing. If the model reads audio or images, the drawing includes the spectrogram or image.
         attention encoder|decoder|encoder-decoder: Attention to show: the encoder's or decoder's self-attention, or the
             cross-attention. [default: encoder, if the encoder has self-attention]
         layer N: Layer to show, counted from 1. [default: the second to last]

@@ -151,7 +151,7 @@ class Conversation:
                 yield HELP
             case _:
                 words = " ".join([command, *arguments])
-                raise ZooError(f"`{words}` is not a command", hint="`/help` lists the commands")
+                raise ZooError(f"`{words}` is not a command", hint="type `/help` to list the commands")
 
     def _choose(self, source: str | None, target: str | None) -> None:
         from zoo.text.languages import choose_direction

@@ -171,7 +171,7 @@ def parse(
 class _Files(NamedTuple):
     """Files that a command reads and writes. None means stdin (`input`), stdout (`output`) or no file (`prefix`).
 
-    If only the K-th of N parts of the input is read, `fraction` is (K, N). None means that all lines are read.
+    If only the K-th of N parts of the input is read, `fraction` is (K, N). If all lines are read, it is None.
     """
 
     input: Path | None
@@ -324,5 +324,5 @@ def _translation_fields(result: Translation) -> dict[str, object]:
 
 
 def _scores(result: Translation, key: str) -> dict[str, object]:
-    """Return the text of a result, under `key`, and its scores, for JSON."""
+    """Return a dictionary for JSON that contains the text of a result, under `key`, and its scores."""
     return {key: result.text, "score": result.score, "log_probability": result.log_probability}

@@ -39,8 +39,8 @@ def publish(
         replace: Replace a published model of the same name.
         to REGISTRY: Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME. [default: only the
             local model store]
-        notes FILE: Markdown file to include in the model card, for example with the model's limitations and further
-            scores. Headings start with ##.
+        notes FILE: Markdown file to include in the model card. The file can describe, for example, the model's
+            limitations and further scores. Its headings must start with ##.
 
     Examples:
         zoo publish tiny
@@ -80,10 +80,11 @@ def pull(names: Annotated[list[str], argument(complete=options.complete_model)],
     becomes available when all its files are complete. An interrupted pull is resumed. If a model is already stored, its
     files are verified, and damaged files are downloaded again.
 
-    A model that is in no registry may be in the catalogue of public models, which `zoo list --available` prints. After
+    If a model is not in any registry, it may be in the catalogue of public models (`zoo list --available`). After
     you confirm its size and licence, it is downloaded from its authors, imported as with `zoo import`, and stored.
 
-    Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
+    Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1 is set. They never update a stored
+    model.
 
     Options:
         names NAME: Published model, or public model from the catalogue. NAME@2 selects a revision. By default, the
@@ -115,7 +116,7 @@ def verify(
 ) -> None:
     """Verify the files and log-probabilities of a published model.
 
-    All files must have their published hashes. The log-probabilities of the model's reference sentences must match the
+    All files must match their published hashes. The log-probabilities of the model's reference sentences must match the
     published log-probabilities to within 1e-4.
 
     With --backend, the model runs on a GPU if there is one.

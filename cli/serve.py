@@ -72,7 +72,8 @@ def serve(
         keys FILE: Accept only the API keys in this file, which is read again when it changes. Each line has the SHA-256
             of a key and, optionally, the number of characters that the key may translate until the server is restarted.
             [default: no key is needed]
-        new_key NAME: Create an API key with this name, add its SHA-256 and its name to --keys, print the key, and exit.
+        new_key NAME: Create an API key with this name, add its SHA-256 and its name to the --keys file, print the key,
+            and exit.
         cors ORIGIN: Permit web pages of this origin, such as https://example.org, to send requests. [default: none]
         allow_host NAME: Accept requests for this host name, such as the name that a reverse proxy passes on. Host
             names are checked only if the server listens on a loopback address without --keys. The check prevents
@@ -81,14 +82,14 @@ def serve(
             memory]
         idle_minutes X: Unload a model that has not been used for X minutes.
         max_texts N: Maximum number of texts per request.
-        max_characters N: Maximum length of a text.
+        max_characters N: Maximum length of a text, in characters.
         max_body_bytes N: Maximum size of a request in bytes.
-        max_queue N: Maximum number of texts that wait or are being translated. Further requests get status 429.
+        max_queue N: Maximum number of texts that are waiting or being translated. Further requests get status 429.
         max_wait SECONDS: Maximum time until a translation begins. If a request would probably wait longer, it gets
             status 429.
         timeout SECONDS: Maximum time per request.
-        max_batch_tokens N: Maximum number of source tokens in a batch, counting padding. With small batches, responses
-            are faster under load. [default: 512 on a CPU, 4096 on a GPU]
+        max_batch_tokens N: Maximum number of source tokens in a batch, counting padding. Smaller batches make
+            responses faster under load. [default: 512 on a CPU, 4096 on a GPU]
 
     Examples:
         zoo serve
@@ -111,7 +112,7 @@ def serve(
 
     if new_key is not None:
         if keys is None:
-            raise ZooError("`--new-key` needs `--keys FILE`", hint="pass the file from which the server reads its keys")
+            raise ZooError("`--new-key` needs `--keys FILE`", hint="add `--keys FILE`: the key is added to this file")
         print(create_key(keys, new_key))
         return
     limits = Limits(

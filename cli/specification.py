@@ -348,7 +348,10 @@ def _totals(plan: Plan) -> list[tuple[str, str, str]]:
 
 
 def _path_lengths(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield the sequential operations and path lengths of the encoder and the decoder, as in Table 1."""
+    """Yield table rows with the sequential operations and path lengths of the encoder and the decoder, as in Table 1.
+
+    Each row has a label, a number and an explanation.
+    """
     for positions in plan.positions:
         explanation = f"in a layer of the {positions.stack}: longest chain of operations over {plan.length} positions"
         yield "sequential steps", f"{positions.steps:,}", explanation

@@ -126,7 +126,7 @@ class Architecture(Section):
         return self.positions.rows if isinstance(self.positions, Learned) else None
 
     def option(self, sublayer: Sublayer, name: str) -> Any:
-        """Return a sub-layer's option. If the option is null, return the architecture's field of the same name."""
+        """Return the value of a sub-layer's option or, if it is null, of the `architecture` field of the same name."""
         value = getattr(sublayer, name)
         return getattr(self, name) if value is None else value
 

@@ -56,12 +56,12 @@ class CorpusPart(Sparse):
 
     @property
     def credited_names(self) -> Sequence[str | None]:
-        """Names to credit in the model card: by default, the sorted names of local files, without their folders."""
+        """Data to credit in the model card: by default, the sorted names of the local files, without folders."""
         return sorted(PurePath(path).name for path in self.local_paths)
 
     @property
     def local_paths(self) -> list[str]:
-        """Paths of local files that this part names, relative to `corpus.folder`."""
+        """Paths of the local files in this part, relative to `corpus.folder`."""
         return [path for field in self.path_fields if (path := getattr(self, field)) is not None]
 
     def expanded(self, corpus: "Corpus", codes: Sequence[str]) -> "Iterable[CorpusPart]":
@@ -69,12 +69,12 @@ class CorpusPart(Sparse):
         return (self,)
 
     def check_languages(self, name: str, corpus: "Corpus", languages: Languages | None, *, reads_text: bool) -> None:
-        """Reject languages of this part that the model does not have. By default, a part does not set languages.
+        """Reject languages of this part that the model does not have. By default, a part has no languages to check.
 
         Args:
             name: Name of this part, such as `corpus.train[0]`.
             corpus: The corpus, with the default languages of its parts.
-            languages: Languages of the model, if there are several.
+            languages: Languages of the model, or None if it is not multilingual.
             reads_text: Whether the model reads text.
         """
 
@@ -127,7 +127,7 @@ class Grammar(Directed):
 class Files(Directed):
     """Two local text files with one sentence per line. Line n of one file translates line n of the other file.
 
-    For a language model, only `target` is given.
+    For a language model, set only `target`.
     """
 
     supplies = ("pairs", "sentences", "features")
@@ -179,7 +179,7 @@ class Pairs(Weighted):
                 reject((f"{name}.languages", "languages.codes"), problem, suggest_language(code, languages))
 
     def expanded(self, corpus: "Corpus", codes: Sequence[str]) -> Iterator[Files]:
-        """Yield a part for each direction between two of the languages, in the order of `codes`."""
+        """Yield a `Files` part for each translation direction of this part. `codes` are the languages of the model."""
         for pair in combinations([code for code in codes if code in (self.languages or codes)], 2):
             for source, target in (pair, pair[::-1]):
                 name = self.pairs.format(pair="-".join(pair), source=source, target=target)
@@ -226,7 +226,7 @@ class Archive(Directed):
 
     @property
     def credited_names(self) -> Sequence[str | None]:
-        """Names to credit in the model card: the paths of the text files inside the archive."""
+        """Data to credit in the model card: the paths of the text files inside the archive."""
         return self.source, self.target
 
 
@@ -270,8 +270,8 @@ class Synthetic(Directed):
     """Path of the text file that the models translate back into the source, relative to `corpus.folder`. It may be a
     .gz or .sgm file."""
     reference: Path | None = None
-    """Path of human translations of `source`, relative to `corpus.folder`. If it is given, only one of the
-    `n_best` translations of each sentence is kept: the one with the highest chrF. Default: null."""
+    """Path of the file with human translations of `source`, relative to `corpus.folder`. If the path is given, only
+    one of the `n_best` translations of each sentence is kept: the one with the highest chrF. Default: null."""
     n_best: Size = Field(default=1, le=1_024)
     """Number of translations of each sentence. Each distinct translation forms a pair. Default: 1.
     Unit: translations."""
@@ -292,7 +292,7 @@ class Synthetic(Directed):
 
     @property
     def credited_names(self) -> Sequence[str | None]:
-        """Names to credit in the model card: the last part of each model's path, or of its name."""
+        """Data to credit in the model card: the last component of each model's path or name."""
         return [PurePath(model).name for model in self.models]
 
     @property
@@ -344,7 +344,7 @@ class HeldOut(CorpusPart):
     supplies = ("pairs", "sentences", "trees", "features")
 
     held_out: Size = Field(le=1_000_000)
-    """Number of pairs to move from `train` to this split. Unit: sentence pairs."""
+    """Number of pairs to move from `train` to this set. Unit: sentence pairs."""
 
 
 def kind_of_part(part: Any) -> type[CorpusPart] | None:

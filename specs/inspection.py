@@ -17,12 +17,12 @@ _EDITOR_DIRECTIVE = "yaml-language-server:"
 
 
 def difference(spec: Spec, other: Spec) -> dict[str, tuple[Any, Any]]:
-    """Map the dotted key of each field in which two specs differ to its values in `other` and in `spec`."""
+    """Return the fields in which two specs differ: their dotted keys, mapped to the values in `other` and `spec`."""
     return _differences(spec.model_dump(), other.model_dump())
 
 
 def _differences(values: Mapping[str, Any], others: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Map the dotted key of each field in which two mappings differ to its values in `others` and in `values`.
+    """Return the fields in which two mappings differ: their dotted keys, mapped to both values, first from `others`.
 
     The two mappings must have equal keys. Inner mappings are compared key by key if their keys are equal, and as a
     whole otherwise.

@@ -24,7 +24,7 @@ _MAX_DOTS = 8
 _SCIENTIFIC = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 _KEYS_OF_FILES = {
     "extends": "load the spec that you want to extend, and override its fields",
-    "format": "overrides are always in the current format",
+    "format": "omit `format`: overrides are always in the current format",
 }
 """Keys of a file that are not fields of a spec, each with the hint for an override of this key."""
 

@@ -1,4 +1,4 @@
-"""Encoder input, normalisation and positional encoding of a network. Each has several kinds with their own options."""
+"""Sections for encoder input, normalisation and positional encoding. Each section has several kinds."""
 
 from abc import abstractmethod
 from math import prod
@@ -85,7 +85,7 @@ class FeatureSource(Section):
     @property
     @abstractmethod
     def width(self) -> int:
-        """Number of features per frame, which is `architecture.source.width`."""
+        """Number of features per frame, which must equal `architecture.source.width`."""
 
     @property
     def rows(self) -> int:
@@ -149,8 +149,9 @@ class Image(FeatureSource):
 
     modality = "zoo.features.image:Image"
     kind: Literal["image"]
-    """Read images, which are converted to greyscale and scaled to a fixed height. Their pixels have mean 0 and variance
-    1. A frame is a patch. Patches follow each other column by column, from top to bottom."""
+    """Read images, which are converted to greyscale and scaled to a fixed height. The pixel values of each image are
+    normalised to mean 0 and variance 1. A frame is a patch. Patches follow each other column by column, from top to
+    bottom."""
     height: PictureSize = 32
     """Height to which images are scaled. Their aspect ratio does not change. Default: 32. Unit: pixels."""
     patch: PatchSize = PatchSize(height=32, width=1)
@@ -245,8 +246,9 @@ class Relative(PositionKind):
 
     score_bias = "learned"
     kind: Literal["relative"]
-    """Add a learned bias to each score of self-attention. It depends on the head and on the distance between query and
-    key (Raffel et al. 2020, section 2.1). All encoder layers share the same biases, and so do all decoder layers."""
+    """Add a learned bias to each score of self-attention. The bias depends on the head and on the distance between
+    query and key (Raffel et al. 2020, section 2.1). All encoder layers share the same biases, and so do all decoder
+    layers."""
     buckets: Annotated[int, Field(ge=4, le=4_096, multiple_of=4)] = 32
     """Number of buckets. A bucket is a range of distances that share one learned bias. Each small distance has its own
     bucket, and larger distances are grouped in ranges of exponentially growing size. The encoder uses half of the

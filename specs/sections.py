@@ -31,7 +31,7 @@ class Vocabulary(Section):
     so that the byte tokens are trained. If false, every character of the training text gets a token, and any other
     character is unknown."""
     shared: bool
-    """Whether source and target share one vocabulary (section 5.1: shared) or each has its own."""
+    """Whether source and target share one vocabulary (section 5.1: yes). If false, they have separate vocabularies."""
 
     separate_models: bool
     """Whether source and target have separate SentencePiece models that contain the same tokens in the same order (not
@@ -113,7 +113,7 @@ OUTPUT = "target"
 
 
 class BaseTask(Section):
-    """Base class of the tasks that a model can learn. Fields refer to functions and classes as `module:name`."""
+    """Base class of the tasks that a model can learn. Functions and classes are written as `module:name`."""
 
     loss: ClassVar[str] = "compiler.lowering.transformer:cross_entropy"
     """The function that adds the loss to a graph. For training, this is the output `loss`, of shape [2]: the sums with
@@ -151,7 +151,7 @@ class BaseTask(Section):
 
     @property
     def streams(self) -> Mapping[str, str]:
-        """Modality of each stream in an example, such as text. The encoder reads all streams except `OUTPUT`."""
+        """Modalities of the streams in an example, keyed by stream. The encoder reads all streams except `OUTPUT`."""
         return self.modalities if self.features is None else {**self.modalities, "source": self.features.kind}
 
     @property
@@ -161,7 +161,7 @@ class BaseTask(Section):
 
     @property
     def encoding(self) -> Mapping[str, Any]:
-        """Values of the `encoding_fields`. A prepared corpus can only be reused if these values are unchanged."""
+        """Values of the `encoding_fields`, keyed by name. A change of these values makes prepared corpora unusable."""
         return self.model_dump(include={*self.encoding_fields})
 
     @property
@@ -311,12 +311,12 @@ class Training(Section):
     """Maximum global norm of the gradients; larger gradients are scaled down (not in the paper). null: no clipping."""
     guided_alignment: Annotated[float, Field(gt=0, le=1_000)] | None
     """Weight of a loss that trains an attention head to align words: the first head of the second-to-last decoder
-    layer. It is the cross entropy between the head and a statistical word alignment of the training text (not in the
-    paper; Chen et al. 2016). null: no such loss."""
+    layer. The loss is the cross entropy between the head and a statistical word alignment of the training text (not in
+    the paper; Chen et al. 2016). null: no such loss."""
     ctc_weight: Annotated[float, Field(gt=0, le=1_000)] | None = None
     """Weight of a second loss for recognition: the CTC loss of the text, computed from the encoder's output (not in the
-    paper; Graves et al. 2006, Kim et al. 2017). It teaches the encoder the order of the tokens. Models that translate
-    need null, because CTC expects the tokens in the order in which they are spoken. null: no such loss."""
+    paper; Graves et al. 2006, Kim et al. 2017). This loss teaches the encoder the order of the tokens. Models that
+    translate need null, because CTC expects the tokens in the order in which they are spoken. null: no such loss."""
     subword_regularization: Annotated[float, Field(gt=0, lt=1)] | None
     """Sample a new segmentation of each sentence into tokens in each epoch (not in the paper). For bpe, the value
     is the probability of skipping a merge (BPE-dropout). For unigram, it is the exponent of the segmentation
@@ -384,8 +384,8 @@ class Decoding(Section):
     tokens' probabilities are not renormalised."""
     shortlist: bool = False
     """Whether a translation may only contain tokens of the model's vocabulary shortlist, which depends on the
-    source (not in the paper; Marian: `--shortlist`). This is faster. Probabilities are normalised over these
-    tokens. Only the `native` backend supports it."""
+    source (not in the paper; Marian: `--shortlist`). A shortlist makes decoding faster. Probabilities are normalised
+    over these tokens. Only the `native` backend supports it."""
     max_source_length: Size = Field(le=100_000)
     """Maximum length of a source (not in the paper). A longer source is split at sentence boundaries, and its parts are
     translated one by one. A single sentence above the maximum is an error. Unit: tokens."""

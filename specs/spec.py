@@ -82,7 +82,7 @@ class Spec(Section):
 
     @property
     def short_name(self) -> str:
-        """Name of a shipped spec ("big", "table3/a-h1") or stem of the spec file. Without a file, the field `name`."""
+        """Name of a shipped spec ("big", "table3/a-h1"), stem of the spec file or, if there is no file, `name`."""
         return self.name if self._short_name is None else self._short_name
 
     @property

@@ -174,10 +174,10 @@ class BottleneckConvolution(Sublayer):
 
 
 class AlignedMemory(Sublayer):
-    """Linear map of the encoder output at the same position. ByteNet's decoder reads the source in this way."""
+    """Linear map of the encoder output at the decoder's position. ByteNet's decoder reads the source in this way."""
 
     kind: Literal["aligned_memory"]
-    """Linear map of the encoder output at the same position. After the end of the source, the result is 0 (dynamic
+    """Linear map of the encoder output at the decoder's position. After the end of the source, the result is 0 (dynamic
     unfolding; Kalchbrenner et al. 2016, section 3.2)."""
 
 

@@ -92,7 +92,7 @@ class TextArchive:
         return text
 
     def replace(self, texts: Mapping[str, str]) -> bytes:
-        """Return the bytes of the archive with new texts for some of its files. `read` must have read these files.
+        """Return the bytes of the archive with new texts for some of its files. Call `read` for these files first.
 
         If no text changes, return the original bytes.
         """
@@ -178,7 +178,7 @@ class TextFile:
         """Return the text with each segment replaced by the next translation.
 
         Args:
-            translations: Iterator over translations. One per segment is consumed, so other files can use the rest.
+            translations: Iterator from which one translation per segment is taken. Later translations remain in it.
             language: Code of the target language. If None, the language codes in the document do not change.
         """
         text = self._text
@@ -262,7 +262,7 @@ class Document:
         """Return the translated document. If no text changes, return the original bytes.
 
         Args:
-            translations: Iterator over translations. One per segment is consumed, so other documents can use the rest.
+            translations: Iterator from which one translation per segment is taken. Later translations remain in it.
             language: Code of the target language. If None, the language codes in the document do not change.
         """
         texts = {name: file.render(translations, language) for name, file in self._files.items()}

@@ -1,4 +1,4 @@
-"""Fragments of documents, and their division at line breaks and item separators.
+"""Fragments of documents, and their division at line breaks and at item separators such as check boxes.
 
 Every document is read as a list of fragments, and written from such a list.
 """
@@ -209,7 +209,7 @@ def _begins_sentence(before: str, after: str, view: View) -> bool:
 
 
 def _split_items(fragments: Sequence[Fragment], view: View) -> Iterator[Fragment]:
-    """Split text fragments at symbols that are copied, such as check boxes. Yield all fragments.
+    """Split text fragments at icons and at item separators, such as check boxes, which are copied. Yield all fragments.
 
     Icons become UNIT fragments, and item separators become LINE fragments.
     """

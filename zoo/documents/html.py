@@ -260,7 +260,7 @@ class Parser:
         return self._add(tag.start, kind, name, again=tag.without_id())
 
     def _read_language(self, tag: StartTag) -> bool:
-        """Read an `html` or `body` start tag. Return whether its language is the document's language."""
+        """Return whether an `html` or `body` tag has the document's language. The first tag with `lang` sets it."""
         given = tag.values()
         language = (given.get("lang") or given.get("xml:lang", ""))[:2].lower()
         self._language = self._language or language
@@ -303,7 +303,7 @@ class Parser:
                     self._add(position, part.kind, text=None if part.kind is Kind.TEXT else part.text)
 
     def _copied_around(self, name: str) -> _CopiedElement | None:
-        """Return the copied element around a tag, or None. If the tag implies the end of this element, end it first."""
+        """Return the open copied element, or None. If a tag with this name implies the element's end, end it first."""
         if self._copied and not self.is_xml and name in _ENDED_BY.get(self._copied.name, ()):
             self._end_copied(self._copied)
         return self._copied

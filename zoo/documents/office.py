@@ -129,7 +129,7 @@ def join_text(tokens: Sequence[Token]) -> str:
 
 
 def code_styles(*files: str) -> frozenset[str]:
-    """Return the names of all styles for program code in XML files, including styles that are based on them."""
+    """Return the names of the styles for program code in XML files, including styles that are based on such a style."""
     found, style, based = list[str](), "", defaultdict[str, list[str]](list)
     for tag in (tag for text in files for tag in _STYLE_TAG.finditer(text)):
         given = local_attributes(tag[0])

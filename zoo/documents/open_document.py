@@ -80,7 +80,7 @@ class _Reader(ParagraphReader):
         ]
 
     def _with_role(self, token: Token) -> Token:
-        """Return a token with the role of its style."""
+        """Return a token. If it starts a paragraph or span, set its role to the role of its style."""
         if token.kind != "start" or token.name not in (*self.paragraphs, "text:span"):
             return token
         return token._replace(role=self._roles.get(local_attributes(token.raw).get("style-name", ""), Role.TEXT))

@@ -66,7 +66,7 @@ class _SourceOrder:
         return self.pairs[bisect_left(self.pairs, (start, 0)) : bisect_left(self.pairs, (end, 0))]
 
     def outermost(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the lowest and highest index of the words whose source positions are in `[start, end)`, or None."""
+        """Return the lowest and highest index of the words with source positions in `[start, end)`, if any."""
         first, last = bisect_left(self.pairs, (start, 0)), bisect_left(self.pairs, (end, 0))
         if first >= last:
             return None
@@ -131,9 +131,10 @@ def _replace_words(segment: Segment, words: list[Word]) -> list[Unit]:
 
 
 def _choose_words(source: str, texts: list[str], aligned: list[list[int]], words: list[Word]) -> list[int | None]:
-    """Choose a translated word with the same text for each unit. Return its index, or None if there is no such word.
+    """Choose a word of the translation to replace with each unit, and return the indices of these words.
 
-    If possible, the word is aligned to the unit. A word that corresponds to the same word in ordinary source text is
+    The word has the same text as the unit, which is given in `texts`. If there is no such word, the index is None. If
+    possible, the word is aligned to the unit. A word that corresponds to the same word in ordinary source text is
     never chosen.
     """
     named = [[each for each in found if words[each].text == text] for text, found in zip(texts, aligned, strict=True)]
@@ -258,7 +259,7 @@ class _FreeWords:
 def _place_units(segment: Segment, words: Sequence[Word], order: _SourceOrder, units: list[Unit], target: str) -> None:
     """Put copied content after the translation of the source word that precedes the content.
 
-    Content outside a link is put after the link instead of between two of its words.
+    Content outside a link is put after the link instead of between two words of the link.
     """
     gaps = enumerate(target[one.end : other.start] for one, other in pairwise(words))
     spaces = [index for index, gap in gaps if " " in gap]

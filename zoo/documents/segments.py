@@ -136,7 +136,7 @@ class Segment:
         return [stack for character, stack, is_copied in characters if character != " " and not is_copied]
 
     def link_stack(self, stack: Stack) -> Stack:
-        """Return the elements of `stack` up to the outermost link. Without a link, return an empty tuple."""
+        """Return the elements of `stack` up to the outermost link, or an empty tuple if there is no link."""
         return next((stack[:end] for end, each in enumerate(stack, 1) if self.elements[each][0].is_link), ())
 
     @cached_property
@@ -356,7 +356,7 @@ def _copy_elements(run: Sequence[Fragment], text_of: Callable[[_Element], str | 
 def _read_element(run: Sequence[Fragment], start: int, before: str) -> _Element | None:
     """Read the inline element that starts at index `start`, preceded by the text `before`.
 
-    Return None if the element has too many fragments, or contains a letter or a mark with which a range begins or ends.
+    Return None if the element has too many fragments, or contains a letter, or a start or end mark of a range.
     """
     depth = 0
     for end, fragment in enumerate(run[start : start + _MAX_REFERENCE], start + 1):

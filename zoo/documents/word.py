@@ -1,4 +1,4 @@
-"""Word documents (.docx). Everything but the text of paragraphs is copied. A run is an inline element."""
+"""Word documents (.docx). Everything but the text of paragraphs is copied. Runs are read as inline elements."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ class _Reader(ParagraphReader):
         is_divider = fragment.kind is Kind.BREAK or _is_part(fragment)
         self._copied += (len(run.start) + _MIN_COPY) * (is_divider or fragment.kind is Kind.LINE)
         if self._copied > _MAX_COPIED:
-            problem = "the text has too many tabs and line breaks in runs with long style definitions"
+            problem = "the document has too many tabs and line breaks in text with long style definitions"
             raise ZooError(problem, hint="split the document")
         if is_divider:
             return replace(fragment, output=run.start + fragment.written + run.end.rstrip())

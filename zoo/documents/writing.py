@@ -75,7 +75,7 @@ class Writer:
     """Writer for a translated segment. It opens and closes inline elements as needed."""
 
     def __init__(self, segment: Segment, words: Sequence[Word], target: str, view: View) -> None:
-        """Create a writer for a translation (`target`). The first word is empty: the start of `target`."""
+        """Create a writer for a translation (`target`). The first word is empty, and stands for its start."""
         self._segment, self._words, self._target, self._view = segment, words, target, view
         self._parts = [_Part("", ())]
         self._runs = set[int]()
@@ -164,9 +164,9 @@ class Writer:
         self._parts.append(_Part(content, stack, is_bridge=is_bridge))
 
     def _join(self) -> str:
-        """Return the parts with their markup elements, which are opened and closed as needed.
+        """Join the parts of the segment, and add the tags of the markup elements around them.
 
-        A link inside a link is opened only once: its other words are written without it.
+        The tags of a link are written only once, around the first group of its words.
         """
         self._keep_links_whole()
         output, ends, opened, current = list[str](), list[str](), set[int](), Stack()
@@ -188,9 +188,9 @@ class Writer:
     def _keep_links_whole(self) -> None:
         """Keep each link only around its longest group of adjacent parts.
 
-        Between two parts of a group, there may be white space, marks, and one word without an element of its own, which
-        join the link. Parts in shorter groups leave the link. In Word documents, text that leaves a link gets the run
-        with the least formatting outside links, if there is one.
+        Between two parts of a group, there may be white space, marks, and one word without an element of its own. They
+        become part of the link. Parts in shorter groups are removed from the link. In Word documents, their text gets
+        the run with the least formatting outside links, if there is one.
         """
         parts, link_stack, groups = self._parts, self._segment.link_stack, defaultdict[Stack, list[range]](list)
         for place, part in enumerate(parts):
@@ -249,7 +249,7 @@ class RunWriter(Writer):
         """Write nothing, because the space is a part of the text after the content (see `_write_start`)."""
 
     def _length(self, stack: Stack) -> int:
-        """Return the total length of the start tags in `stack`."""
+        """Return the total length of the start tags of the elements in `stack`."""
         return sum(len(self._segment.elements[index][0].written) for index in stack)
 
     def _write_space(self, unit: Unit) -> None:
