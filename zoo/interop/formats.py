@@ -49,7 +49,8 @@ class ImportRequest:
     name: str = ""
     """Name of the model in the model store and in its spec. If empty, `import_model` derives it from the files."""
     languages: tuple[str, str] | None = None
-    """Codes of the source and target languages. If None, use the codes in the files, or else `UNKNOWN_LANGUAGES`."""
+    """Codes of the source and target languages. If None, use the codes in the model's files. If there
+    are none, use `UNKNOWN_LANGUAGES`."""
     positions: PositionConvention | None = None
     """Formula for the sinusoidal position encodings. If None, use the default of the format."""
     origin_name: str | None = None
@@ -86,8 +87,8 @@ class ImportFormat(Protocol):
         """Read a model.
 
         Raises:
-            ZooError: A file is damaged, the model has a property that zoo does not support, or an option does not apply
-                to this format.
+            ZooError: A file is damaged, the model has a property that zoo does not support, or an option in
+                `request` does not apply to this format.
         """
 
 
@@ -164,7 +165,7 @@ def format_named(name: str, kind: str) -> Any:
 
     Args:
         name: Name of the format.
-        kind: Key in `FORMATS`, such as `import`.
+        kind: `import` or `export`.
 
     Raises:
         ZooError: There is no format with this name.
@@ -257,7 +258,7 @@ def search_fields(beam: int, extra_length: int, alpha: float = 1.0) -> dict[str,
 
     Args:
         beam: The beam size.
-        extra_length: The maximum length of a translation in tokens. It does not depend on the source.
+        extra_length: The maximum length of a translation in tokens, for sources of any length.
         alpha: The exponent of the length penalty.
     """
     fields = {"beam": beam, "alpha": alpha, "length_factor": 0.0, "extra_length": extra_length}

@@ -79,8 +79,9 @@ def stage_import(
 ) -> Iterator[ModelFolder]:
     """Import a model into a temporary folder, and move it into the local model store at the end of the `with` block.
 
-    If the block raises an exception, nothing is written. The arguments and errors are the same as for `import_model`,
-    except `card`: the card of a model in the catalogue documents the model.
+    If the block raises an exception, nothing is written. The arguments and errors are the same as for `import_model`.
+    If `card` is given, the description and origin of the model come from this card of the catalogue. The licence comes
+    from the card if the model's files do not specify a licence.
     """
     if request.languages and not are_language_codes(request.languages):
         problem = f"`--languages {' '.join(request.languages)}` must be two language codes"

@@ -144,8 +144,8 @@ def guess_language(text: str, codes: Collection[str], default: str) -> str:
 def guess_languages(texts: Sequence[str], codes: Collection[str], given: str) -> list[str]:
     """For each text in a document, choose the most probable language from `codes`.
 
-    Short texts get the main language of the document. This is the language `given` or, if it is not in `codes`, the
-    language of most of the text.
+    Short texts get the main language of the document. The main language is `given` or, if `given` is not in `codes`,
+    the language of most of the text.
 
     Args:
         texts: Texts in the document, such as paragraphs.

@@ -258,7 +258,7 @@ def _distance_bias(a: Architecture, side: str, tensors: Mapping[str, Tensor]) ->
 
 
 def _token_names(side: Any) -> list[str]:
-    """Return the token names for CTranslate2's vocabulary. If tokens are words, remove the leading `▁`."""
+    """Return the token names of the source or target for CTranslate2. If tokens are words, remove the leading `▁`."""
     names = [str(side.model.id_to_piece(id)) for id in range(side.size)]
     return [name.removeprefix(SPACE) for name in names] if side.is_word_level else names
 

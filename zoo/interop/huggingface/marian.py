@@ -187,7 +187,7 @@ class HuggingFaceMarian(Family):
         write_json(folder / TOKENIZER_CONFIG, settings)
 
     def notes(self, spec: Spec) -> Iterator[str]:
-        """Yield notes for the user about an exported model."""
+        """Yield notes for the user about how an exported model behaves differently in transformers."""
         if (epsilon := spec.architecture.norm.epsilon) != _EPSILON["transformers"]:
             theirs = _EPSILON["transformers"]
             yield f"the epsilon of layer norms is {theirs:g} in transformers, and {epsilon:g} in the spec"

@@ -158,7 +158,7 @@ class T5(Family):
         write_json(folder / TOKENIZER_CONFIG, settings | tokens)
 
     def notes(self, spec: Spec) -> Iterator[str]:
-        """Yield notes for the user about an exported model."""
+        """Yield notes for the user about how an exported model behaves differently in transformers."""
         if spec.vocabulary.byte_fallback:
             yield (
                 "zoo reads and writes characters without a token as bytes, but transformers reads them as <unk> and "
@@ -218,11 +218,7 @@ class _Tokens:
             self.special.add(name)
 
     def append_missing(self, names: Iterable[str]) -> None:
-        """Append the tokens that are missing. The tokenizer does not find the appended tokens in raw text.
-
-        Args:
-            names: The names of tokens that must exist.
-        """
+        """Append the tokens in `names` that the vocabulary lacks. The tokenizer does not find them in raw text."""
         missing = [name for name in names if name not in self.names]
         self.names.extend(missing)
         self.model.append(missing)
@@ -328,7 +324,7 @@ def written_ids(model: Model, format: str) -> WrittenIds:
 
     Args:
         model: The published model. Source and target share one vocabulary.
-        format: The name of the format.
+        format: The name of the export format, for error messages.
 
     Raises:
         ZooError: The model never generates BOS, and UNK and EOS cannot replace BOS because their embeddings differ.

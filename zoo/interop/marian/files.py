@@ -5,7 +5,7 @@
 Firefox Translations and Bergamot publish their models in the binary format .bin. Such a file begins with its version
 and the number of tensors. For each tensor, a header of four integers contains the length of the name, the type, the
 number of dimensions, and the number of bytes. All names, all shapes, and padding follow, and then the tensors. Integers
-have 8 bytes, and dimensions 4 bytes, in little-endian order.
+are 8 bytes long, and dimensions 4 bytes, in little-endian order.
 """
 
 from __future__ import annotations
