@@ -53,7 +53,7 @@ class OnnxExport(ExportFormat):
         """Write the encoder, the decoding step, the spec and the vocabulary.
 
         Returns:
-            Notes for the user: how to use the files.
+            Notes for the user about how to use the files.
 
         Raises:
             ZooError: torch cannot export the model's encoder with a dynamic source length.

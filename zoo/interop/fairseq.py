@@ -185,7 +185,7 @@ def _read_checkpoint(file: Path) -> tuple[Mapping[str, Any], dict[str, Tensor]]:
     model = content.get("model") if isinstance(content, dict) else None
     options = _to_plain_data(content.get("args") or content.get("cfg")) if isinstance(content, dict) else None
     if not isinstance(model, Mapping) or not isinstance(options, dict):
-        problem = f"`{file}` is not a fairseq checkpoint: it has no `model`, or neither `args` nor `cfg`"
+        problem = f"`{file}` is not a fairseq checkpoint: it lacks the key `model`, or both `args` and `cfg`"
         raise ZooError(problem, hint=_CHECKPOINT_HINT, exit_code=1)
     return options, {str(name): tensor for name, tensor in model.items() if isinstance(tensor, Tensor)}
 

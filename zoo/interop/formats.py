@@ -193,7 +193,7 @@ def language_codes(source: str, target: str) -> tuple[str, str] | None:
 
 
 def require_folder(path: Path, format: str) -> None:
-    """Raise ZooError if a path is not a folder, for formats whose models are folders."""
+    """Raise ZooError unless `path` is a folder. Call this function for formats whose models are folders."""
     if not path.is_dir():
         raise ZooError(f"`{path}` is a file, but a model in {format} format is a folder", hint="give its folder")
 
@@ -248,7 +248,7 @@ def assemble(
 
 
 def _without_markup(text: str) -> str:
-    """Replace characters that have a special meaning in Markdown or HTML with spaces, and shorten the text."""
+    """Replace the special characters of Markdown and HTML in a text with spaces, and shorten the text."""
     kept = "".join(character if character.isalnum() or character in "_-.,()'/" else " " for character in text)
     return " ".join(kept.split())[:_MAX_DESCRIPTION]
 

@@ -145,7 +145,7 @@ def _default_name(origin_name: str) -> str:
 
 
 def find_format(path: Path, name: str | None = None) -> ImportFormat:
-    """Return the format with the given name. Without a name, detect the format of a file or folder.
+    """Return the import format with the given name. If `name` is None, detect the format of the file or folder.
 
     Raises:
         ZooError: The path does not exist, there is no format with this name, or the files have no known format.

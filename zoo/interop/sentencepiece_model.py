@@ -129,7 +129,7 @@ class SentencePieceModel:
         return [entry.name for entry in self.entries if not types or entry.type in types]
 
     def append(self, names: Iterable[str]) -> None:
-        """Append normal tokens with the score 0."""
+        """Append normal tokens with the score 0 to the vocabulary."""
         self.entries.extend(TokenEntry(name, 0.0, TokenType.NORMAL) for name in names)
 
     def set_control(self, names: Container[str]) -> None:

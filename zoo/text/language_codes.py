@@ -81,7 +81,7 @@ def best_match(code: str, codes: Iterable[str]) -> str | None:
 
     For example, return `de` for `DE`, `deu` and `de-AT`, and `zho_Hans` for `zh-CN` and `zh`. A code with a different
     region matches if there is no better match. A code with a different script does not match: `de-Cyrl` does not match
-    `de`. Without a script, `zh` selects simplified rather than traditional Chinese.
+    `de`. If the code has no script, as in `zh`, simplified Chinese takes precedence over traditional Chinese.
     """
     wanted = LanguageCode.parse(code.strip())
     # A code without a script has the usual script of its language.

@@ -74,7 +74,7 @@ def _variable(reader: BinaryReader, version: int) -> tuple[str, Tensor]:
 
 
 def _dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Dequantise the quantised matrices as in CTranslate2, and remove their scales.
+    """Dequantise the quantised matrices as CTranslate2 does, and remove their scales.
 
     Raises:
         ValueError: The scale of a matrix is missing or invalid.

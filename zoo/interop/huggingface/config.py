@@ -70,7 +70,11 @@ class ModelFiles:
 
     @classmethod
     def open(cls, path: Path, model_types: Collection[str]) -> Self:
-        """Read the settings in a model folder. Raise ZooError if a file is damaged, or the type is not in `model_types`."""
+        """Read the settings in a model folder.
+
+        Raises:
+            ZooError: A file is damaged, or the type of the model is not in `model_types`.
+        """
         config = Settings(read_json(path / CONFIG), str(path / CONFIG))
         config.require({"model_type": model_types})
         if not is_present(path / GENERATION_CONFIG):
@@ -79,7 +83,7 @@ class ModelFiles:
 
     @cached_property
     def weights(self) -> ForeignTensors:
-        """Weights of the model. The import removes each tensor when it uses the tensor."""
+        """Weights of the model. The import removes each tensor that it uses."""
         return open_weights(self.path)
 
     def special_tokens(self, end: int, pad: int, start: int | None = None) -> SpecialTokens:

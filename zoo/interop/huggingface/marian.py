@@ -213,7 +213,7 @@ def _positions(spec: Spec, tensors: Mapping[str, Tensor], side: str) -> Tensor:
 
 
 def _direction(folder: Path) -> tuple[str, str] | None:
-    """Return the source and target languages in `tokenizer_config.json`. Return None if one is missing or invalid."""
+    """Return the source and target languages in `tokenizer_config.json`, or None if one is missing or invalid."""
     config = read_optional_json(folder / TOKENIZER_CONFIG)
     source, target = (str(config.get(f"{side}_lang", "")).lower() for side in ("source", "target"))
     return language_codes(source, target)

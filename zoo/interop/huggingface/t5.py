@@ -1,6 +1,6 @@
 """T5, mT5 and MADLAD-400 in transformers (Raffel et al. 2020; Xue et al. 2021; Kudugunta et al. 2023).
 
-The tokens of T5Tokenizer come from `tokenizer.json`. Without this file, they come from `spiece.model`, and the
+The tokens of T5Tokenizer come from `tokenizer.json`. If this file is missing, they come from `spiece.model`, and the
 sentinels `<extra_id_99>` to `<extra_id_0>` are added. transformers (version 5) finds some tokens in raw text: the
 special tokens and the entries of `added_tokens_decoder`. If `tokenizer_config.json` has no
 `additional_special_tokens`, transformers also finds the sentinels and the control and user-defined tokens of

@@ -258,8 +258,8 @@ def _default_vocabularies(model: Path, languages: tuple[str, str] | None) -> lis
 def _decoding(options: Settings) -> dict[str, Any]:
     """Convert Marian's search settings to fields of `decoding` in a spec.
 
-    Marian subtracts the word penalty for each token, and then divides the score by length^normalize. With
-    `normalize: 1`, the penalty changes all scores by the same amount, so it has no effect.
+    Marian subtracts the word penalty for each token, and then divides the score by length^normalize. If
+    `normalize` is 1, the penalty changes all scores by the same amount, so the penalty has no effect.
     """
     alpha = options.number("normalize", 0.0)
     if options.number("word-penalty", 0.0) and alpha != 1:
