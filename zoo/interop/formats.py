@@ -1,4 +1,4 @@
-"""Interfaces and data types of import and export formats, and a comparison of an exported model with the original."""
+"""Interfaces and data types for import and export formats, and functions that the formats share."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def stage_import(
     """
     if request.languages and not are_language_codes(request.languages):
         problem = f"`--languages {' '.join(request.languages)}` must be two language codes"
-        raise ZooError(problem, hint="use language codes, such as in `--languages en de`")
+        raise ZooError(problem, hint="use language codes, for example `--languages en de`")
     if re.match(r"\w+://", source):
         problem = f"`{source}` is a URL, but models are imported from files and folders"
         hint = "download the model first, or write `hf:ORG/NAME` for a model on the Hugging Face Hub"

@@ -50,7 +50,7 @@ def clean(line: str) -> str:
 
 
 def clean_with_positions(line: str) -> tuple[str, list[int]]:
-    """Clean a line with `clean`. Return it with the original position of each remaining character, and of the end."""
+    """Clean a line (see `clean`). Return it, and the original position of each remaining character and of the end."""
     kept = [position for position, character in enumerate(line) if not INVISIBLE.match(character)]
     is_control = [_CONTROL.match(line[position]) is not None for position in kept]
     kept = [position for position, *run in zip(kept, is_control, [False, *is_control], strict=False) if not all(run)]

@@ -369,7 +369,7 @@ def _before(match: re.Match[str]) -> tuple[int, int]:
 
 
 def _marker(match: re.Match[str]) -> str | None:
-    """Return the name of the group that matched words such as "p.m." after a time, or None if there are no such words."""
+    """Return the name of the group that matched words such as "p.m." after a time, or None if there are none."""
     return next((group for group in ("clock", "half", "marked") if match[group]), None)
 
 
