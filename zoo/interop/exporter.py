@@ -53,14 +53,14 @@ class OnnxExport(ExportFormat):
         """Write the encoder, the decoding step, the spec and the vocabulary.
 
         Returns:
-            Notes for the user: how to use the files.
+            Notes for the user about how to use the files.
 
         Raises:
             ZooError: torch cannot export the model's encoder with a dynamic source length.
         """
         if kinds := {each.kind for each in model.spec.architecture.encoder} & _NOT_IN_ONNX:
             problem = f"cannot export this model to ONNX: its encoder contains {min(kinds)} sub-layers"
-            hint = "no export format supports this: translate with `zoo decode`, or serve the model with `zoo serve`"
+            hint = "use `zoo decode` or `zoo serve` instead: no export format supports these sub-layers"
             raise ZooError(problem, hint=hint)
         _, order = prepare_build(model.spec, weights=model.weights.tensors, precision="float32", backend=self.name)
         write_models(order, folder)
@@ -85,7 +85,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportChec
 
     Args:
         name: The name of a published model, or its folder.
-        to: The name of the format.
+        to: The name of the export format, such as `onnx`.
         folder: A new or empty folder.
         report: Receives notes about the exported model.
 
@@ -98,7 +98,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportChec
     """
     format: ExportFormat = format_named(to, "export")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ZooError(f"`{folder}` already exists", hint="choose a new or empty folder with `-o`")
+        raise ZooError(f"`{folder}` is not an empty folder", hint="choose a new or empty folder with `-o`")
     path = find.published_model(name, report)
     model = read_model(path)
     model.spec.require_source("each export format")
@@ -152,5 +152,5 @@ def _require_same_when_read(model: Model, format: ExportFormat, reader: ImportFo
 
 
 def _names(side: Any, size: int) -> list[str]:
-    """Return token names for a comparison, without the space that an import adds before language tokens (`>>de<<`)."""
+    """Return the token names of the source or target, without the space that an import adds before language tokens."""
     return [foreign_name(name) for name in side.token_strings(range(size))]

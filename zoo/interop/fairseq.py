@@ -1,7 +1,7 @@
 """Import of fairseq's Transformer checkpoints, without running code from their pickles.
 
 torch.load with `weights_only=True` loads only tensors and plain data. A checkpoint also contains options, which may be
-omegaconf or fairseq objects. Such objects are replaced by instances of `InertObject`, which only store the state.
+omegaconf or fairseq objects. They are replaced by instances of `InertObject`, which only store the objects' state.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class FairseqImport(ImportFormat):
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         file = _find_checkpoint(path)
         if file is None:
-            problem = f"`{path}` contains no checkpoints: none of {', '.join(_CHECKPOINTS)} exists"
+            problem = f"cannot find the checkpoint in `{path}`: it contains none of {', '.join(_CHECKPOINTS)}"
             raise ZooError(problem, hint="give the path of the checkpoint file instead of the folder")
         saved_options, saved_tensors = _read_checkpoint(file)
         options = _flat_options(saved_options, ("task", "model"), str(file))
@@ -107,7 +107,7 @@ def _find_checkpoint(path: Path) -> Path | None:
 
 
 def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
-    """Return the languages as they appear in the file names of the dictionaries, such as `de` in `dict.de.txt`."""
+    """Return the source and target language as spelled in dictionary file names, such as `de` in `dict.de.txt`."""
     source, target = options.any("source_lang"), options.any("target_lang")
     if isinstance(source, str) and isinstance(target, str) and source and target:
         return source, target
@@ -185,7 +185,7 @@ def _read_checkpoint(file: Path) -> tuple[Mapping[str, Any], dict[str, Tensor]]:
     model = content.get("model") if isinstance(content, dict) else None
     options = _to_plain_data(content.get("args") or content.get("cfg")) if isinstance(content, dict) else None
     if not isinstance(model, Mapping) or not isinstance(options, dict):
-        problem = f"`{file}` is not a fairseq checkpoint: it has no `model`, or neither `args` nor `cfg`"
+        problem = f"`{file}` is not a fairseq checkpoint: it lacks the key `model`, or both `args` and `cfg`"
         raise ZooError(problem, hint=_CHECKPOINT_HINT, exit_code=1)
     return options, {str(name): tensor for name, tensor in model.items() if isinstance(tensor, Tensor)}
 
@@ -247,7 +247,10 @@ def _name_or_value(value: Any) -> Any:
 
 
 def _fields_of_tensors(source: ForeignTensors, positions: Mapping[str, Any]) -> dict[str, Any]:
-    """Infer fields of `architecture` from the tensors. Truncate learned position embeddings to a common length.
+    """Infer fields of `architecture` from the tensors.
+
+    If the position embeddings are learned, truncate the longer table, so that encoder and decoder have the same number
+    of positions.
 
     Raises:
         ZooError: The position embeddings are missing.

@@ -39,7 +39,7 @@ def fetch(card: ModelCard, report: Report) -> None:
     wait for it. The next call resumes an interrupted download.
 
     Args:
-        card: The model's card in the catalogue. The card must not be a pattern for several models.
+        card: The model's card in the catalogue. Its name must not be a pattern such as `opus-mt-{source}-{target}`.
         report: Receives progress and warnings, and asks the user whether to download the model.
 
     Raises:
@@ -101,7 +101,10 @@ def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
 
 
 def _obtain_from_hub(card: ModelCard, model: HubModel, again: str, report: Report) -> Path:
-    """Return the folder with the files of a repository. Without a revision, their SHA-256 must never change."""
+    """Return the folder that contains the files of a model from the Hugging Face Hub. Download missing files.
+
+    If the card specifies no revision, the first call records the SHA-256 of the files, and later calls compare it.
+    """
     by_hand = storage.archives() / model.name.replace("/", "--")
     otherwise = f"save the files of {model.page} in `{by_hand}` and run {again} again"
     folder = by_hand if by_hand.is_dir() else model.download(report, otherwise)
@@ -113,7 +116,7 @@ def _obtain_from_hub(card: ModelCard, model: HubModel, again: str, report: Repor
 
 
 def _unpack_file(path: Path, target: Path) -> None:
-    """Copy a downloaded file, and unpack it if its name ends with `.gz`."""
+    """Copy a downloaded file to `target`. If the name of `target` ends with `.gz`, decompress the file."""
     if target.suffix != ".gz":
         shutil.copyfile(path, target)
         return
@@ -172,7 +175,7 @@ def _require_translations(card: ModelCard, folders: Sequence[Path], report: Repo
     described = "; ".join(f"`{ours}` instead of `{theirs}`" for ours, theirs in different[:_LISTED_DIFFERENCES])
     if similarity < _MIN_SIMILARITY:
         problem = f"`{card.name}` was not stored, because it does not translate as documented: {described}"
-        hint = "the files or the card's import options may be wrong; please report this"
+        hint = "please report this: the files or the import options in the card may be wrong"
         raise ZooError(problem, hint=hint, exit_code=1)
     if different:
         count = f"{len(different)} of {len(outputs)} documented translations"
@@ -182,7 +185,7 @@ def _require_translations(card: ModelCard, folders: Sequence[Path], report: Repo
 
 
 def _discard_downloads(card: ModelCard, report: Report) -> None:
-    """Remove the downloaded files, because the imported model replaces them. Their SHA-256 remains recorded."""
+    """Remove the downloaded files of an imported model. Keep their recorded SHA-256, to verify later downloads."""
     for url in card.addresses:
         path = download.path_of(url)
         if path.is_file():

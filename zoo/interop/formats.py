@@ -1,4 +1,4 @@
-"""Interfaces and data types of import and export formats, and a comparison of an exported model with the original."""
+"""Interfaces and data types for import and export formats, and functions that the formats share."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class ImportRequest:
     name: str = ""
     """Name of the model in the model store and in its spec. If empty, `import_model` derives it from the files."""
     languages: tuple[str, str] | None = None
-    """Codes of the source and target languages. If None, use the codes in the files, or else `UNKNOWN_LANGUAGES`."""
+    """Codes of the source and target languages. If None, use the codes in the model's files. If there
+    are none, use `UNKNOWN_LANGUAGES`."""
     positions: PositionConvention | None = None
     """Formula for the sinusoidal position encodings. If None, use the default of the format."""
     origin_name: str | None = None
@@ -86,8 +87,8 @@ class ImportFormat(Protocol):
         """Read a model.
 
         Raises:
-            ZooError: A file is damaged, the model has a property that zoo does not support, or an option does not apply
-                to this format.
+            ZooError: A file is damaged, the model has a property that zoo does not support, or an option in
+                `request` does not apply to this format.
         """
 
 
@@ -164,7 +165,7 @@ def format_named(name: str, kind: str) -> Any:
 
     Args:
         name: Name of the format.
-        kind: Key in `FORMATS`, such as `import`.
+        kind: `import` or `export`.
 
     Raises:
         ZooError: There is no format with this name.
@@ -192,7 +193,7 @@ def language_codes(source: str, target: str) -> tuple[str, str] | None:
 
 
 def require_folder(path: Path, format: str) -> None:
-    """Raise ZooError if a path is not a folder, for formats whose models are folders."""
+    """Raise ZooError unless `path` is a folder. Call this function for formats whose models are folders."""
     if not path.is_dir():
         raise ZooError(f"`{path}` is a file, but a model in {format} format is a folder", hint="give its folder")
 
@@ -247,7 +248,7 @@ def assemble(
 
 
 def _without_markup(text: str) -> str:
-    """Replace characters that have a special meaning in Markdown or HTML with spaces, and shorten the text."""
+    """Replace the special characters of Markdown and HTML in a text with spaces, and shorten the text."""
     kept = "".join(character if character.isalnum() or character in "_-.,()'/" else " " for character in text)
     return " ".join(kept.split())[:_MAX_DESCRIPTION]
 
@@ -257,7 +258,7 @@ def search_fields(beam: int, extra_length: int, alpha: float = 1.0) -> dict[str,
 
     Args:
         beam: The beam size.
-        extra_length: The maximum length of a translation in tokens. It does not depend on the source.
+        extra_length: The maximum length of a translation in tokens, for sources of any length.
         alpha: The exponent of the length penalty.
     """
     fields = {"beam": beam, "alpha": alpha, "length_factor": 0.0, "extra_length": extra_length}

@@ -79,12 +79,13 @@ def stage_import(
 ) -> Iterator[ModelFolder]:
     """Import a model into a temporary folder, and move it into the local model store at the end of the `with` block.
 
-    If the block raises an exception, nothing is written. The arguments and errors are the same as for `import_model`,
-    except `card`: the card of a model in the catalogue documents the model.
+    If the block raises an exception, nothing is written. The arguments and errors are the same as for `import_model`.
+    If `card` is given, the description and origin of the model come from this card of the catalogue. The licence comes
+    from the card if the model's files do not specify a licence.
     """
     if request.languages and not are_language_codes(request.languages):
         problem = f"`--languages {' '.join(request.languages)}` must be two language codes"
-        raise ZooError(problem, hint="use language codes, such as in `--languages en de`")
+        raise ZooError(problem, hint="use language codes, for example `--languages en de`")
     if re.match(r"\w+://", source):
         problem = f"`{source}` is a URL, but models are imported from files and folders"
         hint = "download the model first, or write `hf:ORG/NAME` for a model on the Hugging Face Hub"
@@ -144,7 +145,7 @@ def _default_name(origin_name: str) -> str:
 
 
 def find_format(path: Path, name: str | None = None) -> ImportFormat:
-    """Return the format with the given name. Without a name, detect the format of a file or folder.
+    """Return the import format with the given name. If `name` is None, detect the format of the file or folder.
 
     Raises:
         ZooError: The path does not exist, there is no format with this name, or the files have no known format.

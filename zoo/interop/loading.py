@@ -82,7 +82,7 @@ def load_torch_file(file: Path, toolkit: str, replacement: Callable[[str], Any] 
     The file is loaded with `torch.load(weights_only=True)`.
 
     Args:
-        file: The file.
+        file: The file to load.
         toolkit: The toolkit that the file comes from, for error messages.
         replacement: Function that maps the name of a global in the pickle to a harmless object, in the form that
             torch's `safe_globals` expects. If the function returns None, the file is rejected.

@@ -129,7 +129,7 @@ class SentencePieceModel:
         return [entry.name for entry in self.entries if not types or entry.type in types]
 
     def append(self, names: Iterable[str]) -> None:
-        """Append normal tokens with the score 0."""
+        """Append normal tokens with the score 0 to the vocabulary."""
         self.entries.extend(TokenEntry(name, 0.0, TokenType.NORMAL) for name in names)
 
     def set_control(self, names: Container[str]) -> None:
@@ -174,7 +174,7 @@ class SentencePieceModel:
                 f"the vocabulary has tokens that the bpe model `{self.file}` lacks, and adding them would change how "
                 "it splits text"
             )
-            hint = "zoo cannot import two different bpe models that share their token IDs: choose another model"
+            hint = "choose another model: zoo cannot import two different bpe models that share their token IDs"
             raise ZooError(problem, hint=hint)
         trainer = b"".join(field.encoded for field in parse_fields(self._trainer) if field.number != _INPUT)
         model = _encode_model(entries, trainer) + b"".join(self._other_fields)
@@ -190,7 +190,7 @@ class SentencePieceModel:
         Args:
             order: The tokens to write, as IDs in this model, in the order of their new IDs.
             names: The new names of tokens to rename, keyed by their IDs in this model.
-            special: The new IDs of UNK, BOS, EOS and PAD, keyed by their IDs in zoo. Each of them may be omitted.
+            special: The new IDs of UNK, BOS, EOS and PAD, keyed by their IDs in zoo. Any of these may be omitted.
         """
         entries = [self.entries[id]._replace(name=names.get(id, self.entries[id].name)) for id in order]
         named = {id: (row, entries[row].name) for id, row in special.items()}

@@ -45,7 +45,7 @@ class Settings:
         """Wrap the settings.
 
         Args:
-            values: The settings.
+            values: The values of the settings, keyed by name.
             where: The file, for error messages.
         """
         self.values, self.where = values, where
@@ -178,7 +178,7 @@ class Setting(NamedTuple):
         return value
 
     def written(self, a: Any) -> Any:
-        """Return the other toolkit's value of this setting, or None if it cannot express the value of `field`."""
+        """Return the setting's value in the other toolkit, or None if no such value corresponds to zoo's value."""
         value: Any = a
         for name in self.field.split("."):
             value = getattr(value, "depths" if name == "N" else name, None)  # `N` may be one number for both sides
@@ -193,7 +193,7 @@ def read_settings(settings: Settings, *sections: str) -> dict[str, Any]:
     If there is no setting for `d_k`, `d_k` is d_model divided by the number of heads. `d_v` is equal to `d_k`.
 
     Raises:
-        ZooError: A setting has a value that zoo does not support, or settings of one field have different values.
+        ZooError: A setting has a value that zoo does not support, or two settings give a field different values.
     """
     settings.require_known(*sections)
     fields: dict[str, Any] = {}

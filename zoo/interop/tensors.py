@@ -240,7 +240,8 @@ def convert_positions(
 
     Returns:
         The fields of `architecture.positions`, and zoo's tensors. If both tables contain the same sinusoids, there are
-        no tensors. Otherwise, the positions are learned, with as many rows as the shorter table.
+        no tensors. Otherwise, the positions are learned, and the longer table is truncated to the length
+        of the shorter table.
     """
     encoder, decoder = (next(matching_sinusoids(tables[side]), None) for side in STACKS)
     if encoder is not None and encoder == decoder:
@@ -251,7 +252,7 @@ def convert_positions(
 
 
 def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of `architecture.positions` for each kind of sinusoids that a table contains."""
+    """Yield the fields of `architecture.positions` for each sinusoid formula that matches a position table."""
     rows = min(_COMPARED_POSITIONS, len(table))
     for kind in ("sinusoidal", "sinusoidal_halves"):
         expected = sinusoids(torch.empty(1, rows + 2, table.shape[1]), halves=kind == "sinusoidal_halves")

@@ -68,7 +68,7 @@ def find_rules(
     """Return the rules that tokenise text for a model. Return None if SentencePiece or the user tokenises the text.
 
     Args:
-        models: The SentencePiece models, which need no text rules.
+        models: The model's SentencePiece models. If there are any, no text rules are needed.
         folder: The folder of the model.
         options: The user's options, which take precedence over the model's files.
         text: The tokenisation according to the model's files.

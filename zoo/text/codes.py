@@ -27,7 +27,7 @@ class BPECodes:
         """Parse the content of a BPE codes file.
 
         The formats 0.1 and 0.2 of subword-nmt have one pair of symbols per line. The format of fastBPE adds a count to
-        each line. In format 0.1, the end of a word is a separate symbol. Otherwise, it is part of the last symbol.
+        each line. In format 0.1, the end of a word is a separate symbol. In the others, it is part of the last symbol.
 
         Args:
             content: Content of the file.
@@ -60,7 +60,7 @@ class BPECodes:
     def split(self, word: str) -> Sequence[str]:
         """Return the subwords of a word, without separators.
 
-        In format 0.1 with a vocabulary, the last subword may be empty, as in subword-nmt.
+        If the codes have format 0.1 and a vocabulary, the last subword may be empty, as in subword-nmt.
         """
         return self._split_cached(word) if len(word) <= _MAX_CACHED_LENGTH else self._split(word)
 
@@ -78,7 +78,7 @@ class BPECodes:
     def _merge(self, symbols: list[str]) -> list[str]:
         """Merge pairs of symbols. Pairs with the lowest rank are merged first, from left to right.
 
-        With a heap, the time is almost linear in the length of the word, which may be 100,000 characters.
+        A heap makes the time almost linear in the length of the word, which may be 100,000 characters.
         """
         end = len(symbols)
         symbols = [*symbols, ""]  # no pair has an empty symbol, so nothing merges with the end or with merged symbols

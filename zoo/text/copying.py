@@ -48,7 +48,7 @@ class Replaced(NamedTuple):
     """Whether the original text is in capitals, but `text` is not."""
 
     def original_positions(self) -> list[int]:
-        """Return the original position of each character in `text`, and of the end of `text`."""
+        """Return the position in the original text for each character in `text`, and for the end of `text`."""
         lengths = (len(self.spans[each].text) if each in self.spans else 1 for each in self.text)
         return [0, *accumulate(lengths)]
 

@@ -81,7 +81,7 @@ def best_match(code: str, codes: Iterable[str]) -> str | None:
 
     For example, return `de` for `DE`, `deu` and `de-AT`, and `zho_Hans` for `zh-CN` and `zh`. A code with a different
     region matches if there is no better match. A code with a different script does not match: `de-Cyrl` does not match
-    `de`. Without a script, `zh` selects simplified rather than traditional Chinese.
+    `de`. If the code has no script, as in `zh`, simplified Chinese takes precedence over traditional Chinese.
     """
     wanted = LanguageCode.parse(code.strip())
     # A code without a script has the usual script of its language.
@@ -144,8 +144,8 @@ def guess_language(text: str, codes: Collection[str], default: str) -> str:
 def guess_languages(texts: Sequence[str], codes: Collection[str], given: str) -> list[str]:
     """For each text in a document, choose the most probable language from `codes`.
 
-    Short texts get the main language of the document. This is the language `given` or, if it is not in `codes`, the
-    language of most of the text.
+    Short texts get the main language of the document. The main language is `given` or, if `given` is not in `codes`,
+    the language of most of the text.
 
     Args:
         texts: Texts in the document, such as paragraphs.

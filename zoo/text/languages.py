@@ -168,6 +168,6 @@ def _direction_of_files(spec: Spec, source: str | None, target: str | None, lear
 
 
 def _other(languages: Languages, code: str | None) -> str | None:
-    """Return the language of a bilingual model other than `code`. For other models, or without a code, return None."""
+    """Return a bilingual model's language that is not `code`. Return None for other models, or if `code` is None."""
     pair = languages.codes if code is not None and len(languages.codes) == 2 else ()
     return next((each for each in pair if each != code), None)

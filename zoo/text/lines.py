@@ -50,7 +50,7 @@ def clean(line: str) -> str:
 
 
 def clean_with_positions(line: str) -> tuple[str, list[int]]:
-    """Clean a line as `clean` does. Also return the original position of each remaining character, and of the end."""
+    """Clean a line (see `clean`). Return it, and the original position of each remaining character and of the end."""
     kept = [position for position, character in enumerate(line) if not INVISIBLE.match(character)]
     is_control = [_CONTROL.match(line[position]) is not None for position in kept]
     kept = [position for position, *run in zip(kept, is_control, [False, *is_control], strict=False) if not all(run)]
@@ -176,7 +176,7 @@ def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
             text = text.removeprefix("\ufeff")
             if text.count("\0") > len(text) // _MIN_CHARACTERS_PER_NUL:
                 problem = "the line contains NUL characters, as text in UTF-16 does"
-                raise ZooError(problem, where=f"{name}:{number}", hint="convert it first: `iconv -f utf-16le -t utf-8`")
+                raise ZooError(problem, where=f"{name}:{number}", hint="convert the text: `iconv -f utf-16le -t utf-8`")
         yield text.removesuffix("\n").removesuffix("\r")
 
 
@@ -195,7 +195,7 @@ _OTHER_FILES = {
     bytes.fromhex("1f8b"): "it is compressed: write `zcat FILE | zoo ...`; in a corpus, its name must end in `.gz`",
     # WAV, FLAC, OGG, MP3 with and without tags, PNG and JPEG
     **dict.fromkeys((b"RIFF", b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\x89PNG", b"\xff\xd8\xff"), _NEEDS_RECOGNITION),
-    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "convert it first: `iconv -f utf-16 -t utf-8`"),
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "convert the text: `iconv -f utf-16 -t utf-8`"),
 }
 """Hints for files that are not plain text, by the first bytes of the file."""
 

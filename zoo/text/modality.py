@@ -49,7 +49,7 @@ class Modality(ABC):
 
     @staticmethod
     def raw_data(file: Path, line: int, text: str) -> str:
-        """Convert a cell of a table to the raw data of an example. By default, return the text unchanged.
+        """Convert a cell in a table of examples to the raw data of an example. By default, return the text unchanged.
 
         Args:
             file: File that contains the table, for error messages.
@@ -84,7 +84,7 @@ class Modality(ABC):
         """Convert the raw data of an example to token IDs. Raise ZooError if it cannot be encoded."""
 
     def encode_all(self, raw: Sequence[str], unusable: Callable[[str], None] | None = None) -> list[list[int]]:
-        """Convert the raw data of each example to token IDs. `unusable` is not called, because there are no files."""
+        """Convert the raw data of each example to token IDs. `unusable` is only for modalities whose data are files."""
         return list(map(self.encode, raw))
 
     @abstractmethod
@@ -101,5 +101,5 @@ class Modality(ABC):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Data type of a token ID on disk. Because it is an integer, batches add BOS and EOS."""
+        """Data type of token IDs on disk. In a batch, BOS and EOS are added to streams with an integer data type."""
         return np.dtype("uint16" if self.size <= 1 << 16 else "uint32")

@@ -59,7 +59,7 @@ def check_text(text: object, number: int, label: str) -> None:
         raise TypeError(f"{label} {number} is a {type(text).__name__}: pass a str or a list of str")
     rename = "rename the file" if label == FILE else None
     if "\n" in text.strip():
-        hint = rename or "a sentence is one line: split the text, or replace its line breaks with spaces"
+        hint = rename or "split the text into sentences, or replace its line breaks with spaces"
         raise ZooError(f"{label} {number} ({excerpt(text)}) contains a line break", hint=hint)
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         problem = f"{label} {number} ({excerpt(text)}) is not valid Unicode: it contains half of a surrogate pair"
@@ -86,7 +86,7 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
     """Raise ZooError if two parallel lists have different lengths. `names` are the names of the lists in the error."""
     if len(first) != len(second):
-        hint = "give the same number of texts in both, in the same order; in a file, each line is one text"
+        hint = "give the same number of texts in both lists, in the same order; in a file, each line is one text"
         raise ZooError(f"the numbers of {' and '.join(names)} differ: {len(first):,} and {len(second):,}", hint=hint)
 
 
@@ -107,7 +107,7 @@ def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterat
     for number, (text, prefix) in enumerate(zip_longest(texts, prefixes, fillvalue=end)):
         if text is end or prefix is end:
             fewer, more = ("texts", "prefixes") if text is end else ("prefixes", "texts")
-            hint = "prefix n is the beginning of translation n: give one prefix per text (it may be empty)"
+            hint = "give one prefix for each text: the beginning of its translation, or an empty string"
             raise ZooError(f"there are more {more} than {fewer} (number of {fewer}: {number:,})", hint=hint)
         yield text, prefix
 
@@ -121,8 +121,9 @@ def split_sentences(text: str, language: str) -> list[str]:
 
     Returns:
         The sentences, including the white space around them, so joining them restores the line. A sentence without
-        letters and digits is merged with a neighbouring sentence. A dot directly before a capital letter or an ordinal
-        indicator (º, ª), or after a title such as "Ms.", does not end a sentence. Nor does the dot of a German ordinal.
+        letters and digits is merged with a neighbouring sentence. These dots do not end a sentence:
+        a dot directly before a capital letter or an ordinal indicator (º, ª), a dot after a title such as "Ms.", and
+        the dot of a German ordinal such as "3.".
     """
     sentences: list[str] = []
     patterns = patterns_of(language)

@@ -122,7 +122,7 @@ class NumberSpan(Span):
 
     @property
     def may_be_word(self) -> bool:
-        """Whether the number may be written as a word. A number with a unit or a currency may not."""
+        """Whether the number may be written as a word. False for numbers with a unit or a currency."""
         return self.small is not None and _PLAIN_NUMBER.fullmatch(self.spellings[-1]) is not None
 
     def is_in(self, text: str, notation: Notation) -> bool:
@@ -186,7 +186,7 @@ class TimeSpan(NumberSpan):
         return has_words or (bool(hours) and _has_quarter(text, notation))
 
     def written(self, before: str, ending: str, after: str) -> str:
-        """Return the time and its ending. After a time in words, only a dot is kept."""
+        """Return the time and its ending. If the time is in words, drop any ending except a dot."""
         spelling = self.spellings[0]
         if re.search(r"\d", spelling):
             return _joined(spelling, ending)
@@ -202,7 +202,7 @@ class CenturySpan(NumberSpan):
     """Century in Roman numerals.
 
     Attributes:
-        noun: The word for "century" in the target language. The translation must also contain it, unless it is "".
+        noun: The word for "century" in the target language. If it is not "", the translation must also contain it.
     """
 
     noun: str = field(default="", compare=False)
@@ -220,7 +220,7 @@ def _joined(spelling: str, ending: str) -> str:
 
 
 def _inner_ending(ending: str, after: str) -> str:
-    """Return the ending. If it is a dot and the sentence continues after it, return "".
+    """Return the ending, or "" if the ending is a dot and the sentence continues after the dot.
 
     Such a dot belongs to an ordinal, as in "am 13. um 9 Uhr".
     """

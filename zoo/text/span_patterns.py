@@ -115,7 +115,7 @@ def _common_pattern(section: str, values: Mapping[str, str] = {}, separator: str
 
 
 def _values(notation: Notation) -> dict[str, str]:
-    """Return the patterns of a language that replace names in the sections `times` and `numbers`."""
+    """Return a language's patterns for the names in braces in `all_languages.yaml`, keyed by name."""
     forms, clock = notation.unit_forms, notation.clock
     before = "|".join(rf"(?<={_escape(each)}\d)|(?<={_escape(each)}\d\d)" for each in notation.before_hours)
     return {name: value for name, value in vars(notation).items() if isinstance(value, str)} | {

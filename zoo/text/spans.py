@@ -95,7 +95,7 @@ def needs_translation(text: str) -> bool:
 def compare(source: str, target: str, source_language: str, target_language: str) -> Differences:
     """Compare the numbers, links and the like in a text and its translation.
 
-    A whole number up to twelve may be in digits or in words. The translation may repeat such a number.
+    A whole number up to twelve may be in digits or in words, and may occur more than once in the translation.
 
     Args:
         source: Source text.
@@ -139,7 +139,7 @@ def compare(source: str, target: str, source_language: str, target_language: str
 
 
 class _SpanReader:
-    """Reader for the spans of a text. The method `_read_KIND` reads the spans of a kind, such as `_read_date`.
+    """Reader for the spans of a text. Each kind of span has its own method, such as `_read_date`.
 
     Attributes:
         matches: Regular expression matches for the parts of the text that may be spans.
@@ -192,7 +192,7 @@ class _SpanReader:
         return CalendarSpan(match.start(), match[0], frozenset([index]), tuple(names))
 
     def _read_date(self, match: re.Match[str]) -> Span:
-        """Read a date with a year. Rewrite it for the target language if the order of day and month is clear."""
+        """Read a date with a year. If the order of day and month is clear, rewrite the date for the target language."""
         numbers, spelling, mark = re.findall(r"\d+", match[0]), match[0], self._target.date_mark
         follows_sign = self._text.endswith(("/", "=", ":", "\\"), 0, match.start())
         if mark and self._month_first is not None and not (match["ymd"] or follows_sign or self._is_named(match)):
@@ -369,7 +369,7 @@ def _before(match: re.Match[str]) -> tuple[int, int]:
 
 
 def _marker(match: re.Match[str]) -> str | None:
-    """Return the name of the group that matched the words after a time, such as "p.m.". Without words, return None."""
+    """Return the name of the group that matched words such as "p.m." after a time, or None if there are none."""
     return next((group for group in ("clock", "half", "marked") if match[group]), None)
 
 

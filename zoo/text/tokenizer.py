@@ -356,7 +356,7 @@ def _train_model(lines: Iterable[str], section: Vocabulary, field: str, language
 
 
 def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines. Lines longer than _MAX_LINE_BYTES are split at spaces, and longer words within the word."""
+    """Split all lines longer than _MAX_LINE_BYTES at spaces, or within a word that is too long. Yield all lines."""
     max_characters = _MAX_LINE_BYTES // _MAX_BYTES_PER_CHARACTER
     for line in lines:
         if len(line) <= max_characters or len(line.encode()) <= _MAX_LINE_BYTES:

@@ -37,7 +37,7 @@ def check_learnable(section: specs.Vocabulary, task: Task) -> None:
     """
     if section.separate_models:
         hint = "set `separate_models: false`, or set `training.start_from` to the model that has this vocabulary"
-        raise ZooError("a vocabulary with `vocabulary.separate_models` can be imported, but not learned", hint=hint)
+        raise ZooError("a vocabulary with `vocabulary.separate_models` can only be imported, not learned", hint=hint)
     reserved = BYTE_TOKENS + EOS + 1 + section.copy_symbols
     sizes = dict(zip(("size", "target_size"), section.sizes, strict=True))
     if task.writes_trees:

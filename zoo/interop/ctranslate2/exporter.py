@@ -115,7 +115,7 @@ class CTranslate2Export(ExportFormat):
 
 
 def open_translator(folder: Path) -> Any:
-    """Open a model folder with CTranslate2's `Translator`, in float32 on one thread of the CPU."""
+    """Open a model folder with CTranslate2's `Translator`, in float32 on one CPU thread."""
     ctranslate2 = import_module("ctranslate2")
     threads = torch.get_num_threads()
     translator = ctranslate2.Translator(
@@ -164,11 +164,11 @@ def require_supported(a: Architecture) -> None:
     for field, supported in _SUPPORTED.items():
         value = getattr(a, field)
         if (kind := getattr(value, "kind", value)) not in supported:
-            raise cannot_export("CTranslate2", f"it does not implement `{field}: {kind}`")
+            raise cannot_export("CTranslate2", f"CTranslate2 does not implement `{field}: {kind}`")
     require_standard_layers(a, "CTranslate2")
     for side in STACKS:
         if len({a.option(sublayer, "h") for sublayer in getattr(a, side)[:-1]}) > 1:
-            reason = f"it requires the same number of heads in all attention layers of the {side}"
+            reason = f"CTranslate2 requires the same number of heads in all attention layers of the {side}"
             raise cannot_export("CTranslate2", reason)
 
 
@@ -231,7 +231,7 @@ def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Ten
     """Return the position encodings, [positions, d_model], that are added to the embeddings of the encoder or decoder.
 
     If a model file has no position encodings, CTranslate2 adds its own sinusoids, which differ from zoo's. So a model
-    without positions gets a table of zeros. Return None if positions only affect self-attention.
+    without position encodings gets a table of zeros. Return None if positions only affect self-attention.
     """
     if isinstance(a.positions, Sinusoidal):
         rows, halves = torch.empty(1, POSITIONS, a.d_model), a.positions.kind == "sinusoidal_halves"
@@ -258,7 +258,7 @@ def _distance_bias(a: Architecture, side: str, tensors: Mapping[str, Tensor]) ->
 
 
 def _token_names(side: Any) -> list[str]:
-    """Return the token names for CTranslate2's vocabulary. If tokens are words, remove the leading `▁`."""
+    """Return the token names of the source or target for CTranslate2. If tokens are words, remove the leading `▁`."""
     names = [str(side.model.id_to_piece(id)) for id in range(side.size)]
     return [name.removeprefix(SPACE) for name in names] if side.is_word_level else names
 

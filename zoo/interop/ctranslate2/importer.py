@@ -81,7 +81,11 @@ class CTranslate2Import(ImportFormat):
 
 
 def _read_settings(file: Path, network: Network) -> Settings:
-    """Read the settings of a model. Raise ZooError if a setting is not supported."""
+    """Read a model's settings from `config.json`, or from the variables of an older model.
+
+    Raises:
+        ZooError: A setting is not supported.
+    """
     from_file = network.version >= _FIRST_VERSION_WITH_CONFIG
     settings = Settings(read_json(file) if from_file else _settings_of_variables(network), str(file))
     settings.require_known("ctranslate2.config")
@@ -95,14 +99,14 @@ def _read_settings(file: Path, network: Network) -> Settings:
 
 
 def _token(settings: Settings, key: str, default: str) -> str:
-    """Return the token in the setting `key`. Raise ZooError if the value of this setting is not a string."""
+    """Return the token in the setting `key`, or `default` if it is missing. Raise ZooError if it is not a string."""
     if settings.any(key, default) is None:
         raise settings.error(key, "is not a token")
     return settings.text(key, default)
 
 
 def _settings_of_variables(network: Network) -> dict[str, Any]:
-    """Pop the variables that contain settings. Return the settings in the format of newer `config.json` files."""
+    """Pop the settings that older models store as variables. Return them in the format of `config.json`."""
     tokens = {name: bytes(network.pop(name).flatten().tolist()).decode() for name in _TOKENS if name in network}
     flags = {name: bool(network.number(name, 0)) for name in _FLAGS if name in network}
     start, default = ("bos_token", _BOS) if flags.get("with_target_bos", True) else ("eos_token", _EOS)

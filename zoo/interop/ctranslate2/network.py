@@ -74,7 +74,7 @@ def _variable(reader: BinaryReader, version: int) -> tuple[str, Tensor]:
 
 
 def _dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Dequantise the quantised matrices as in CTranslate2, and remove their scales.
+    """Dequantise the quantised matrices as CTranslate2 does, and remove their scales.
 
     Raises:
         ValueError: The scale of a matrix is missing or invalid.
@@ -241,7 +241,7 @@ class Network(ForeignTensors):
         """Pop the embeddings, the output projection and its bias."""
         inputs = sorted(name for name in self if name.startswith("encoder/embeddings") and name.endswith("weight"))
         if len(inputs) > 1:
-            raise ZooError("the encoder reads several tokens per position (source factors), but zoo supports only one")
+            raise ZooError("the encoder reads several tokens per position (source factors), but zoo reads only one")
         source = self.take(inputs[0] if inputs else "encoder/embeddings_0/weight")
         target, output = self.take("decoder/embeddings/weight"), self.take("decoder/projection/weight")
         bias = self.take("decoder/projection/bias") if "decoder/projection/bias" in self else None
@@ -321,7 +321,7 @@ class Network(ForeignTensors):
         return first
 
     def _sublayer(self, side: str, kind: str) -> dict[str, Any]:
-        """Return the fields that describe a sub-layer in the spec."""
+        """Return the spec fields for one kind of sub-layer in the encoder or decoder (`side`)."""
         if kind != "feed_forward":
             kv_heads = int(self._of_layers(kind, "num_heads_kv", self._heads, [side]))
             return {"kind": kind, "kv_heads": None if kv_heads == self._heads else kv_heads}
@@ -341,7 +341,7 @@ class Network(ForeignTensors):
             is_interleaved = self._of_layers("self_attention", "rotary_interleave", 1, STACKS)
             if dimension not in (0, d_k) or is_interleaved:
                 problem = (
-                    "rotary position embeddings rotate only a part of each head, or pair neighbouring "
+                    "the rotary position embeddings rotate only a part of each head, or pair neighbouring "
                     "features (`rotary_interleave`)"
                 )
                 raise ZooError(f"{problem}, but zoo rotates all features, in pairs of features that are d_k / 2 apart")
@@ -373,7 +373,10 @@ class Network(ForeignTensors):
         return fields, {f"{side}.relative_positions": copied(table) for side, table in tables.items()}
 
     def _scale(self, side: str, d_model: int) -> float:
-        """Return the embedding scale. The file contains the scale, or a flag that selects sqrt(d_model)."""
+        """Return the factor by which the encoder or decoder (`side`) multiplies its embeddings.
+
+        The file contains the factor, or a flag that selects sqrt(d_model) instead of 1.
+        """
         names = (f"{side}/scale_embeddings", f"{side}/embeddings/multiply_by_sqrt_depth")
         name = next((name for name in names if name in self), names[0])
         is_flag = name not in self or self[name].dtype is torch.int8

@@ -1,4 +1,4 @@
-"""Files of transformers' models: the network in `config.json`, the search in `generation_config.json`, and weights."""
+"""Files of models in transformers: network settings, search settings (`generation_config.json`) and weights."""
 
 from __future__ import annotations
 
@@ -70,7 +70,11 @@ class ModelFiles:
 
     @classmethod
     def open(cls, path: Path, model_types: Collection[str]) -> Self:
-        """Read the settings in a folder. Raise ZooError if a file is damaged, or the model has another type."""
+        """Read the settings in a model folder.
+
+        Raises:
+            ZooError: A file is damaged, or the type of the model is not in `model_types`.
+        """
         config = Settings(read_json(path / CONFIG), str(path / CONFIG))
         config.require({"model_type": model_types})
         if not is_present(path / GENERATION_CONFIG):
@@ -79,7 +83,7 @@ class ModelFiles:
 
     @cached_property
     def weights(self) -> ForeignTensors:
-        """Weights of the model. The import removes each tensor when it uses the tensor."""
+        """Weights of the model. The import removes each tensor that it uses."""
         return open_weights(self.path)
 
     def special_tokens(self, end: int, pad: int, start: int | None = None) -> SpecialTokens:
@@ -107,14 +111,14 @@ class ModelFiles:
         source_positions: int | None = None,
         has_language_token: bool = False,
     ) -> GenerationSettings:
-        """Convert the search settings.
+        """Convert the model's search settings to zoo's format.
 
         Args:
             end: transformers' ID of EOS.
             numbering: The target tokens, in the order of zoo's token IDs.
-            forces_end: Whether translations of maximum length end with EOS if `config.json` contains the search
-                settings without `forced_eos_token_id`.
-            source_positions: The maximum length of a source in tokens without EOS. If None, the default of zoo applies.
+            forces_end: Whether a translation of maximum length must end with EOS. Only used for models that have
+                neither `generation_config.json` nor the setting `forced_eos_token_id`.
+            source_positions: The maximum length of a source in tokens without EOS. If None, zoo's default applies.
             has_language_token: Whether translations begin with a language token. Each request specifies this token.
 
         Raises:

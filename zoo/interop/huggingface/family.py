@@ -127,7 +127,7 @@ class Family(ImportFormat, ExportFormat):
 
     @abstractmethod
     def write_vocabulary(self, model: Model, folder: Path, ids: WrittenIds) -> None:
-        """Write the tokenizer files."""
+        """Write the tokenizer files of the exported model into `folder`."""
 
     def of_weights(self, a: Architecture) -> Collection[str]:
         """Return the names of `architecture` fields whose values come from the weights instead of `config.json`."""

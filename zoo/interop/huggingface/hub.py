@@ -94,7 +94,7 @@ class HubModel:
 
 
 def _needed(files: list[str]) -> list[str]:
-    """Return the files to download: small files in the root of a repository, and its preferred weight files."""
+    """Return the files to download: settings, tokenizers and other small files in the root, and one set of weights."""
     root = [file for file in files if "/" not in file]
     small = [file for file in root if file.rpartition(".")[2] in _SMALL_FILES]
     weights = ([file for file in root if Path(file).match(pattern)] for pattern in _WEIGHTS)

@@ -187,7 +187,7 @@ class HuggingFaceMarian(Family):
         write_json(folder / TOKENIZER_CONFIG, settings)
 
     def notes(self, spec: Spec) -> Iterator[str]:
-        """Yield notes for the user about an exported model."""
+        """Yield notes for the user about how an exported model behaves differently in transformers."""
         if (epsilon := spec.architecture.norm.epsilon) != _EPSILON["transformers"]:
             theirs = _EPSILON["transformers"]
             yield f"the epsilon of layer norms is {theirs:g} in transformers, and {epsilon:g} in the spec"
@@ -213,7 +213,7 @@ def _positions(spec: Spec, tensors: Mapping[str, Tensor], side: str) -> Tensor:
 
 
 def _direction(folder: Path) -> tuple[str, str] | None:
-    """Return the source and target languages in `tokenizer_config.json`. Return None if one is missing or invalid."""
+    """Return the source and target languages in `tokenizer_config.json`, or None if one is missing or invalid."""
     config = read_optional_json(folder / TOKENIZER_CONFIG)
     source, target = (str(config.get(f"{side}_lang", "")).lower() for side in ("source", "target"))
     return language_codes(source, target)

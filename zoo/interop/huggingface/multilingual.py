@@ -114,7 +114,7 @@ class Multilingual(Family):
         yield from written_bart_tables(a, tensors, ids.select, common=True, biased=a.norm.embeddings)
 
     def write_vocabulary(self, model: Model, folder: Path, ids: WrittenIds) -> None:
-        """Write the tokenizer files."""
+        """Write the tokenizer files of the exported model into `folder`."""
         write_vocabulary(model, fitting_class(model.spec), folder, ids)
 
 
@@ -126,6 +126,6 @@ def _start(files: ModelFiles, default: int | None) -> int:
         raise file.error(
             "decoder_start_token_id",
             "is not `</s>` (2), the first token of translations in mBART-50, NLLB-200 and M2M-100",
-            hint="choose one of these models: the first mBART (cc25) begins translations with a language token",
+            hint="choose an mBART-50, NLLB-200 or M2M-100 model: zoo cannot import the first mBART (cc25)",
         )
     return start

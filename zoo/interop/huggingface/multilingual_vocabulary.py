@@ -139,7 +139,7 @@ class _M2M100(TokenizerClass):
         return SentencePieceModel(folder / SENTENCEPIECE), _read_ids(folder / VOCABULARY)
 
     def is_text(self, name: str, *, is_control: bool) -> bool:
-        """Return whether a name belongs to a text token, and not to an embedding row without a token (`<128104>`)."""
+        """Return whether a token is a text token. Control tokens such as `<128104>` mark rows without a token."""
         return not (is_control and _UNNAMED.fullmatch(name))
 
     def model_tokens(self, sentencepiece: SentencePieceModel, text: Sequence[int]) -> Sequence[int]:
@@ -183,7 +183,7 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
 
     Args:
         folder: The folder of the model.
-        class_: The class of the tokenizer.
+        class_: The class of the model's tokenizer in transformers.
         rows: The number of rows in the embedding. It may be larger than the number of tokens.
         start: transformers' ID of the decoder's start token.
 
@@ -223,7 +223,7 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
 def _language_tokens(
     folder: Path, class_: TokenizerClass, settings: Settings, added: Mapping[str, int]
 ) -> dict[str, str]:
-    """Return the language code for each language token, in the order of the tokenizer.
+    """Return the language codes, keyed by language token, in the order of the tokenizer.
 
     Raises:
         ZooError: No file lists the languages, or an added token is not a language token.
@@ -283,7 +283,7 @@ def written_ids(model: Model, class_: TokenizerClass) -> WrittenIds:
 
     Args:
         model: The published model.
-        class_: The class of the tokenizer.
+        class_: The class of the model's tokenizer in transformers.
 
     Raises:
         ZooError: The model never generates BOS, and EOS cannot replace BOS because their embeddings differ.

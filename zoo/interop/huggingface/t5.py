@@ -1,6 +1,6 @@
 """T5, mT5 and MADLAD-400 in transformers (Raffel et al. 2020; Xue et al. 2021; Kudugunta et al. 2023).
 
-The tokens of T5Tokenizer come from `tokenizer.json`. Without this file, they come from `spiece.model`, and the
+The tokens of T5Tokenizer come from `tokenizer.json`. If this file is missing, they come from `spiece.model`, and the
 sentinels `<extra_id_99>` to `<extra_id_0>` are added. transformers (version 5) finds some tokens in raw text: the
 special tokens and the entries of `added_tokens_decoder`. If `tokenizer_config.json` has no
 `additional_special_tokens`, transformers also finds the sentinels and the control and user-defined tokens of
@@ -158,7 +158,7 @@ class T5(Family):
         write_json(folder / TOKENIZER_CONFIG, settings | tokens)
 
     def notes(self, spec: Spec) -> Iterator[str]:
-        """Yield notes for the user about an exported model."""
+        """Yield notes for the user about how an exported model behaves differently in transformers."""
         if spec.vocabulary.byte_fallback:
             yield (
                 "zoo reads and writes characters without a token as bytes, but transformers reads them as <unk> and "
@@ -218,11 +218,7 @@ class _Tokens:
             self.special.add(name)
 
     def append_missing(self, names: Iterable[str]) -> None:
-        """Append the tokens that are missing. The tokenizer does not find the appended tokens in raw text.
-
-        Args:
-            names: The names of tokens that must exist.
-        """
+        """Append the tokens in `names` that the vocabulary lacks. The tokenizer does not find them in raw text."""
         missing = [name for name in names if name not in self.names]
         self.names.extend(missing)
         self.model.append(missing)
@@ -328,7 +324,7 @@ def written_ids(model: Model, format: str) -> WrittenIds:
 
     Args:
         model: The published model. Source and target share one vocabulary.
-        format: The name of the format.
+        format: The name of the export format, for error messages.
 
     Raises:
         ZooError: The model never generates BOS, and UNK and EOS cannot replace BOS because their embeddings differ.

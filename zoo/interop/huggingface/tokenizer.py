@@ -87,7 +87,7 @@ def replacement_of_start(model: Model, rows: Mapping[int, int], format: str) -> 
     Args:
         model: The published model.
         rows: The tokens that can replace BOS: transformers' IDs, keyed by zoo's IDs.
-        format: The name of the format.
+        format: The name of the export format, for error messages.
 
     Raises:
         ZooError: None of these tokens has the same embedding as BOS.

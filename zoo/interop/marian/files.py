@@ -5,7 +5,7 @@
 Firefox Translations and Bergamot publish their models in the binary format .bin. Such a file begins with its version
 and the number of tensors. For each tensor, a header of four integers contains the length of the name, the type, the
 number of dimensions, and the number of bytes. All names, all shapes, and padding follow, and then the tensors. Integers
-have 8 bytes, and dimensions 4 bytes, in little-endian order.
+are 8 bytes long, and dimensions 4 bytes, in little-endian order.
 """
 
 from __future__ import annotations
@@ -258,8 +258,8 @@ def _default_vocabularies(model: Path, languages: tuple[str, str] | None) -> lis
 def _decoding(options: Settings) -> dict[str, Any]:
     """Convert Marian's search settings to fields of `decoding` in a spec.
 
-    Marian subtracts the word penalty for each token, and then divides the score by length^normalize. With
-    `normalize: 1`, the penalty changes all scores by the same amount, so it has no effect.
+    Marian subtracts the word penalty for each token, and then divides the score by length^normalize. If
+    `normalize` is 1, the penalty changes all scores by the same amount, so the penalty has no effect.
     """
     alpha = options.number("normalize", 0.0)
     if options.number("word-penalty", 0.0) and alpha != 1:

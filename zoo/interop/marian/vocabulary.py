@@ -5,9 +5,9 @@ Vocabularies are SentencePiece models (.spm), or lists of tokens (.yml) with Sen
 Firefox Translations publishes binary shortlists, such as `lex.50.50.deen.s2t.bin`. Such a file begins with six
 integers: a magic number, a checksum of the rest of the file, the number of target tokens that are always included, the
 maximum length of a list, the number of offsets, and the number of tokens in all lists. The next part contains the
-offsets, which delimit the list of each source token. The lists are the last part. Integers have 8 bytes, and tokens 4
-bytes, in little-endian order. Target tokens are numbered by frequency. The tokens that are always included are the most
-frequent tokens, so they have the lowest IDs.
+offsets, which delimit the list of each source token. The lists are the last part. Integers are 8 bytes long, and
+tokens 4 bytes, in little-endian order. Target tokens are numbered by frequency. The tokens that are always included are
+the most frequent tokens, so they have the lowest IDs.
 """
 
 from __future__ import annotations

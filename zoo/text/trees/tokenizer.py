@@ -69,8 +69,8 @@ class TreeTokenizer(Modality):
         """Assign IDs to labels and tags, in the given order.
 
         Args:
-            labels: Labels of constituents.
-            tags: Tokens that stand for words.
+            labels: Labels of constituents, such as `NP`.
+            tags: Tokens that stand for words, such as `XX`.
             linearisation: Rule that determines which token stands for a word.
             size: Number of IDs, including unused IDs. Default: the number of tokens.
             max_opening_run: Maximum number of constituents that begin at the same word, if known.
