@@ -314,7 +314,7 @@ async def _in_thread(threads: ThreadPoolExecutor, function: Callable[..., _T], *
 async def _in_chunks(
     threads: ThreadPoolExecutor, function: Callable[..., list[_T]], chunks: Iterable[Sequence[object]]
 ) -> list[_T]:
-    """Call a function with the arguments in each chunk, and join the results. It can be cancelled between chunks."""
+    """Call a function with each chunk of arguments, and join the results. The work can be cancelled between chunks."""
     return [result for chunk in chunks for result in await _in_thread(threads, function, *chunk)]
 
 
