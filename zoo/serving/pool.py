@@ -140,8 +140,8 @@ class PooledModel:
     def scores(self) -> dict[str, float]:
         """Return WER, BLEU and chrF on the test set or, without test scores, on the dev set.
 
-        The keys are names such as `BLEU`. If the model translates several language pairs, each name ends with a pair, as
-        in `BLEU en-de`.
+        The keys are names such as `BLEU`. If the model translates several language pairs, each name ends with a
+        pair, as in `BLEU en-de`.
         """
         found = self.known_scores.get("test") or self.known_scores.get("dev")
         if not isinstance(found, dict):

@@ -147,7 +147,7 @@ class Service:
     async def align(self, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[list[AlignedToken]]:
         """Align each token of given translations with a source token (see `Translator.align`).
 
-        Sentences of more than 1,024 tokens get no alignment.
+        Sentence pairs with 1,024 or more tokens on either side are not aligned.
         """
         async with self.pool.lease(route.model) as loaded:
             align = partial(alignment.align, loaded.translator, report=Report(), max_tokens=_MAX_SCORED_TOKENS)
