@@ -1,4 +1,4 @@
-"""Transcripts of long recordings: window lengths, joining the texts of windows, and subtitles (SRT and WebVTT)."""
+"""Transcripts of long recordings: choose window lengths, join the texts of windows, and format subtitles."""
 
 from __future__ import annotations
 
