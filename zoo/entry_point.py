@@ -52,7 +52,7 @@ def main() -> None:
 
 
 class _Terminated(SystemExit):
-    """Ends the process after SIGTERM, as KeyboardInterrupt does after SIGINT: `with` blocks still clean up."""
+    """Exception that ends the process after SIGTERM, as KeyboardInterrupt does after SIGINT: `with` blocks clean up."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -105,7 +105,7 @@ def test_silence_gives_an_empty_transcript_and_a_warning(transcribe: Zoo, heard:
 
 
 def test_warnings_and_progress_of_decode_are_about_files(zoo: Zoo, transcribe: Zoo) -> None:
-    warning = "1 of 1 files are longer than any source in training (31 frames)"
+    warning = "1 of 1 files are longer than any source in the training data (31 frames)"
     hint = "each is read as a whole, so quality may be lower; `zoo transcribe` cuts recordings"
     messages = zoo("decode", "--input", "a.wav", "--model", "runs/hearing").err
     assert not missing(messages, warning, "the longest is file 1 ('a.wav')", hint)

@@ -36,12 +36,12 @@ _HEAD = re.compile(r"(\d+)\.(\d+)\.(reads|predicts)")
 
 
 class AlignedToken(NamedTuple):
-    """Token of a translation, and the source token that it attends to most. Positions are in characters."""
+    """Token of a translation, and the source token that it attends to most. Both are given as character offsets."""
 
     target: Span
     """Start and end of the token in the translation."""
     source: Span
-    """Start and end of the source token in the source."""
+    """Start and end of the source token in the source text."""
     weight: float
     """Attention of the token to the source token, from 0 to 1."""
 
@@ -64,7 +64,7 @@ class AlignmentHead(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | None) -> Self | None:
-        """Parse a string such as `2.5.reads`. Return None if the string is missing or not valid."""
+        """Parse a head such as `2.5.reads` (see `AlignmentHead`). Return None if `text` is None or not valid."""
         match = _HEAD.fullmatch(text or "")
         return cls(int(match[1]), int(match[2]), match[3] == "reads") if match else None
 
@@ -154,9 +154,9 @@ def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list
 
 
 def _split_pair(number: int, source: str, target: str, preprocessor: Preprocessor) -> Iterator[SentencePair]:
-    """Yield each sentence of a text with its translation.
+    """Split a text and its translation into sentence pairs. `number` is the number of the text in error messages.
 
-    If the text and its translation have different numbers of sentences, yield them as one pair.
+    If the text and its translation have different numbers of sentences, yield a single pair.
     """
     parts = [[source], split_sentences(target, base_language(preprocessor.languages.target))]
     if preprocessor.splits_sentences:
@@ -191,7 +191,7 @@ def attention_batches(
 
 
 def _spans(tokenizer: Tokenizer, sentence: Replaced, sentence_start: int) -> list[Span]:
-    """Return the start and end of each token in the original text, in characters."""
+    """Return the start and end of each token of a sentence, as character offsets in the original text."""
     positions = [sentence_start + position for position in sentence.original_positions()]
     return [(positions[start], positions[end]) for start, end in tokenizer.spans(sentence.text)]
 
@@ -199,7 +199,7 @@ def _spans(tokenizer: Tokenizer, sentence: Replaced, sentence_start: int) -> lis
 def _weights_of(
     layers: dict[int, Float32[Tensor, "batch h target source"]], head: AlignmentHead | None
 ) -> Float32[np.ndarray, "batch target source"]:
-    """Return the weights of the alignment head or, if it is missing, the mean over the second-to-last layer's heads."""
+    """Return the weights of the given head. If there is no such head, average the heads of the second-to-last layer."""
     if head is not None and head.layer in layers:
         weights = layers[head.layer][:, head.head]
         return (weights[:, 1:] if head.reads else weights[:, :-1]).numpy()

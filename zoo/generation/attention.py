@@ -33,8 +33,9 @@ class Attention:
     """Attention weights of a model for a text and its translation (paper, section 3.2).
 
     Tensors are float32 on the CPU: [layers, h, queries, keys], first layer first. Each row sums to 1. If the model
-    lacks one of the three kinds of attention (`encoder`, `decoder`, `cross`), its tensor has 0 layers. Tokens are
-    SentencePiece tokens, with `▁` at the start of a word. For a parser, the target tokens are brackets and words.
+    lacks one of the three kinds of attention (`encoder`, `decoder`, `cross`), the tensor for this kind has 0 layers.
+    Tokens are SentencePiece tokens, with `▁` at the start of a word. For a parser, the target tokens are brackets and
+    words.
     """
 
     text: str
@@ -147,7 +148,7 @@ def _stack_layers(weights: Mapping[str, Tensor], stack: str, kinds: tuple[str, .
         weights: Weights by name, such as `encoder.0.self_attention`, each [1, h, queries, keys].
         stack: `encoder` or `decoder`.
         kinds: Kinds of the sub-layers. A layer has at most one sub-layer of these kinds.
-        shape: Numbers of queries and keys, for the shape of the empty result if there are no such sub-layers.
+        shape: Numbers of queries and keys. They are only used for the empty result if there are no such sub-layers.
 
     Returns:
         The weights, [layers, h, queries, keys].

@@ -133,7 +133,7 @@ class Batch(Generic[State]):
         return self
 
     def _report(self, lag: int) -> list[SearchHistory]:
-        """Add all pending steps except the last `lag` steps to the histories. Return the histories that are done."""
+        """Record all pending steps except the last `lag` steps. Return the histories of the sentences that are done."""
         done: list[SearchHistory] = []
         while len(self._pending) > lag:
             done += self._pending.popleft().report()
@@ -188,9 +188,9 @@ class _PendingStep:
         return self.asynchronous or parents.numpy().tolist() != [list(range(parents.shape[1]))] * parents.shape[0]
 
     def report(self) -> list[SearchHistory]:
-        """Wait until the step is copied to the host, and add it to the histories.
+        """Wait until this decoding step is copied to the host, and record it in the search histories.
 
-        Return the histories that are now done.
+        Return the histories of the sentences that are now done.
         """
         if self.asynchronous:
             self._copied.synchronize()
@@ -210,7 +210,7 @@ def _max_rows(histories: Sequence[SearchHistory]) -> int:
 
 
 def start_constraint(rule: Constraint, sources: Sequence[SearchInput], device: torch.device | str) -> ConstraintState:
-    """Return the state of a constraint after reading the target prefixes, which must have the same length.
+    """Return the state of a constraint after reading the target prefixes, which must all have the same length.
 
     Raises:
         ZooError: The constraint forbids the target prefix of a sentence.

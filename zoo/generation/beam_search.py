@@ -160,7 +160,7 @@ class _Limits(NamedTuple):
 
     @classmethod
     def of(cls, beams: Sequence[BeamSearch], device: torch.device) -> Self:
-        """Return the limits for a batch, given the beam search of each sentence."""
+        """Return the limits on the candidates in a batch, given the beam search of each sentence."""
         values = []
         for beam in beams:
             max_ending = beam.size if beam.stopping_rule == "full" else beam.candidates

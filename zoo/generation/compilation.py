@@ -1,4 +1,4 @@
-"""Compile models, show a message if this takes long, and store models with packed weights in a cache.
+"""Compile models, show a message if compilation takes long, and cache models with packed weights.
 
 Importing torch, building the graphs and packing the weights takes seconds. This work is done when a published model is
 first opened with the `native` backend. The result is stored in `storage.compiled()`, under a SHA-256 hash of all its
@@ -165,7 +165,7 @@ def read_or_build(stored: Artefact | None, build: Build) -> Program:
 
 @cache
 def _code_version() -> str:
-    """Return zoo's version, with the modification time and size of each source file that affects packed weights.
+    """Return zoo's version, and the modification time and size of each source file that affects packed weights.
 
     Every edit changes the modification time. Hashing the files instead would take longer than reading a small model.
     """

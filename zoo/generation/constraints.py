@@ -201,7 +201,7 @@ def _limits_of(source: SearchInput) -> TreeLimits:
 
 
 class _Tables(NamedTuple):
-    """Lookup tables for the rules of `BracketConstraint`. To save memory, they have few entries per token."""
+    """Lookup tables for the rules of `BracketConstraint`. To save memory, the tables have few entries per token."""
 
     effects: Int[Tensor, "V 5"]
     """Changes of the four counters for each token, and the label that the token pushes on the stack."""

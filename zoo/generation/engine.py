@@ -86,7 +86,7 @@ class Engine(AbstractContextManager["Engine"]):
         Cancelling the future removes its sentences from the queue immediately, and from batches within a few steps.
 
         Args:
-            sources: The sentences. No two sentences may have the same `index` and the same `part`.
+            sources: The sentences. The combination of `index` and `part` must be unique.
             strategy: Beam search or sampling.
 
         Returns:
@@ -125,7 +125,7 @@ class Engine(AbstractContextManager["Engine"]):
         Errors in worker threads are raised by this method. Closing the returned Python generator ends the search.
 
         Args:
-            chunks: The sentences in chunks. No two sentences may have the same `index` and the same `part`.
+            chunks: The sentences in chunks. The combination of `index` and `part` must be unique.
             strategy: Beam search or sampling.
 
         Raises:
@@ -133,7 +133,7 @@ class Engine(AbstractContextManager["Engine"]):
                 NaN or infinite, or a worker thread of this engine calls this method.
         """
         if current_thread() in self.queue.threads:
-            problem = "a callback of a future waits for another search with the same model, which would never begin"
+            problem = "a callback of a future waits for a search with the same model, but this search would never begin"
             raise ZooError(problem, hint="call `submit` in the callback, or translate in another thread")
         results: SimpleQueue[SearchResult | BaseException | None] = SimpleQueue()
         request = Request(strategy, lambda *result: results.put(result), results.put, lambda: results.put(None))
@@ -171,7 +171,7 @@ class Engine(AbstractContextManager["Engine"]):
                 except (RuntimeError, MemoryError) as error:  # a limit on processes or memory
                     queue.withdraw(request)
                     raise ZooError(
-                        f"only {number} of {self.workers} workers could be started: {error}",
+                        f"only {number} of {self.workers} worker threads could be started: {error}",
                         hint="set `decoding.workers` to a smaller number",
                         exit_code=1,
                     ) from error
@@ -225,7 +225,7 @@ class _Worker(Generic[State]):
             self._batches[key] = batch
 
     def _start(self, key: Hashable, histories: Sequence[SearchHistory]) -> None:
-        """Encode the sentences, and add them to the running batch with this batch key, or start such a batch."""
+        """Encode the sentences, and add them to the running batch with this batch key. If there is none, start it."""
         new = start_batch(self._program, histories, self._device)
         self._deliver(key, new.prepare_to_join(self._batches[key].rows if key in self._batches else 0))
         if new.histories:

@@ -52,7 +52,7 @@ class Ensemble:
         return decoder.top_k(log_probabilities.flatten(0, 1), count, allowed), state
 
     def select(self, state: States, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> States:
-        """Return the states of the given sentences. `parents` contains the old row that each new row continues."""
+        """Return the states of the given sentences. `parents` contains the index of the old row for each new row."""
         return tuple(p.select(own, sentences, parents) for p, own in zip(self.programs, state, strict=True))
 
     def join(self, first: States, second: States) -> States:

@@ -171,7 +171,7 @@ class SearchHistory:
         return length_penalty(length, self.strategy.alpha, self.strategy.length_penalty)
 
     def _finish(self, totals: list[float], tokens: list[int], penalty: float, all_finish: bool) -> None:
-        """Add the finished candidates of the last step: candidates that end with EOS, or all if `all_finish` is true.
+        """Add the candidates of the last step that end with EOS, or all candidates if `all_finish` is true.
 
         If scores are equal, earlier hypotheses come first.
         """

@@ -73,10 +73,11 @@ class Preprocessor:
         vocabulary: The source and target vocabularies.
         spec: The model's spec.
         positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
-        longest_in_training: Number of tokens in the longest source in training. None if it is not known.
+        longest_in_training: Number of tokens in the longest source in the training data. None if it is not known.
         languages: Source and target language of the texts.
         splits_sentences: Whether each sentence of a text is translated separately. Texts with a prefix are not split.
-        protects: Whether translations must keep numbers, links and the like. Texts without letters stay unchanged.
+        protects: Whether translations must keep numbers, links and the like. If true, texts without letters stay as
+            they are.
     """
 
     max_chunk: ClassVar[int] = sys.maxsize
@@ -103,7 +104,7 @@ class Preprocessor:
         return longest if self.positions is None else min(longest, self.positions - own)
 
     def is_unchanged(self, text: str) -> bool:
-        """Return whether a text stays unchanged: `protects` is true, and the text has no words to translate."""
+        """Return whether a text is kept as it is, because `protects` is true and it has no words to translate."""
         return self.protects and not needs_translation(text[len(language_tokens(text)) :])
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
@@ -125,7 +126,7 @@ class Preprocessor:
         if not self.source_length(whole.tokens):
             if prefix.strip():
                 problem = f"an empty text has the prefix {excerpt(prefix)}"
-                raise ZooError(problem, hint="leave the prefixes of empty texts empty: prefix n belongs to text n")
+                raise ZooError(problem, hint="give this text an empty prefix; prefix n belongs to text n")
             return EncodedText(index, text, (), 0)
         length = self.source_length(whole.tokens) - len(self.languages.source_tokens)
         too_long = length > self.max_source_length
@@ -239,8 +240,8 @@ class Preprocessor:
 
         Args:
             texts: The sources or the targets.
-            side: "source" or "target", as in `texts`.
-            numbers: Number of each text's pair, for error messages. Default: 1, 2, ...
+            side: "source" if the texts are sources, "target" if they are targets.
+            numbers: Number of each sentence pair, for error messages. Default: 1, 2, ...
 
         Returns:
             The token IDs of each text. Sources end with EOS if the model uses EOS there. Targets start with BOS and end

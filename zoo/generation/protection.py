@@ -59,9 +59,10 @@ class _Plan(NamedTuple):
     """The span that each ordinary number stands for while the sentence is translated."""
 
     def join(self, translations: Iterator[Translation]) -> Translation:
-        """Join the copied strings and the translations of the fragments. Replace proxy numbers with the original spans.
+        """Join the copied strings and the translated fragments, and put the original spans in place of their proxies.
 
-        The translations of the fragments are the next items of `translations`.
+        Proxies are ordinary numbers that stand for spans while the fragments are translated. The next items of
+        `translations` are the translations of the fragments.
         """
         text, used = "", list[Translation]()
         for part in self.parts:
@@ -170,7 +171,7 @@ class Protection:
         return _Damage(source, text, spans, differences, all(map(str.isalpha, first.unkept)))
 
     def _plans(self, damage: _Damage) -> Iterator[_Plan | None]:
-        """Yield a plan for each way to repair a translation, or None if the model has no tokens for a span."""
+        """Yield a plan for each way to repair a translation. A plan is None if the model has no tokens for a span."""
         lost = damage.differences.missing
         apart = [span for span in lost if _is_apart(span, damage.text)]
         if len(damage.spans) <= _MAX_SPANS:
@@ -253,11 +254,11 @@ def protected(
 
 
 def run_steps(engine: Engine, steps: Steps[_T]) -> Future[_T]:
-    """Run the searches that a Python generator yields, one after the other. Return a future for its return value.
+    """Run the searches that a Python generator yields, one after the other. Return a future for the final result.
 
     Args:
         engine: Engine that runs the searches. If the future is cancelled, the current search is also cancelled.
-        steps: The Python generator. After the first search, it continues in worker threads.
+        steps: The Python generator, whose return value is the result. After the first search, worker threads run it.
     """
     result: Future[_T] = Future()
 
@@ -296,5 +297,5 @@ def _is_apart(span: Span, text: str) -> bool:
 
 
 def _mean(translation: Translation) -> float:
-    """Return the mean log-probability per token."""
+    """Return the mean log-probability per token of a translation."""
     return translation.log_probability / (len(translation.tokens) + 1)

@@ -116,8 +116,8 @@ class Recognizer(Translator):
     ) -> Transcript:
         """Return the transcript of a recording of any length, with the start and end times of its segments.
 
-        The recording is cut at pauses into windows. A window is at most half as long as the longest recording in
-        training, and at most 30 seconds. To process a recording as a whole, use `translate`.
+        The recording is cut at pauses into windows. A window is at most half as long as the longest training
+        recording, and at most 30 seconds. To process a recording as a whole, use `translate`.
 
         Args:
             file: The path of an audio file.
@@ -149,13 +149,16 @@ class Recognizer(Translator):
         n_best: int | None = None,
         **options: Unpack[GenerationOptions],
     ) -> list[list[Translation]]:
-        """Recognise the text of inputs that are in memory, such as parts of a file. Return the texts with their scores.
+        """Recognise the text in inputs that are already in memory, such as windows of a recording.
 
         Args:
             inputs: The frames (feature vectors) of each input, `[frames, width]`.
             target: Language code of the output. None: the language of the spec's corpus.
             n_best: Number of texts per input. Default: 1.
             **options: Generation options. Defaults come from the spec.
+
+        Returns:
+            The texts of each input with their scores, best first.
 
         Raises:
             ZooError: An input is too long, an option is out of range, or the model cannot output the language.
@@ -186,12 +189,12 @@ class Recognizer(Translator):
     ) -> Attention:
         """Return the attention weights of every head in every layer, for a file and its text.
 
-        Neighbouring source positions are combined into at most 60 groups, which take the place of words.
+        Neighbouring encoder positions are combined into at most 60 groups, which take the place of source words.
 
         Args:
             text: The path of the file.
             translation: The text of the file. None: the model generates it.
-            source: Language code of the file (see `translate`).
+            source: Code of the language in the file (see `LanguageOptions`).
             target: Language code of the text.
 
         Raises:

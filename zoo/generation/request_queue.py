@@ -78,7 +78,7 @@ class RequestQueue:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all requests, threads and locks. In a forked child process, the parent's threads do not exist."""
+        """Forget all requests, threads and locks. A forked child process does not have its parent's threads."""
         self.max_batch_tokens = self._initial_max_batch_tokens
         self.changed = Condition()
         self.threads: list[Thread] = []

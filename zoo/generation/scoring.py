@@ -54,7 +54,7 @@ def score_targets(
         targets: Token IDs of each target, from BOS to EOS.
         max_batch_tokens: Maximum number of tokens in a batch, on each side, including padding.
         progress: Progress bar, which counts the scored pairs.
-        first: Position of the first pair, counted from 1, for error messages.
+        first: Number of the first pair in error messages.
 
     Raises:
         ZooError: A pair does not fit into memory even in a batch of its own.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Prefixes = Iterable[str] | None
 MAX_SENTENCE_TOKENS = 512
-"""A model counts as trained on single sentences if no source in training had more than this number of tokens."""
+"""A model counts as trained on single sentences if no source in its training data has more than this many tokens."""
 _OTHER_NAMES = {"from_": "source", "to": "target"}
 """Names of options on the command line -> their names in Python."""
 
@@ -58,7 +58,8 @@ class TextSearch:
         program: A compiled model, or an ensemble of compiled models.
         vocabulary: The source and target vocabularies.
         spec: The model's spec.
-        longest_source: Number of tokens in the longest source in training, if known. Longer sentences cause a warning.
+        longest_source: Number of tokens in the longest source in the training data, if known. Longer sentences cause a
+            warning.
         positions: Number of learned position embeddings, which limits the length of texts. The default is the limit in
             the spec, if there is one.
         shortlist: Shortlist of the tokens that a translation may contain, if the model has one.
@@ -214,10 +215,10 @@ class TextSearch:
 
         Args:
             n_best: Number of translations per text (see `translate`).
-            source: Language code of the texts (see `TranslationOptions`, also for the other options).
+            source: Language code of the texts (see `LanguageOptions`).
             target: Code of the target language.
-            split: Whether to split texts into sentences.
-            protect: Whether to protect numbers, links and the like.
+            split: Whether to split texts into sentences (see `TranslationOptions`).
+            protect: Whether to protect numbers, links and the like (see `TranslationOptions`).
             **options: Generation options.
 
         Raises:
@@ -263,7 +264,7 @@ class TextSearch:
             raise ZooError(problem, hint=f"create one with `zoo shortlist RUN`, {hint}")
 
     def _limited(self, max_batch_tokens: int, rows: int) -> int:
-        """Reduce `max_batch_tokens` if a batch with `rows` hypotheses per sentence would not fit into memory."""
+        """Return `max_batch_tokens`, reduced so that a batch with `rows` hypotheses per sentence fits into memory."""
         rows = max(rows, MAX_PREFIX_TOKENS)  # a step that reads a prefix has logits for each of its tokens
         return min(max_batch_tokens, MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device))
 

@@ -1,4 +1,4 @@
-"""Encode the texts of a call, join the translations of their parts, and warn about unusual texts."""
+"""Encode the texts of a request, join the translations of split texts, and warn about unusual texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_UNKNOWN = 8  # characters or words in a warning
 
 
 class TextStream:
-    """Encodes the texts of one call for the search, and joins the translations of their parts.
+    """Encodes the texts of one request for the search, and joins the translations of split texts.
 
     Attributes:
         preprocessor: The preprocessor that encodes the texts.
@@ -107,7 +107,7 @@ class TextStream:
             yield self._finished.popleft()
 
     def _finish(self, source: SearchInput, translations: list[Translation]) -> None:
-        """Store the translations of one part. If all parts are finished, join their translations."""
+        """Store the translations of one part of a text. If all parts are finished, join their translations."""
         text, finished = self._searched[source.index]
         finished[source.part] = translations
         if len(finished) < len(text.parts):
@@ -138,7 +138,7 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
         self._examples: list[str] = []
 
     def count(self, text: EncodedText) -> None:
-        """Add a text to the counts of all texts and of unusual texts."""
+        """Count a text. If it is unusual, such as very long, remember this for the warnings."""
         self._texts += 1
         if not text.parts:
             return
@@ -168,7 +168,7 @@ class InputWarnings(AbstractContextManager["InputWarnings"]):
         vocabulary, terms = preprocessor.vocabulary, preprocessor.terms
         if self._long:
             report.warn(
-                f"{self._long:,} of {self._texts:,} {terms.text}s are longer than any source in training "
+                f"{self._long:,} of {self._texts:,} {terms.text}s are longer than any source in the training data "
                 f"({preprocessor.longest_in_training:,} {terms.length_unit}), and {self._describe_longest(False)}; "
                 f"each is {terms.treatment} as a whole, so quality may be lower{terms.advice}"
             )

@@ -1,4 +1,4 @@
-"""Transcripts of long recordings: windows that are cut at pauses, joined texts, and subtitles (SRT and WebVTT)."""
+"""Transcripts of long recordings: choose window lengths, join the texts of windows, and format subtitles."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """Text of a recording as segments. Times and the duration are in seconds."""
+    """Transcript of a recording: segments of text with start and end times. All times are in seconds."""
 
     segments: tuple[Segment, ...]
     duration: float

@@ -32,14 +32,14 @@ class SearchInput:
     """Input for one search: a sentence as token IDs, or another input as features.
 
     Attributes:
-        index: Position of the text that the sentence belongs to, counted from 0.
+        index: Index of the text that contains the sentence, counted from 0.
         streams: The values of each stream that the encoder reads: token IDs (including EOS if the model uses EOS), or
             features, [frames, width]. Empty if the model has no encoder.
         max_length: Maximum number of tokens in the output, excluding EOS.
         prefix: Token IDs that the output must start with.
         text: The sentence as text, for error messages.
         words: For a parser, the target token of each word in the sentence. UNK means that any word token is allowed.
-        part: Position of the sentence in its text, counted from 0. If the text was not split, the position is 0.
+        part: Index of the sentence in its text, counted from 0. It is 0 if the text was not split.
         required: Spans that the output must contain (see `SpanConstraint`).
         language: Language code of the text, given or guessed.
         replaced: The sentence with copy symbols, as the model reads it (see `zoo.text.copying`).

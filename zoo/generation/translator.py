@@ -1,4 +1,4 @@
-"""Translators and language models: models with their vocabulary and spec, which generate and score texts."""
+"""Translators and language models, which generate and score texts."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ class Translator(TextSearch):
             target: Language code of the translations.
             max_batch_tokens: Maximum number of tokens in a batch, including padding. None for the translator's default.
             report: Receives the progress.
-            first: Position of the first pair, counted from 1, for error messages.
+            first: Number of the first pair in error messages.
 
         Raises:
             ZooError: The same errors as `score`.
@@ -243,9 +243,9 @@ class Translator(TextSearch):
         """Align each token of given translations to a source token.
 
         A token is aligned to the source token that it attends to most, in the attention head that aligned words best on
-        the dev set when the weights were averaged. Without a dev set, the mean of all heads in the second-to-last
-        decoder layer is used. Tokens that mostly attend to the EOS of the source are omitted. Texts of several
-        sentences are aligned sentence by sentence if the translation has the same number of sentences.
+        the dev set when the weights were averaged. If there was no dev set, the mean of all heads in the
+        second-to-last decoder layer is used. Tokens that mostly attend to the EOS of the source are omitted. Texts of
+        several sentences are aligned sentence by sentence if the translation has the same number of sentences.
 
         Args:
             sources: The texts.
@@ -253,7 +253,7 @@ class Translator(TextSearch):
             source: Language code of the texts (see `LanguageOptions`).
             target: Language code of the translations.
             report: Receives the progress.
-            first: Position of the first pair, counted from 1, for error messages.
+            first: Number of the first pair in error messages.
 
         Returns:
             The aligned tokens of each translation, in order. Positions are character offsets in the given strings.

@@ -25,8 +25,8 @@ class Limits:
         wait_seconds: Maximum time until the translation of a request begins. A request that would probably wait longer
             is rejected with status 429.
         requests: Maximum number of requests that are open at the same time.
-        request_seconds: Maximum time to answer a request.
-        body_seconds: Maximum time for a client to send the body.
+        request_seconds: Maximum time to answer a request, in seconds.
+        body_seconds: Maximum time for a client to send the body of a request, in seconds.
     """
 
     body_bytes: int = 1_000_000

@@ -91,7 +91,7 @@ class Settings:
 
 
 class Metrics:
-    """Prometheus metrics of the server, such as the number of requests, in a registry separate from the global one."""
+    """Prometheus metrics of the server, such as the number of requests. Each instance has its own metrics registry."""
 
     def __init__(self) -> None:
         self._registry = own = CollectorRegistry()
@@ -117,7 +117,7 @@ class Metrics:
             self._statuses[status] += 1
 
     def log_statuses(self) -> None:
-        """Log the number of requests per HTTP status since the last call, if there were any."""
+        """Log the number of requests per HTTP status since this method was last called, if there were any."""
         counts, self._statuses = self._statuses, Counter()
         if counts:
             listed = ", ".join(f"{count} with status {status}" for status, count in sorted(counts.items()))

@@ -250,7 +250,7 @@ class Server(uvicorn.Server):
             task.cancel()
 
     async def _preload(self) -> None:
-        """Load the models that were requested at startup. If a model cannot be loaded, stop the server."""
+        """Load the models to preload. If a model cannot be loaded, stop the server."""
         try:
             with self._service.admission.starting():
                 await self._service.pool.preload(self._preloaded)

@@ -204,9 +204,9 @@ class Documents:
             with readable_errors():
                 return await processes.run(seconds, function, *arguments)
         except TimeoutError:
-            raise ServingError(413, f"processing the file takes over {seconds:g} seconds; split it", "time") from None
+            raise ServingError(413, f"the file takes over {seconds:g} seconds to process; split it", "time") from None
         except MemoryError:
-            raise ServingError(413, "processing the file needs too much memory; split it", "memory") from None
+            raise ServingError(413, "the file takes too much memory to process; split it", "memory") from None
         except OSError as error:
             LOG.error("cannot use a worker process: %s", error)
             raise ServingError(503, "the server is busy; try again later", "process", RETRY_SECONDS) from None
@@ -252,7 +252,7 @@ class Download:
         return StreamingResponse(self._parts(), 200, {**own, **(headers or {})}, "application/octet-stream")
 
     async def _parts(self) -> AsyncIterator[bytes]:
-        """Yield the content in parts, because sending it at once would need memory for a copy per slow client."""
+        """Yield the content in small parts. Otherwise, each slow client would keep a copy of the content in memory."""
         for start in range(0, len(self.content), _PART_BYTES):
             yield self.content[start : start + _PART_BYTES]
 

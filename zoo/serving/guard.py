@@ -40,7 +40,7 @@ class Guard:
             app: The application.
             service: The service of the application.
             endpoints: All endpoints of the application.
-            apis: Endpoint classes for unknown paths, keyed by path prefix. One prefix is empty.
+            apis: Endpoint classes for unknown paths, keyed by path prefix. The empty prefix must be a key.
         """
         self.app, self.service, self._endpoints, self._apis = app, service, endpoints, apis
 

@@ -170,7 +170,7 @@ def _describe_public_model(source: str, target: str) -> str:
 def detect_source(text: str, languages: Collection[str], target: str) -> tuple[str, float]:
     """Choose the most probable language of a text from `languages`. Return its code and its probability.
 
-    The probability considers all languages that the detector knows, not only `languages`.
+    The probability is computed over all languages that the detector knows, not only over `languages`.
 
     The target language is chosen only if its probability is at least 10 %. Without this minimum, a word such as "Hi"
     could be mistaken for a word in the target language, and stay untranslated.

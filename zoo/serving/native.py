@@ -145,7 +145,7 @@ class TextResult(BaseModel):
 
 
 class TranslateResult(BaseModel):
-    """The results for the texts of a request, in the same order."""
+    """The results for the texts of a request, in the order of the texts."""
 
     results: list[TextResult]
 

@@ -140,8 +140,8 @@ class PooledModel:
     def scores(self) -> dict[str, float]:
         """Return WER, BLEU and chrF on the test set or, without test scores, on the dev set.
 
-        The keys are names such as `BLEU`. If the model has several directions, the names contain the direction, as in
-        `BLEU en-de`.
+        The keys are names such as `BLEU`. If the model translates several language pairs, each name ends with a
+        pair, as in `BLEU en-de`.
         """
         found = self.known_scores.get("test") or self.known_scores.get("dev")
         if not isinstance(found, dict):
@@ -322,7 +322,7 @@ class ModelPool:
         return min(found, key=rank)
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
-        """Return the base codes of the languages from which a model, or the model `name`, translates into `target`."""
+        """Return the base codes of the languages that some model, or the model `name`, can translate into `target`."""
         return sorted(set[str]().union(*(model.directions.sources(target) for model in self._translators(name))))
 
     @asynccontextmanager

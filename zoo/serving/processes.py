@@ -101,7 +101,7 @@ class _Process:
         """Call a function in the process. `call` contains the time limit in seconds, the function, and its arguments.
 
         Returns:
-            The value, the error, and whether the process can be used again.
+            The return value, the exception or None, and whether the process can be used again.
         """
         try:
             self._connection.send(call)

@@ -72,7 +72,7 @@ class Parameters:
         return next((self.string(name) for name in _KEY_NAMES if self.values.get(name) is not None), None)
 
     def string(self, name: str, default: str = "") -> str:
-        """Return a string, or `default` if the parameter is missing."""
+        """Return a string parameter, or `default` if the parameter is missing."""
         if (value := self.values.get(name)) is None:
             return default
         if not isinstance(value, str):
@@ -80,7 +80,7 @@ class Parameters:
         return value
 
     def required(self, name: str) -> str:
-        """Return a string that must not be missing or empty."""
+        """Return a string parameter. Raise ServingError if it is missing or empty."""
         if not (value := self.string(name)):
             raise ServingError(400, f"`{name}` is missing")
         return value
@@ -104,14 +104,14 @@ class Parameters:
         return value
 
     def integer(self, name: str, default: int, largest: int) -> int:
-        """Return a whole number from 0 to `largest`, or `default` if it is missing. Clients may send it as a string."""
+        """Return an integer parameter from 0 to `largest`, or `default` if it is missing. Clients may send a string."""
         shown = str(self.values.get(name, default))[:40]
         if not re.fullmatch(r"[0-9]{1,9}", shown) or int(shown) > largest:
             raise ServingError(400, f"`{name}` should be a whole number from 0 to {largest}, not {quote(shown)}")
         return int(shown)
 
     def flag(self, name: str) -> bool:
-        """Return whether a parameter is true. Clients may also send "1" or "true"."""
+        """Return whether a parameter is true. The strings "1" and "true" also count as true."""
         return str(self.values.get(name, "")).lower() in ("1", "true")
 
 

@@ -147,7 +147,7 @@ class Service:
     async def align(self, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[list[AlignedToken]]:
         """Align each token of given translations with a source token (see `Translator.align`).
 
-        Sentences of more than 1,024 tokens get no alignment.
+        Sentence pairs with 1,024 or more tokens on either side are not aligned.
         """
         async with self.pool.lease(route.model) as loaded:
             align = partial(alignment.align, loaded.translator, report=Report(), max_tokens=_MAX_SCORED_TOKENS)
@@ -314,7 +314,7 @@ async def _in_thread(threads: ThreadPoolExecutor, function: Callable[..., _T], *
 async def _in_chunks(
     threads: ThreadPoolExecutor, function: Callable[..., list[_T]], chunks: Iterable[Sequence[object]]
 ) -> list[_T]:
-    """Call a function with the arguments in each chunk, and join the results. It can be cancelled between chunks."""
+    """Call a function with each chunk of arguments, and join the results. The work can be cancelled between chunks."""
     return [result for chunk in chunks for result in await _in_thread(threads, function, *chunk)]
 
 

@@ -369,7 +369,7 @@ def test_threads_that_started_end_if_another_cannot_start(toy, monkeypatch):
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_three)
-    with pytest.raises(ZooError, match="only 3 of 17 workers could be started: can't start new thread"):
+    with pytest.raises(ZooError, match="only 3 of 17 worker threads could be started: can't start new thread"):
         list(search(toy(9, 1, 50), [sources(40)], BEAM, 20, 17))
 
 

@@ -113,8 +113,8 @@ def test_long_lines_are_counted_once(translator_of, report):
     for paused in (lambda: False, lambda: True):
         assert len(list(translate_lines(translator, texts, max_chunk_lines=16, paused=paused))) == 201
         (warning,) = report.warnings
-        start = "101 of 201 texts are longer than any source in training (6 tokens), and the longest is text 201"
-        assert warning.startswith(start)
+        start = "101 of 201 texts are longer than any source in the training data (6 tokens)"
+        assert warning.startswith(f"{start}, and the longest is text 201")
         report.warnings.clear()
 
 
