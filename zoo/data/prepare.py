@@ -108,7 +108,10 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
 
 
 def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
-    """Open the prepared corpus in a folder. If the folder is missing or damaged, remove it and return None."""
+    """Open the prepared corpus in a folder. Return None if the folder is missing.
+
+    If the folder is damaged, remove it with a warning, and return None.
+    """
     with suppress(FileNotFoundError, NotADirectoryError):
         identity = manifest.file_identity(folder)
         try:

@@ -100,7 +100,7 @@ def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
     it would therefore exclude sentences with wrong punctuation tags, and score the parser only on easy sentences.
 
     Raises:
-        ZooError: A reference is not a tree. An output that is not a tree does not raise, but counts as an error.
+        ZooError: A reference is not a tree. An output that is not a tree only counts as a sentence with an error.
     """
     result = score_brackets(outputs.texts, outputs.evaluation_set.references, own_tags=False)
     return {"f1": result.f1, **{name: getattr(result, name) for name in _F1_DETAILS}, "signature": result.signature}

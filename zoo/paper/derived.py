@@ -45,7 +45,7 @@ def _agreed(values: Set[int], words: str) -> tuple[int | None, str]:
 
 
 def layer_count(side: str) -> tuple[int | None, str]:
-    """Return the number of layers in the encoder or decoder, and an explanation.
+    """Return the number of layers in the encoder or decoder of `base`, and an explanation.
 
     The number is None if the layers have different numbers of parameters.
     """
@@ -56,7 +56,7 @@ def layer_count(side: str) -> tuple[int | None, str]:
 
 
 def sublayer_count(side: str) -> tuple[int | None, str]:
-    """Return how many sub-layers each encoder or decoder layer has (None if it varies), and its description."""
+    """Return the number of sub-layers in each layer of the encoder or decoder (None if it varies), and an explanation."""
     norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
     return _agreed({norms[name] for name in _layers(side)}, "residual connections with a norm in each layer")
 
@@ -66,26 +66,26 @@ def _layers(side: str) -> list[str]:
 
 
 def width() -> tuple[int | None, str]:
-    """Return the output dimension of all embeddings and sub-layers (None if it varies), and its description."""
+    """Return the output dimension of all embeddings and sub-layers (None if it varies), and an explanation."""
     nodes = [*_nodes(Embedding), *(n for n in graph("base").nodes if n.operation.is_norm)]
     return _agreed({_width(n) for n in nodes}, f"dimension of all {len(nodes)} embeddings and sub-layers")
 
 
 def heads() -> tuple[int | None, str]:
-    """Return the number of attention heads (None if it varies), and its description."""
+    """Return the number of attention heads in `base` (None if it varies), and an explanation."""
     found = {operation.heads for operation in _operations(SplitHeads)}
     return _agreed(found, "heads into which queries, keys and values are split")
 
 
 def key_width() -> tuple[int | None, str]:
-    """Return the dimension of queries, keys and values in each head (None if it varies), and its description."""
+    """Return the dimension of queries, keys and values in each head (None if it varies), and an explanation."""
     types, nodes = graph("base").types, _nodes(Attention)
     widths = {types[name].shape[3].constant for node in nodes for name in node.inputs[:3]}
     return _agreed(widths, f"dimension of queries, keys and values in all {len(nodes)} attention sub-layers")
 
 
 def inner_width() -> tuple[int | None, str]:
-    """Return the largest output dimension of any linear layer, and an explanation."""
+    """Return the largest output dimension of any linear layer in `base`, and an explanation."""
     nodes = _nodes(Linear)
     return max(map(_width, nodes)), f"the largest output dimension of {len(nodes)} linear layers in the graph"
 
@@ -137,7 +137,7 @@ def dot_product_variance() -> tuple[float, str]:
     """Compute the variance of q · k for vectors of 64 independent random signs, which have mean 0 and variance 1.
 
     Returns:
-        The variance, and a description of its derivation.
+        The variance, and an explanation.
     """
     d_k = 64
     values = {2 * right - d_k: Fraction(comb(d_k, right), 2**d_k) for right in range(d_k + 1)}

@@ -48,10 +48,10 @@ class LexicalModel:
     """
 
     def __init__(self, pairs: Sequence[tuple[Tokens, Tokens]]) -> None:
-        """Estimate the probabilities with the EM algorithm.
+        """Estimate the translation probabilities with the EM algorithm.
 
         Args:
-            pairs: Token IDs of sources and targets, without special tokens.
+            pairs: Token IDs of source and target sentences, without special tokens.
         """
         pairs = [(source, target) for source, target in pairs if len(source) and len(target)]
         sources = _joined([np.tile(source, len(target)) for source, target in pairs])
@@ -86,7 +86,8 @@ class LexicalModel:
     def link_probabilities(self, source: Tokens, target: Tokens) -> Float64[np.ndarray, "target source"]:
         """Return the probability that each target token of a sentence pair is aligned to each source token.
 
-        The row of a target token is 0 if the token never occurred together with any of the source tokens.
+        The row of a target token contains only zeros if no training pair contains the token together with one of the
+        source tokens.
         """
         sources, targets = np.asarray(source, np.int64), np.asarray(target, np.int64)
         wanted = sources[None] * self._targets + targets[:, None]
@@ -101,7 +102,7 @@ class StatisticalAligner:
     """Aligner that links two tokens if each token is the most probable translation of the other token."""
 
     def __init__(self, pairs: Sequence[tuple[Tokens, Tokens]]) -> None:
-        """Estimate a lexical model for each direction from token IDs without special tokens."""
+        """Estimate a lexical model for each direction. `pairs` contains token IDs without special tokens."""
         self._to_target = LexicalModel(pairs)
         self._to_source = LexicalModel([(target, source) for source, target in pairs])
 
@@ -121,7 +122,7 @@ class BatchAligner:
     """
 
     def __init__(self, store: Store, vocabulary: Vocabulary) -> None:
-        """Estimate the models from sentence pairs spread evenly over the training text."""
+        """Estimate the lexical models from sentence pairs spread evenly over the training text in `store`."""
         indices = np.linspace(0, len(store) - 1, min(len(store), MAX_TRAINING_PAIRS)).astype(int)
         self._ignored = np.array(sorted(vocabulary.control_tokens("source")))
         sources, targets = (list(map(self._words, store.rows(name, indices))) for name in ("source", "target"))
@@ -218,10 +219,12 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 def make_shortlist(run: Run, report: Report) -> Path:
-    """Write a run's lexical shortlist, estimated from sentence pairs spread evenly over the training text.
+    """Estimate a lexical shortlist from a run's training text, and write it to the run folder.
+
+    The estimate uses sentence pairs spread evenly over the text.
 
     Returns:
-        The path of the file.
+        Path of the shortlist file.
 
     Raises:
         ZooError: The model is not a translation model, or its training text is not available or has changed.
