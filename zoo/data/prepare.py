@@ -163,7 +163,7 @@ class _Preparation:
     ) -> None:
         self.spec, self.corpus, self.given, self.folder, self.report = spec, corpus, vocabulary, folder, report
         self.vocabulary: Vocabulary
-        """Vocabulary for all text: `given`, or else the vocabulary that `write` learns."""
+        """Vocabulary for all text: `given`, or the vocabulary that `write` learns if `given` is None."""
         self.modalities: dict[str, Modality | FeatureModality]
         """Modality of each stream. The tokens are those of the vocabulary."""
         self.symbols = vocabulary.copy_symbols if vocabulary else copy_symbols(spec.vocabulary.copy_symbols)

@@ -46,9 +46,9 @@ _MEN = (
     *("pedro", "quincy", "rob", "robert", "sandro", "travis", "victor", "whisper"),
 )
 VOICES = {"train": (*_MEN, *_WOMEN * 4), "dev": _DEV_VOICES, "test": _TEST_VOICES}
-"""Voices of each split. The splits share no voices. Female voices are few, so each is more frequent in training."""
+"""Voices of each split. The splits share no voices. There are few female voices, so each is used more often in training."""
 _FLUENT = {"train": 0.6, "dev": 0.4, "test": 0.4}
-"""Fraction of the strings that are spoken in one go. These are harder to learn than words spoken one by one."""
+"""Fraction of the strings that are spoken in one go. These strings are harder to learn than words spoken one by one."""
 _REPEATED = 0.15
 """Probability that a digit of a training string is set to the digit before it."""
 _RATE, _PITCH, _RANGE, _WORD_GAP = 1, 3, 4, 7

@@ -56,7 +56,7 @@ def layer_count(side: str) -> tuple[int | None, str]:
 
 
 def sublayer_count(side: str) -> tuple[int | None, str]:
-    """Return the number of sub-layers in each layer of the encoder or decoder (None if it varies), and an explanation."""
+    """Return the number of sub-layers in each encoder or decoder layer (None if it varies), and an explanation."""
     norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
     return _agreed({norms[name] for name in _layers(side)}, "residual connections with a norm in each layer")
 

@@ -42,7 +42,7 @@ Tokens = Sequence[int] | np.ndarray
 
 
 class LexicalModel:
-    """Probability of each target token, given a source token: IBM model 1 without the empty word.
+    """IBM model 1 without the empty word: the probability of each target token, given a source token.
 
     Brown et al., 1993, "The mathematics of statistical machine translation".
     """
@@ -231,7 +231,7 @@ def make_shortlist(run: Run, report: Report) -> Path:
     """
     spec = run.spec
     if not isinstance(spec.task, Translation):
-        problem = f"the task of `{run.folder}` is `{spec.task.kind}`, but shortlists are for translation"
+        problem = f"the task of `{run.folder}` is `{spec.task.kind}`, but only translation models use shortlists"
         raise ZooError(problem, hint="use the run of a translation model")
     prepared, vocabulary = prepare_corpus(spec, report), Vocabulary.load(run.folder)
     if not prepared.vocabulary.has_same_tokens_as(vocabulary):
@@ -253,7 +253,7 @@ def estimate_shortlist(
     Args:
         vocabulary: Vocabulary of the source and target sentences.
         pairs: Token IDs of source and target sentences, without BOS and EOS.
-        frequent: Number of frequent target tokens that every translation may contain.
+        frequent: Number of the most frequent target tokens, which every translation may contain.
         best: Maximum number of translations per source token.
     """
     size, target_size = vocabulary.sizes

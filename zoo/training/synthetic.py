@@ -1,7 +1,7 @@
 """Synthetic parts of a corpus: texts that models translate before training, for distillation and back-translation.
 
 Each part gets a folder in `storage.synthetic()`, with the files `source.txt` and `target.txt`. The folder's name is a
-hash of the text, the models and the options of the search, so that specs with the same part share the folder. Until the
+hash of the text, the models and the decoding options, so that specs with the same part share the folder. Until the
 folder is complete, the file `NAME.partial` next to it has one line for each translated sentence. If the process is
 killed, the next process continues after the last complete line. A translation depends neither on its batch nor, if it
 is sampled, on earlier random numbers. The result is therefore the same as without an interruption.

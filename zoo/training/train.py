@@ -77,8 +77,8 @@ def train(
     averaged, and the model is scored on the dev set. Under torchrun, every process calls this function, and the
     processes share the batch of each step.
 
-    If the process does nothing else, call `compiler.host.tune_process()` first, as `zoo train` does. It speeds up
-    training on a CPU. If a run is resumed without this call, rounding may differ.
+    If the process does nothing else, call `compiler.host.tune_process()` first, as `zoo train` does. This call
+    speeds up training on a CPU. If a run is resumed without it, rounding may differ.
 
     Args:
         spec: Spec of the model, its corpus and its training.

@@ -199,7 +199,8 @@ def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Tri
 def default_folder(rows: Sequence[SweepRow]) -> Path:
     """Return the default folder for the runs.
 
-    This is `runs/sweep-FOLDER` if all specs are shipped specs in one folder, such as `table3`, else `runs/sweep`.
+    This is `runs/sweep-FOLDER` if all specs are shipped specs in one folder, such as `table3`. Otherwise, it is
+    `runs/sweep`.
     """
     folders = {row.spec.short_name.rpartition("/")[0] for row in rows}
     return RUNS / "-".join(["sweep", *(folders.pop().split("/") if len(folders) == 1 else [])]).rstrip("-")
