@@ -46,7 +46,7 @@ _MEN = (
     *("pedro", "quincy", "rob", "robert", "sandro", "travis", "victor", "whisper"),
 )
 VOICES = {"train": (*_MEN, *_WOMEN * 4), "dev": _DEV_VOICES, "test": _TEST_VOICES}
-"""Voices of each split. The splits share no voices. There are few female voices, so each is used more often in training."""
+"""Voices of each split. The splits share no voices. There are few female voices, so each is repeated in training."""
 _FLUENT = {"train": 0.6, "dev": 0.4, "test": 0.4}
 """Fraction of the strings that are spoken in one go. These strings are harder to learn than words spoken one by one."""
 _REPEATED = 0.15
