@@ -408,7 +408,7 @@ def corpus_path(corpus: Corpus, name: str) -> Path:
 
 
 def existing_file(corpus: Corpus, name: str) -> Path:
-    """Return the path of a corpus file. Raise MissingFileError if there is no such file."""
+    """Return the path of a corpus file. Raise MissingFileError if the file does not exist."""
     path = corpus_path(corpus, name)
     if os.path.isfile(path):
         return path

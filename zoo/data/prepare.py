@@ -1,4 +1,4 @@
-"""`zoo prepare`: convert the corpus of a spec to a vocabulary and token stores. This is done once per corpus."""
+"""`zoo prepare`: convert the corpus of a spec to a vocabulary and token stores. Each corpus is prepared only once."""
 
 from __future__ import annotations
 

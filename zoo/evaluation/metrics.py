@@ -73,7 +73,7 @@ class Metric:
 def perplexity(scores: Sequence[TokenScores]) -> float:
     """Return the perplexity per token, as in the paper's Table 3.
 
-    The perplexity is exp(mean negative log-probability) over all tokens, including EOS. It can only be
+    The perplexity is exp(mean negative log-probability) over all tokens, including EOS. Perplexities can only be
     compared between models with the same vocabulary.
 
     Raises:

@@ -35,9 +35,10 @@ folder. With `cooldown_steps`, the learning rate depends on `steps`, which then 
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Properties that, together with the spec, determine the weights of a run. They are stored in `data.json`.
+    """Properties that, together with the spec, determine the weights of a run.
 
-    A resumed run must have the same properties, except the properties that `Run.start` may change.
+    The properties are stored in `data.json`. A resumed run must have the same properties, except the properties that
+    `Run.start` may change.
     """
 
     fingerprint: str
