@@ -46,7 +46,7 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     if last is not None and not 1 <= last <= len(checkpoints):
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
         if others := len(list_checkpoints(run)) - len(checkpoints):
-            problem += f" to average; {others} more were written when training was stopped, or are damaged"
+            problem += f" to average; the others ({others}) were written when training was stopped, or are damaged"
         hint = f"choose a number from 1 to {len(checkpoints)}, or train again with a larger `training.average`"
         raise ZooError(problem, hint=hint)
     chosen = checkpoints[-(last or run.spec.training.average) :]
