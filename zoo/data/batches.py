@@ -332,7 +332,7 @@ def _noisy_lengths(lengths: Lengths, random: np.random.Generator) -> npt.NDArray
 
 
 def _pad(rows: Sequence[Values], *, begins: bool) -> PaddedBatch:
-    """Pad the sequences of one stream with PAD or zeros. Token IDs end with EOS, and with `begins`, they follow BOS."""
+    """Pad the sequences of one stream with PAD or zeros. Append EOS to token IDs. If `begins` is true, prepend BOS."""
     tokens = are_tokens(rows[0])
     start = int(begins and tokens)
     lengths = np.array([start + len(row) + tokens for row in rows])

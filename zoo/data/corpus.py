@@ -102,7 +102,7 @@ class CorpusReader:
         return examples
 
     def bytes(self) -> int:
-        """Estimate the size of the uncompressed text in bytes. Archives that are not on this machine are downloaded."""
+        """Estimate the uncompressed size of the corpus in bytes. Download archives that are not on this machine."""
         return sum(reader.bytes() for reader in self.readers)
 
     def identity(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class PartReader(ABC, Generic[_Part]):
         self.tag: str | None = getattr(part, "tag", None)  # only parts with languages of their own have this field
 
     def check(self) -> None:
-        """Raise ZooError if the settings of the part are inconsistent, or if it needs more examples than exist.
+        """Raise ZooError if the settings of the corpus part are inconsistent, or request more examples than exist.
 
         No files are read.
         """
@@ -140,7 +140,7 @@ class PartReader(ABC, Generic[_Part]):
         """Warn about a file whose suffix is the language of the other side, such as `train.de` for English sources."""
 
     def examples(self) -> Iterator[Example]:
-        """Yield the examples, unchanged and in the order of the files. The base class yields nothing.
+        """Yield the examples of the corpus part, unchanged and in file order. The base class yields nothing.
 
         The examples of `train` include those that are held out for dev or test. Archives that are not on this
         machine are downloaded.
@@ -152,20 +152,20 @@ class PartReader(ABC, Generic[_Part]):
         return iter(())
 
     def paths(self) -> Sequence[Path]:
-        """Return the local files of the part: one for each stream, a table, or the files of a treebank."""
+        """Return the local files of the corpus part: one for each stream, a table, or the files of a treebank."""
         return [existing_file(self.corpus, name) for name in self.part.local_paths]
 
     def listed_paths(self) -> Iterator[str]:
-        """Yield the paths of the audio or image files that the part lists. A text part lists no files."""
+        """Yield the paths of the audio or image files that the corpus part lists. A text part lists no files."""
         names = [name for name, modality in self.modalities.items() if modality.names_files]
         return (example[name] for example in self.examples() for name in names) if names else iter(())
 
     def identity_of_listed(self) -> list[str]:
-        """Return a list with one hash over all listed files, or an empty list if the part lists no files."""
+        """Return a list with one hash of all listed audio or image files. The list is empty if the part is text."""
         return [identify(self.listed_paths())] if any(each.names_files for each in self.modalities.values()) else []
 
     def bytes(self) -> int:
-        """Estimate the size of the uncompressed text in bytes."""
+        """Estimate the uncompressed size of the corpus part in bytes."""
         total = 0
         for path in (*self.paths(), *map(Path, self.listed_paths())):
             with file_errors(path):
@@ -174,15 +174,15 @@ class PartReader(ABC, Generic[_Part]):
 
     @abstractmethod
     def identity(self) -> list[Any]:
-        """Return JSON data that identifies the content of the part."""
+        """Return JSON data that identifies the content of the corpus part, such as the hashes of its files."""
 
     def missing(self) -> str | None:
-        """Return a message if the part is not on this machine. Nothing is downloaded or read."""
+        """Return an error message if the corpus part is not on this machine, or None. Nothing is downloaded or read."""
         paths = (corpus_path(self.corpus, name) for name in self.part.local_paths)
         return next((f"its corpus is missing: `{path}` does not exist" for path in paths if not path.exists()), None)
 
     def corpus_name(self) -> str:
-        """Return a short name for a training set that begins with this part."""
+        """Return a short name for a training set whose first corpus part is this part."""
         return Path(self.corpus.folder).name or _and_others(self.part.local_paths[0], self.corpus)
 
 
@@ -392,7 +392,7 @@ def parallel_lines(paths: Sequence[Path], streams: Sequence[Iterator[str]]) -> I
             ]
             raise ZooError(
                 ", but ".join(f"`{path}` has {amount(n, 'lines')}" for path, n in zip(paths, counts, strict=True)),
-                hint="the numbers of lines must be equal: line n of the target must translate line n of the source",
+                hint="correct the files, so that line n of the target translates line n of the source",
             )
         yield values
         count += 1
@@ -408,7 +408,7 @@ def corpus_path(corpus: Corpus, name: str) -> Path:
 
 
 def existing_file(corpus: Corpus, name: str) -> Path:
-    """Return the path of a corpus file. Raise MissingFileError if there is no such file."""
+    """Return the path of a corpus file. Raise MissingFileError if the file does not exist."""
     path = corpus_path(corpus, name)
     if os.path.isfile(path):
         return path

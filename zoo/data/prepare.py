@@ -1,4 +1,4 @@
-"""`zoo prepare`: convert the corpus of a spec to a vocabulary and token stores. This is done once per corpus."""
+"""`zoo prepare`: convert the corpus of a spec to a vocabulary and token stores. Each corpus is prepared only once."""
 
 from __future__ import annotations
 
@@ -108,7 +108,10 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
 
 
 def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
-    """Open the prepared corpus in a folder. If the folder is missing or damaged, remove it and return None."""
+    """Open the prepared corpus in a folder. Return None if the folder is missing.
+
+    If the folder is damaged, remove it with a warning, and return None.
+    """
     with suppress(FileNotFoundError, NotADirectoryError):
         identity = manifest.file_identity(folder)
         try:
@@ -160,7 +163,7 @@ class _Preparation:
     ) -> None:
         self.spec, self.corpus, self.given, self.folder, self.report = spec, corpus, vocabulary, folder, report
         self.vocabulary: Vocabulary
-        """Vocabulary for all text: `given`, or else the vocabulary that `write` learns."""
+        """Vocabulary for all text: `given`, or the vocabulary that `write` learns if `given` is None."""
         self.modalities: dict[str, Modality | FeatureModality]
         """Modality of each stream. The tokens are those of the vocabulary."""
         self.symbols = vocabulary.copy_symbols if vocabulary else copy_symbols(spec.vocabulary.copy_symbols)

@@ -17,7 +17,7 @@ class ErrorRate(Metric):
 
     The edits are the substitutions, deletions and insertions that turn the reference into the output. White space
     between words counts as one character. If all references are empty, the rate is 100, as in sacreBLEU's TER, or 0 if
-    the outputs are empty, too.
+    all outputs are also empty.
     """
 
     def __init__(self, unit: Literal["words", "characters"], *, lowercase: bool = False) -> None:
@@ -35,7 +35,7 @@ class ErrorRate(Metric):
             raise ZooError(problem, hint=install_hint("speech")) from None
 
     def get_signature(self) -> Signature:
-        """Return sacreBLEU's signature, extended by the metric's options, and with the version of jiwer."""
+        """Return sacreBLEU's signature of this metric, including the metric's options and the version of jiwer."""
         signature = super().get_signature()
         case = "lc" if self.lowercase else "mixed"
         signature.info |= {"case": case, "unit": self.unit, "version": f"jiwer-{version('jiwer')}"}
@@ -49,7 +49,7 @@ class ErrorRate(Metric):
         return {"reference": refs[0]}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, str]) -> list[int]:
-        """Count the edits, and the words or characters in the reference."""
+        """Return two counts for one sentence: edits, and words or characters in the reference."""
         found = self._count_edits(ref_kwargs["reference"], hypothesis)
         of_reference = found.hits + found.substitutions + found.deletions
         return [found.substitutions + found.deletions + found.insertions, of_reference]

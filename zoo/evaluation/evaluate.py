@@ -65,7 +65,7 @@ def evaluate_models(
         **options: Device, precision and backend.
 
     Raises:
-        ZooError: A folder has no valid model, the corpus of the first model has no such set, or the models of an
+        ZooError: A folder has no valid model, the first model's corpus does not contain the set, or the models of an
             ensemble have different vocabularies or different sets.
     """
     runs, is_ensemble = [ModelFolder(folder) for folder in folders], len(folders) > 1
@@ -117,7 +117,7 @@ def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary 
     Otherwise, only the files of the set are read.
 
     Raises:
-        MissingSetError: The corpus has no such set.
+        MissingSetError: The corpus does not contain the dev or test set.
         ZooError: The set cannot be read or downloaded.
     """
     parts = getattr(spec.corpus, split)

@@ -73,7 +73,7 @@ class Metric:
 def perplexity(scores: Sequence[TokenScores]) -> float:
     """Return the perplexity per token, as in the paper's Table 3.
 
-    The perplexity is exp(mean negative log-probability) over all tokens, including EOS. It can only be
+    The perplexity is exp(mean negative log-probability) over all tokens, including EOS. Perplexities can only be
     compared between models with the same vocabulary.
 
     Raises:
@@ -100,7 +100,7 @@ def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
     it would therefore exclude sentences with wrong punctuation tags, and score the parser only on easy sentences.
 
     Raises:
-        ZooError: A reference is not a tree. An output that is not a tree does not raise, but counts as an error.
+        ZooError: A reference is not a tree. An output that is not a tree only counts as a sentence with an error.
     """
     result = score_brackets(outputs.texts, outputs.evaluation_set.references, own_tags=False)
     return {"f1": result.f1, **{name: getattr(result, name) for name in _F1_DETAILS}, "signature": result.signature}

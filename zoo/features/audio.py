@@ -59,7 +59,7 @@ class Audio(FeatureModality):
         return self.features(read_samples(file))
 
     def features(self, samples: Samples) -> Frames:
-        """Compute frames from samples. If the samples are shorter than one window, silence is appended."""
+        """Compute the log-mel frames of audio samples. If the samples are shorter than a window, append silence."""
         padded = np.pad(samples, (0, max(0, WINDOW - len(samples))))
         windows = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)[::HOP]
         bank, frames = mel_filters(self.options.bins), np.empty((len(windows), self.options.bins), np.float32)

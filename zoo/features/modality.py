@@ -119,7 +119,7 @@ class FeatureModality(ABC):
     def digits(self) -> ModuleType:
         """Return the module that generates examples for the corpus part `digits`. By default, raise ZooError."""
         problem = f"the corpus part `digits` cannot be generated as {self.options.kind}"
-        raise ZooError(problem, hint="replace it with a part that lists your own files as `source` and `target`")
+        raise ZooError(problem, hint="replace `digits` with a part that lists your own files as `source` and `target`")
 
     @abstractmethod
     def place(self, frame: int) -> str:

@@ -1,7 +1,7 @@
 """Synthetic recordings of digits, spoken by espeak-ng with many voices, as if recorded in many rooms.
 
 espeak-ng is licensed under the GPL. `python -m zoo.features.spoken_digits SPLIT START END FOLDER` runs it in a separate
-process, and writes one FLAC file for each string. The text, voice and room of a string only depend on its split and its
+process, and writes one FLAC file for each string. The text, voice and room of a string depend only on its split and its
 number. The samples also depend slightly on earlier strings in the same process and on the current time, because
 espeak-ng has internal state.
 """
@@ -46,9 +46,9 @@ _MEN = (
     *("pedro", "quincy", "rob", "robert", "sandro", "travis", "victor", "whisper"),
 )
 VOICES = {"train": (*_MEN, *_WOMEN * 4), "dev": _DEV_VOICES, "test": _TEST_VOICES}
-"""Voices of each split. The splits share no voices. Female voices are few, so each is more frequent in training."""
+"""Voices of each split. The splits share no voices. There are few female voices, so each is repeated in training."""
 _FLUENT = {"train": 0.6, "dev": 0.4, "test": 0.4}
-"""Fraction of the strings that are spoken in one go. These are harder to learn than words spoken one by one."""
+"""Fraction of the strings that are spoken in one go. These strings are harder to learn than words spoken one by one."""
 _REPEATED = 0.15
 """Probability that a digit of a training string is set to the digit before it."""
 _RATE, _PITCH, _RANGE, _WORD_GAP = 1, 3, 4, 7
@@ -199,7 +199,7 @@ def join_words(words: list[Samples], rate: int, random: np.random.Generator) -> 
 
 
 def _in_a_room(samples: Samples, rate: int, random: np.random.Generator, noises: int) -> Samples:
-    """Simulate a room and a microphone, and add noise."""
+    """Simulate a room and a microphone, and add noise. The noise level is the highest of `noises` random levels."""
     size = -(-(len(samples) + rate // 2) // _FFT_STEP) * _FFT_STEP
     frequencies = np.fft.rfftfreq(size, 1 / rate)
     spectrum = np.fft.rfft(samples, size)

@@ -52,7 +52,7 @@ class Window(NamedTuple):
 class Recording:
     """Iterable that splits an audio file into windows (parts that a model reads as one input), and yields their frames.
 
-    It can be iterated only once.
+    A recording can be iterated only once.
 
     Attributes:
         duration: Length of the audio that has been read so far, in seconds.

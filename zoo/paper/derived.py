@@ -45,7 +45,7 @@ def _agreed(values: Set[int], words: str) -> tuple[int | None, str]:
 
 
 def layer_count(side: str) -> tuple[int | None, str]:
-    """Return the number of layers in the encoder or decoder, and an explanation.
+    """Return the number of layers in the encoder or decoder of `base`, and an explanation.
 
     The number is None if the layers have different numbers of parameters.
     """
@@ -56,7 +56,7 @@ def layer_count(side: str) -> tuple[int | None, str]:
 
 
 def sublayer_count(side: str) -> tuple[int | None, str]:
-    """Return how many sub-layers each encoder or decoder layer has (None if it varies), and its description."""
+    """Return the number of sub-layers in each encoder or decoder layer (None if it varies), and an explanation."""
     norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
     return _agreed({norms[name] for name in _layers(side)}, "residual connections with a norm in each layer")
 
@@ -66,26 +66,26 @@ def _layers(side: str) -> list[str]:
 
 
 def width() -> tuple[int | None, str]:
-    """Return the output dimension of all embeddings and sub-layers (None if it varies), and its description."""
+    """Return the output dimension of all embeddings and sub-layers (None if it varies), and an explanation."""
     nodes = [*_nodes(Embedding), *(n for n in graph("base").nodes if n.operation.is_norm)]
     return _agreed({_width(n) for n in nodes}, f"dimension of all {len(nodes)} embeddings and sub-layers")
 
 
 def heads() -> tuple[int | None, str]:
-    """Return the number of attention heads (None if it varies), and its description."""
+    """Return the number of attention heads in `base` (None if it varies), and an explanation."""
     found = {operation.heads for operation in _operations(SplitHeads)}
     return _agreed(found, "heads into which queries, keys and values are split")
 
 
 def key_width() -> tuple[int | None, str]:
-    """Return the dimension of queries, keys and values in each head (None if it varies), and its description."""
+    """Return the dimension of queries, keys and values in each head (None if it varies), and an explanation."""
     types, nodes = graph("base").types, _nodes(Attention)
     widths = {types[name].shape[3].constant for node in nodes for name in node.inputs[:3]}
     return _agreed(widths, f"dimension of queries, keys and values in all {len(nodes)} attention sub-layers")
 
 
 def inner_width() -> tuple[int | None, str]:
-    """Return the largest output dimension of any linear layer, and an explanation."""
+    """Return the largest output dimension of any linear layer in `base`, and an explanation."""
     nodes = _nodes(Linear)
     return max(map(_width, nodes)), f"the largest output dimension of {len(nodes)} linear layers in the graph"
 
@@ -101,6 +101,9 @@ def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
         kind: "attention" or "embedding".
         size: Name of the dimension in the architecture of `base`, such as "d_k".
         power: Exponent of the dimension, such as "-0.5".
+
+    Returns:
+        The result, and an explanation.
     """
     kinds: dict[str, type[Operation]] = {"attention": Attention, "embedding": Embedding}
     scales = {operation.scale for operation in _operations(kinds[kind])}
@@ -109,7 +112,7 @@ def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
 
 
 def shared_matrix() -> tuple[bool, str]:
-    """Check whether the embeddings and the output projection share one matrix."""
+    """Check whether the embeddings and the output projection share one matrix. Return the result and an explanation."""
     tokens = specs.load("base").vocabulary.size
     tables = {name for name, p in graph("base").parameters.items() if p.shape[0].constant == tokens}
     uses = Counter(p for n in graph("base").nodes for p in n.parameters)
@@ -137,7 +140,7 @@ def dot_product_variance() -> tuple[float, str]:
     """Compute the variance of q · k for vectors of 64 independent random signs, which have mean 0 and variance 1.
 
     Returns:
-        The variance, and a description of its derivation.
+        The variance, and an explanation.
     """
     d_k = 64
     values = {2 * right - d_k: Fraction(comb(d_k, right), 2**d_k) for right in range(d_k + 1)}
@@ -175,7 +178,7 @@ def wavelength(index: str) -> tuple[float, str]:
 
 
 def wave_progression() -> tuple[bool, str]:
-    """Check whether the ratio of successive wavelengths is constant."""
+    """Check whether the ratio of successive wavelengths is constant. Return the result and an explanation."""
     waves = _wavelengths()
     ratios = [after / before for before, after in pairwise(waves)]
     even = all(isclose(ratio, ratios[0], rel_tol=1e-6) for ratio in ratios)
@@ -211,7 +214,10 @@ def _wavelengths() -> list[float]:
 
 
 def dropout_places() -> tuple[bool, str]:
-    """Check whether dropout is applied once per sub-layer, and once per sum of embeddings and positional encodings."""
+    """Check whether dropout is applied once per sub-layer, and once per sum of embeddings and positional encodings.
+
+    Return the result and an explanation.
+    """
     drops = [operation for operation in _operations(Dropout) if operation.dropout]
     norms, embeds = sum(n.operation.is_norm for n in graph("base").nodes), len(_nodes(Embedding))
     return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"
@@ -254,7 +260,10 @@ def parameter_count(row: str) -> tuple[float, str]:
 
 
 def one_vocabulary() -> tuple[bool, str]:
-    """Check whether one vocabulary size gives the paper's parameter counts for all Table 3 models except `big`."""
+    """Check whether one vocabulary size gives the paper's parameter counts for all Table 3 models except `big`.
+
+    Return the result and an explanation.
+    """
     fit = common_vocabulary_sizes()
     if not fit:
         return False, "no vocabulary size gives all ten numbers"
@@ -268,6 +277,7 @@ def learning_rate_formula(phase: str) -> tuple[bool, str]:
     """Check whether the learning rate follows the paper's formula during the warm-up ("rises") or after it ("falls").
 
     The learning rate is proportional to the step during the warm-up, and to step^-0.5 after it.
+    Return the result and an explanation.
     """
     spec = specs.load("base")
     warmup, last = spec.training.warmup_steps, spec.training.steps
@@ -278,7 +288,10 @@ def learning_rate_formula(phase: str) -> tuple[bool, str]:
 
 
 def learning_rate_peak() -> tuple[bool, str]:
-    """Check whether the learning rate is highest at step `warmup_steps`, as in the formula of section 5.3."""
+    """Check whether the learning rate is highest at step `warmup_steps`, as in the formula of section 5.3.
+
+    Return the result and an explanation.
+    """
     spec = specs.load("base")
     a, warmup = spec.architecture, spec.training.warmup_steps
     best = max(range(1, 3 * warmup), key=lambda step: learning_rate(step, spec))
@@ -304,6 +317,9 @@ def better(table: str, column: str, row: str, others: str, without: str = "") ->
         row: Key of the row to check.
         others: Key of the row to compare with, or "earlier" for the best earlier system.
         without: Leave out earlier systems whose names contain this text. If empty, compare with all systems.
+
+    Returns:
+        The result, and an explanation.
     """
     other, cell = _best(table, column, others, without), ROWS[table][row][column]
     sign = _sign(column)
@@ -312,33 +328,45 @@ def better(table: str, column: str, row: str, others: str, without: str = "") ->
 
 
 def difference(table: str, column: str, row: str, others: str) -> tuple[float, str]:
-    """Return the number in a row minus the number in another row. The arguments are the same as for `better`."""
+    """Return the number in a row minus the number in another row, and an explanation.
+
+    See `better` for the arguments.
+    """
     other, cell = _best(table, column, others), ROWS[table][row][column]
     return float(cell) - float(other[column]), f"in the paper: {cell}, and {other[column]} for {_title(other)}"
 
 
 def similar(table: str, column: str, row: str, other: str, limit: str) -> tuple[bool, str]:
-    """Check whether the numbers of two rows differ by at most `limit`."""
+    """Check whether the numbers of two rows differ by at most `limit`. Return the result and an explanation."""
     gap, words = difference(table, column, row, other)
     return abs(gap) <= float(limit) + _TOLERANCE, words
 
 
 def share_below(table: str, column: str, row: str, other: str, limit: str) -> tuple[bool, str]:
-    """Check whether the number in a row is less than `limit` times the number in another row."""
+    """Check whether the number in a row is less than `limit` times the number in another row.
+
+    Return the result and an explanation.
+    """
     cell, whole = ROWS[table][row][column], ROWS[table][other]
     share = float(cell) / float(whole[column])
     return share < float(limit), f"in the paper: {cell}, and {whole[column]} for {_title(whole)}; ratio {share:.2f}"
 
 
 def improves(table: str, column: str, *rows: str) -> tuple[bool, str]:
-    """Check whether the numbers in a column improve from each given row to the next."""
+    """Check whether the numbers in a column improve from each given row to the next.
+
+    Return the result and an explanation.
+    """
     values = [float(ROWS[table][row][column]) for row in rows]
     ordered = sorted(set(values), reverse=_sign(column) < 0)
     return values == ordered, f"in the paper: {', '.join(f'{value:g}' for value in values)}"
 
 
 def one_number(claim: str) -> tuple[bool, str]:
-    """Check whether the paper gives the same number everywhere for the quantity in a claim."""
+    """Check whether the paper gives the same number everywhere for the quantity in a claim.
+
+    Return the result and an explanation.
+    """
     numbers = CLAIMS[claim].printed
     return len({number.value for number in numbers}) == 1, f"in the paper: {' and '.join(map(str, numbers))}"
 
@@ -366,6 +394,9 @@ def time_of_steps(spec: str, field: str, unit: str) -> tuple[float, str]:
         spec: Short name of the spec.
         field: Field of the `training` section that contains the number of steps.
         unit: Unit of the time, such as "hours".
+
+    Returns:
+        The training time in `unit`, and an explanation.
     """
     steps, seconds = getattr(specs.load(spec).training, field), printed_number(f"recipe.step-{spec}")
     time = steps * seconds / _SECONDS[unit]
@@ -373,12 +404,18 @@ def time_of_steps(spec: str, field: str, unit: str) -> tuple[float, str]:
 
 
 def cost_by_steps(spec: str) -> tuple[float, str]:
-    """Derive a model's training cost in FLOPs from the number of steps and the time per step."""
+    """Derive a model's training cost from the number of steps and the time per step.
+
+    Return the cost in FLOPs, and an explanation.
+    """
     return cost_by_time(f"{time_of_steps(spec, 'steps', 'seconds')[0]:,.0f} seconds")
 
 
 def cost_by_time(time: str) -> tuple[float, str]:
-    """Derive a model's training cost in FLOPs from its total training time, such as "12 hours"."""
+    """Derive a model's training cost from its total training time, such as "12 hours".
+
+    Return the cost in FLOPs, and an explanation.
+    """
     number, unit = time.split()
     gpus, teraflops = int(printed_number("recipe.devices")), printed_number("table2.p100")
     cost = float(number.replace(",", "")) * _SECONDS[unit] * gpus * teraflops * 1e12

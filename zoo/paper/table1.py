@@ -113,19 +113,28 @@ def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
 
 
 def operations(layer: str) -> tuple[bool, str]:
-    """Check whether the FLOPs in a layer's graph grow as Table 1's formula predicts."""
+    """Check whether the FLOPs in a layer's graph grow as Table 1's formula predicts.
+
+    Return the result and an explanation.
+    """
     pairs = exponents(LAYERS[layer])
     words = ", ".join(f"{name}^{graph:.2f}" for name, (graph, formula) in pairs.items() if graph or formula)
     return all(abs(graph - formula) <= TOLERANCE for graph, formula in pairs.values()), f"in the graph: {words}"
 
 
 def steps(layer: str) -> tuple[bool, str]:
-    """Check whether a layer's graph has as many sequential operations as Table 1's formula predicts."""
+    """Check whether a layer's graph has as many sequential operations as Table 1's formula predicts.
+
+    Return the result and an explanation.
+    """
     return _same(LAYERS[layer].counted(SIZES)[0], LAYERS[layer].steps(**SIZES))
 
 
 def path(layer: str) -> tuple[bool, str]:
-    """Check whether a layer's graph has the maximum path length that Table 1's formula predicts."""
+    """Check whether a layer's graph has the maximum path length that Table 1's formula predicts.
+
+    Return the result and an explanation.
+    """
     return _same(LAYERS[layer].counted(SIZES)[1], LAYERS[layer].path(**SIZES))
 
 
@@ -135,20 +144,29 @@ def _same(graph: int, formula: float) -> tuple[bool, str]:
 
 
 def faster_than_recurrence() -> tuple[bool, str]:
-    """Check whether self-attention needs fewer operations than a recurrent layer for a typical sentence length."""
+    """Check whether self-attention needs fewer operations than a recurrent layer for a typical sentence length.
+
+    Return the result and an explanation.
+    """
     attention, recurrent = (LAYERS[name].operations(_N, _D, 3, 16) for name in ("self-attention", "lstm"))
     return attention < recurrent, f"n = {_N}, d = {_D}: {attention:,.0f} and {recurrent:,.0f}, equal at n = {_D}"
 
 
 def convolution_cost() -> tuple[bool, str]:
-    """Check whether a convolution with k = 3 needs exactly three times as many operations as a recurrent layer."""
+    """Check whether a convolution with k = 3 needs exactly three times as many operations as a recurrent layer.
+
+    Return the result and an explanation.
+    """
     sizes = {**_LARGE, "k": 3}
     ratio = LAYERS["convolution"].operations(**sizes) / LAYERS["lstm"].operations(**sizes)
     return ratio == 3, f"k = 3: {ratio:g} times the operations of a recurrent layer"
 
 
 def separable_cost() -> tuple[bool, str]:
-    """Check whether a separable convolution with k = n costs as much as self-attention plus a position-wise layer."""
+    """Check whether a separable convolution with k = n costs as much as self-attention plus a position-wise layer.
+
+    Return the result and an explanation.
+    """
     whole = LAYERS["separable"].operations(_N, _D, _N, 16)
     both = LAYERS["self-attention"].operations(_N, _D, 3, 16) + _N * _D * _D
     return whole == both, f"k = n = {_N}, d = {_D}: {whole:,.0f} and {both:,.0f}"

@@ -42,16 +42,16 @@ Tokens = Sequence[int] | np.ndarray
 
 
 class LexicalModel:
-    """Probability of each target token, given a source token: IBM model 1 without the empty word.
+    """IBM model 1 without the empty word: the probability of each target token, given a source token.
 
     Brown et al., 1993, "The mathematics of statistical machine translation".
     """
 
     def __init__(self, pairs: Sequence[tuple[Tokens, Tokens]]) -> None:
-        """Estimate the probabilities with the EM algorithm.
+        """Estimate the translation probabilities with the EM algorithm.
 
         Args:
-            pairs: Token IDs of sources and targets, without special tokens.
+            pairs: Token IDs of source and target sentences, without special tokens.
         """
         pairs = [(source, target) for source, target in pairs if len(source) and len(target)]
         sources = _joined([np.tile(source, len(target)) for source, target in pairs])
@@ -86,7 +86,8 @@ class LexicalModel:
     def link_probabilities(self, source: Tokens, target: Tokens) -> Float64[np.ndarray, "target source"]:
         """Return the probability that each target token of a sentence pair is aligned to each source token.
 
-        The row of a target token is 0 if the token never occurred together with any of the source tokens.
+        The row of a target token contains only zeros if no training pair contains the token together with one of the
+        source tokens.
         """
         sources, targets = np.asarray(source, np.int64), np.asarray(target, np.int64)
         wanted = sources[None] * self._targets + targets[:, None]
@@ -101,7 +102,7 @@ class StatisticalAligner:
     """Aligner that links two tokens if each token is the most probable translation of the other token."""
 
     def __init__(self, pairs: Sequence[tuple[Tokens, Tokens]]) -> None:
-        """Estimate a lexical model for each direction from token IDs without special tokens."""
+        """Estimate a lexical model for each direction. `pairs` contains token IDs without special tokens."""
         self._to_target = LexicalModel(pairs)
         self._to_source = LexicalModel([(target, source) for source, target in pairs])
 
@@ -121,7 +122,7 @@ class BatchAligner:
     """
 
     def __init__(self, store: Store, vocabulary: Vocabulary) -> None:
-        """Estimate the models from sentence pairs spread evenly over the training text."""
+        """Estimate the lexical models from sentence pairs spread evenly over the training text in `store`."""
         indices = np.linspace(0, len(store) - 1, min(len(store), MAX_TRAINING_PAIRS)).astype(int)
         self._ignored = np.array(sorted(vocabulary.control_tokens("source")))
         sources, targets = (list(map(self._words, store.rows(name, indices))) for name in ("source", "target"))
@@ -218,17 +219,19 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 def make_shortlist(run: Run, report: Report) -> Path:
-    """Write a run's lexical shortlist, estimated from sentence pairs spread evenly over the training text.
+    """Estimate a lexical shortlist from a run's training text, and write it to the run folder.
+
+    The estimate uses sentence pairs spread evenly over the text.
 
     Returns:
-        The path of the file.
+        Path of the shortlist file.
 
     Raises:
         ZooError: The model is not a translation model, or its training text is not available or has changed.
     """
     spec = run.spec
     if not isinstance(spec.task, Translation):
-        problem = f"the task of `{run.folder}` is `{spec.task.kind}`, but shortlists are for translation"
+        problem = f"the task of `{run.folder}` is `{spec.task.kind}`, but only translation models use shortlists"
         raise ZooError(problem, hint="use the run of a translation model")
     prepared, vocabulary = prepare_corpus(spec, report), Vocabulary.load(run.folder)
     if not prepared.vocabulary.has_same_tokens_as(vocabulary):
@@ -250,7 +253,7 @@ def estimate_shortlist(
     Args:
         vocabulary: Vocabulary of the source and target sentences.
         pairs: Token IDs of source and target sentences, without BOS and EOS.
-        frequent: Number of frequent target tokens that every translation may contain.
+        frequent: Number of the most frequent target tokens, which every translation may contain.
         best: Maximum number of translations per source token.
     """
     size, target_size = vocabulary.sizes

@@ -42,11 +42,11 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     """
     checkpoints = scheduled_checkpoints(run)
     if not checkpoints:
-        raise ZooError(f"`{run.folder}` has no checkpoints yet", hint="`zoo train` writes checkpoints during training")
+        raise ZooError(f"`{run.folder}` has no checkpoints yet", hint="run `zoo train`, which writes checkpoints")
     if last is not None and not 1 <= last <= len(checkpoints):
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
         if others := len(list_checkpoints(run)) - len(checkpoints):
-            problem += f" to average; others ({others}) were written when training was stopped, or are damaged"
+            problem += f" to average; the others ({others}) were written when training was stopped, or are damaged"
         hint = f"choose a number from 1 to {len(checkpoints)}, or train again with a larger `training.average`"
         raise ZooError(problem, hint=hint)
     chosen = checkpoints[-(last or run.spec.training.average) :]

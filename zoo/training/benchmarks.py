@@ -107,13 +107,13 @@ def benchmark_decoding(
         how: Device, backend and precision.
 
     Raises:
-        ZooError: The device, backend or precision is not available, or the vocabulary is too small for the search.
+        ZooError: The device, backend or precision is not available, or the vocabulary is too small for the beam.
     """
     spec.require_text("the benchmark")
     spec.require_source("the benchmark")
     positions = spec.architecture.max_positions
     if positions is not None and positions <= LENGTH:
-        problem = f"the benchmark needs {LENGTH + 1} positions, but `{spec.name}` has {positions}"
+        problem = f"the benchmark needs {LENGTH + 1} position embeddings, but `{spec.name}` has {positions}"
         raise ZooError(problem, hint=f"set `architecture.positions.rows={LENGTH + 1}`")
     if spec.decoding.search != "beam":
         problem = f"the benchmark measures beam search, but `{spec.name}` has `decoding.search: {spec.decoding.search}`"
@@ -199,12 +199,12 @@ def translations(
     n_best: int = 1,
     length: int = LENGTH,
 ) -> list[list[Hypothesis]]:
-    """Translate token sequences with the search of `Translator`, but without its tokenisation.
+    """Translate token sequences with the same beam search as `Translator`, but without tokenisation.
 
     Args:
         program: Compiled model that translates.
         sources: The token IDs of each source, including EOS.
-        spec: The model's spec, which contains the beam size and other settings of the search.
+        spec: The model's spec, which contains the beam size and other decoding settings.
         batch: The number of sentences that each worker translates at a time.
         device: The compiled model's device.
         n_best: The number of hypotheses to return per source.

@@ -107,7 +107,7 @@ class Checkpoint:
 
     @property
     def progress(self) -> TrainingProgress:
-        """Progress of the training run at this checkpoint. Raises ZooError if another version of zoo wrote it."""
+        """Progress of the run at this checkpoint. Raises ZooError if another version of zoo wrote the checkpoint."""
         return read_record(TrainingProgress, self.folder / STATE)
 
     @property
@@ -118,7 +118,7 @@ class Checkpoint:
         return False
 
     def verify(self) -> None:
-        """Check the hashes of all files. Raise ZooError with the name of the file if a file has changed."""
+        """Check the hashes of the checkpoint's files. Raise ZooError with the file's name if a file has changed."""
         manifest.check(self.folder, [WEIGHTS, STATE, *([OPTIMISER] if self.resumable else [])])
 
 
@@ -216,7 +216,7 @@ def resume(
 
 
 def _remove_outdated(run: Run, keep: int) -> None:
-    """Remove outdated checkpoints. Remove the optimiser's state from all but the newest two checkpoints.
+    """Remove a run's outdated checkpoints, and the optimiser state in all but the newest two checkpoints.
 
     The newest two checkpoints, the last `keep` scheduled checkpoints and the checkpoint with the best dev score are
     kept. If the best checkpoint is kept only for its score, it is renamed, so that no average includes it.

@@ -49,7 +49,7 @@ class DevSet:
         return score
 
     def _outputs(self, weights: Mapping[str, torch.Tensor]) -> ModelOutputs:
-        """Return a model's outputs for the dev set. If the metric uses only log-probabilities, nothing is generated."""
+        """Return a model's outputs for the dev set. If the metric uses only log-probabilities, no text is generated."""
         forced = self.metric.uses_probabilities
         purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)
         program = build_with_message(

@@ -133,12 +133,12 @@ def join_processes(device: str) -> Iterator[Processes]:
 
 
 def _store(rank: int, count: int) -> TCPStore:
-    """Return a key-value store for these processes, hosted by the first process.
+    """Return a key-value store for the processes that train together, hosted by the first process.
 
-    The launcher also has a store, which outlives the workers. Restarted workers would find the addresses of dead
-    processes there (https://github.com/pytorch/pytorch/issues/135712), so the launcher's store is used only to publish
-    the port of the new store. A port from an earlier start is harmless, because no process listens on it any more: a
-    c10d launcher, such as `--standalone`, restarts the workers only after all of them have ended.
+    torchrun also has a store, which outlives the worker processes. Restarted workers would find the addresses of dead
+    processes in it (https://github.com/pytorch/pytorch/issues/135712), so torchrun's store is used only to publish the
+    port of the new store. A port from an earlier start is harmless, because no process listens on it any more: with the
+    c10d rendezvous, as in `--standalone`, torchrun restarts the workers only after all of them have ended.
     """
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # then the launcher uses a new port for each start
@@ -181,8 +181,8 @@ def needs_sharding(spec: Spec, mean: BatchSize | None, processes: Processes) -> 
 
     Args:
         spec: The spec to train.
-        mean: The mean size of a whole batch, of which each process computes a part. Pass None if unsharded
-            training packs several sequences into each row. All batches then have the same size.
+        mean: The mean size of a whole batch, of which each process computes a part. None if training without
+            sharding would pack several sequences into each row, because all batches then have the same size.
         processes: The processes that train together.
     """
     count = processes.count

@@ -52,7 +52,7 @@ def prepare_corpus(spec: Spec, report: Report) -> PreparedCorpus:
 
 
 def _fields(spec: Spec, section: str) -> dict[str, Any]:
-    """Return the fields of a section that must be the same in the spec and in the model that training starts with."""
+    """Return the fields in a section of a spec that must match the model that training starts from."""
     may_differ = {"constrained", "dropout", "attention_dropout", "activation_dropout", "initial_weights"}
     augmentation = spec.task.features.augmentation if spec.task.features else ()
     excluded: dict[str, Any] = dict.fromkeys(may_differ, True) | {"source": {*augmentation}}

@@ -35,9 +35,10 @@ folder. With `cooldown_steps`, the learning rate depends on `steps`, which then 
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Properties that, together with the spec, determine the weights of a run. They are stored in `data.json`.
+    """Properties that, together with the spec, determine the weights of a run.
 
-    A resumed run must have the same properties, except the properties that `Run.start` may change.
+    The properties are stored in `data.json`. A resumed run must have the same properties, except the properties that
+    `Run.start` may change.
     """
 
     fingerprint: str
@@ -95,12 +96,15 @@ class Run(ModelFolder):
 
     @property
     def lock(self) -> Path:
-        """Path of the lock file, which a process locks while it trains in the folder."""
+        """Path of the lock file, which a process locks while it trains in the run folder."""
         return self.folder / _LOCK
 
     @property
     def is_training(self) -> bool:
-        """Whether a process is training in the folder. If so, the lock file is locked and contains the process's ID."""
+        """Whether a process is training in the run folder.
+
+        If so, the lock file is locked and contains the process's ID.
+        """
         owner = b""
         try:
             with self.lock.open("rb") as file:
@@ -117,7 +121,7 @@ class Run(ModelFolder):
         return read_record(RunIdentity, self.data)
 
     def check(self, spec: Spec) -> None:
-        """Check that training with a spec can start or resume in the folder.
+        """Check that training with a spec can start or resume in the run folder.
 
         If the folder already contains a run, `spec` may differ from the run's spec only in CHANGEABLE_FIELDS.
 
@@ -142,11 +146,11 @@ class Run(ModelFolder):
         if changed:
             fields = format_differences(changed, "in the run", "now")
             problem = f"`{self.folder}` was started with a different spec:{fields}"
-            hint = f"`zoo train {quote(str(self.spec_file))}` resumes with the run's own values; {_OTHER_SPEC_HINT}"
+            hint = f"resume with the run's own values (`zoo train {quote(str(self.spec_file))}`), {_OTHER_SPEC_HINT}"
             raise ZooError(problem, hint=hint)
 
     def start(self, spec: Spec, identity: RunIdentity, report: Report) -> RunIdentity:
-        """Create the folder, or resume the run in it.
+        """Create the run folder, or resume the run in an existing folder.
 
         The number of processes, the software and the machine may have changed since the start. These differences
         change the results of later steps and are reported.
@@ -170,7 +174,7 @@ class Run(ModelFolder):
             raise ZooError(
                 f"the run in `{self.folder}` was started with the `{current.backend}` backend, but now uses "
                 f"`{identity.backend}`, which rounds differently and generates different dropout masks",
-                hint=f"`--fresh` removes the run and starts over with `{identity.backend}`",
+                hint=f"use `--fresh`, which removes the run and starts over with `{identity.backend}`",
             )
         if current.software != identity.software:
             report.info(f"now using {identity.software} instead of {current.software}: later steps may differ")
@@ -194,7 +198,7 @@ class Run(ModelFolder):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder, so that no other process trains in it. Create the folder if it does not exist.
+        """Lock the run folder, so that no other process trains in it. Create the folder if it does not exist.
 
         Raises:
             ZooError: Another process has locked the folder, or the folder cannot be created. If it is locked, the
@@ -224,7 +228,7 @@ class Run(ModelFolder):
                             folder.rmdir()
 
     def clear(self) -> None:
-        """Remove everything in the folder. Raise ZooError if it contains files that no training run wrote."""
+        """Remove everything in the run folder. Raise ZooError if it contains files that no training run wrote."""
         self.require_own_files()
         # Remove the checkpoints first and the spec last: as long as there are checkpoints, the folder contains their
         # spec.
@@ -245,7 +249,7 @@ class Run(ModelFolder):
             )
 
     def foreign_files(self) -> list[str]:
-        """Return the names of files in the folder that no training run wrote.
+        """Return the names of files in the run folder that no training run wrote.
 
         Incomplete files that a killed training run has left behind are not listed.
         """
@@ -265,6 +269,6 @@ _OTHER_CORPUS_HINT = (
     "folder with `--run DIR`"
 )
 _OTHER_SPEC_HINT = (
-    "`--fresh` starts over and removes the run's checkpoints; `--run DIR` trains in another folder; only "
-    f"{', '.join(CHANGEABLE_FIELDS)} and the device may change"
+    "start over with `--fresh` (which removes the run's checkpoints), or train in another folder with `--run DIR`; "
+    f"only {', '.join(CHANGEABLE_FIELDS)} and the device may change"
 )

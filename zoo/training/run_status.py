@@ -57,7 +57,8 @@ def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[Curve
             problem = f"the log of `{curves.name}` has no complete entry yet"
             if not runs:
                 steps = f"{run.spec.training.log_steps:,} steps"
-                raise ZooError(problem, hint=f"`zoo train {run.spec_file}` writes the first entry after {steps}")
+                hint = f"run `zoo train {run.spec_file}`, which writes the first entry after {steps}"
+                raise ZooError(problem, hint=hint)
             report.warn(f"{problem}; the run is skipped")
     metrics = [metric for metric in _CURVE_METRICS if any(finite(curves.values.get(metric.key, ())) for curves in runs)]
     return metrics, runs

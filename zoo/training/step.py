@@ -47,7 +47,7 @@ class Update(ABC):
 
     @abstractmethod
     def step(self, batch: Batch, rate: float, seed: int) -> tuple[Tensor, Tensor]:
-        """Compute one step.
+        """Compute one training step.
 
         Return a tensor with the label-smoothed loss and the plain loss, summed over all processes, and a tensor that
         indicates whether the weights were updated. They are updated if the loss and all gradients are finite.
@@ -92,7 +92,7 @@ class RecordedUpdate(Update):
         self._recorded: dict[Callable[[], None], Callable[[], object]] = {}
 
     def step(self, batch: Batch, rate: float, seed: int) -> tuple[Tensor, Tensor]:
-        """Compute one step on packed rows. See `Update.step`."""
+        """Compute one training step on packed rows. See `Update.step`."""
         whole = self.parts == self.processes.count == 1
         for number, part in enumerate(batch.split_packed({"source": self.rows.source, "target": self.rows.target})):
             scalars = {"seed": seed + number, "rate": rate, "tokens": batch.size.target_tokens}
@@ -156,7 +156,7 @@ class AutogradUpdate(Update):
         self._module: torch.nn.Module = self.program if one else self._distributed()
 
     def step(self, batch: Batch, rate: float, seed: int) -> tuple[Tensor, Tensor]:
-        """Compute one step on padded batches. See `Update.step`."""
+        """Compute one training step on padded batches. See `Update.step`."""
         torch.manual_seed(seed)
         losses = torch.zeros(2, device=self.processes.device)
         *early, last = self._split(batch)
@@ -179,7 +179,10 @@ class AutogradUpdate(Update):
         return split
 
     def _part(self, part: Batch, tokens: int) -> torch.Tensor:
-        """Accumulate the gradients of one part of the batch. Return a tensor [smoothed loss, plain loss]."""
+        """Accumulate the gradients of one part of a batch. Return a tensor [label-smoothed loss, plain loss].
+
+        `tokens` is the number of target tokens in the whole batch.
+        """
         alignment = None if self.aligner is None else self.aligner(part).to(self.processes.device)
         part = part.to(self.processes.device)
         bfloat16 = self.spec.training.precision == "bfloat16"
@@ -190,7 +193,10 @@ class AutogradUpdate(Update):
         return torch.stack([loss.smoothed.detach(), loss.plain])
 
     def _update(self, rate: float, loss: torch.Tensor) -> torch.Tensor:
-        """Update the weights with Adam if the loss and all gradients are finite. Return whether they were updated."""
+        """Update the weights with Adam if the loss and all gradients are finite.
+
+        Return a Boolean tensor with one element: whether the weights were updated.
+        """
         clip = self.spec.training.clip_norm
         gradients = [p.grad for p in self._parameters if p.grad is not None]
         norm = full_tensor(torch.nn.utils.get_total_norm(gradients))
@@ -204,8 +210,8 @@ class AutogradUpdate(Update):
     def _distributed(self) -> DistributedDataParallel:
         """Wrap the model in DistributedDataParallel, and run two passes over an empty batch.
 
-        DistributedDataParallel fixes the order in which it reduces gradients only after the first pass. With these
-        passes, a resumed run sums gradients in the same order as an uninterrupted run.
+        DistributedDataParallel fixes the order in which it reduces gradients only after the first pass. Because
+        of these passes, a resumed run sums gradients in the same order as an uninterrupted run.
         """
         module = DistributedDataParallel(self.program, gradient_as_bucket_view=True)
         empty = Batch.empty(self.spec.task.streams, self._width, BatchSize(0, 0, 0, 0)).to(self.processes.device)
@@ -281,7 +287,7 @@ class TrainStep:
         self._new_update: Callable[[int], Update] = partial(update, spec, program, self.optimiser, processes)
         if not processes.all_equal(int(self._packs)):
             problem = "some processes can train with CUDA graphs, but others cannot"
-            raise ZooError(problem, hint="install the same packages on all machines, especially Triton", exit_code=1)
+            raise ZooError(problem, hint="install the same packages, including Triton, on all machines", exit_code=1)
         if processes.device.type == "cuda":
             report.info(f"each step is {self._describe_graphs(sharded)}")
 

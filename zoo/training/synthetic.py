@@ -1,10 +1,10 @@
 """Synthetic parts of a corpus: texts that models translate before training, for distillation and back-translation.
 
 Each part gets a folder in `storage.synthetic()`, with the files `source.txt` and `target.txt`. The folder's name is a
-hash of the text, the models and the options of the search, so that specs with the same part share the folder. Until the
+hash of the text, the models and the decoding options, so that specs with the same part share the folder. Until the
 folder is complete, the file `NAME.partial` next to it has one line for each translated sentence. If the process is
 killed, the next process continues after the last complete line. A translation depends neither on its batch nor, if it
-is sampled, on earlier random numbers. Therefore the result is the same as without the interruption.
+is sampled, on earlier random numbers. The result is therefore the same as without an interruption.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _SyntheticText:
         languages = [_languages_of(name, ModelFolder(folder).spec, self.direction) for name, folder in folders.items()]
         record = self._record(_model_digests(folders))
         if known and known["models"] != record["models"]:
-            problem = "the synthetic text was removed, and its models have changed since the run was started"
+            problem = "the synthetic text was removed, and the models that generated it have changed"
             raise ZooError(problem, hint="restore the models, or start over with `--fresh`")
         folder = Path(record["folder"])
         if not folder.is_dir():
@@ -122,7 +122,7 @@ class _SyntheticText:
         return {"part": self.name, "folder": str(storage.synthetic() / key), "models": dict(models), "options": options}
 
     def _require_unchanged(self, record: Record, models: Mapping[str, str], journal: Path | None = None) -> None:
-        """Check that the text and the models match the record. Otherwise, remove `journal` and raise ZooError."""
+        """Raise ZooError, and remove `journal`, if the text or the models have changed since `record` was created."""
         if self._record(models)["folder"] != record["folder"]:
             if journal is not None:
                 journal.unlink(missing_ok=True)
@@ -130,11 +130,14 @@ class _SyntheticText:
             raise ZooError(problem, hint="run the command again once these files no longer change", exit_code=1)
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
-        """Yield the lines of the text, each with its reference translation if there is one."""
+        """Yield a tuple for each line to translate: the line and, if there is one, its reference translation."""
         return parallel_lines(self.paths, [read_sentences(path) for path in self.paths])
 
     def _write(self, record: Record, models: Mapping[str, Path], languages: Direction, device: str) -> None:
-        """Translate the text and write the folder, unless it already exists. The caller must hold the folder's lock."""
+        """Translate the text, and write the sentence pairs to the folder in `record`, unless the folder already exists.
+
+        The caller must hold the folder's lock.
+        """
         folder = Path(record["folder"])
         journal = partial_path(folder)
         if not folder.is_dir():
@@ -157,7 +160,7 @@ class _SyntheticText:
         journal.unlink(missing_ok=True)
 
     def _count_lines(self, folder: Path) -> int:
-        """Return the number of lines in the text.
+        """Return the number of lines to translate, after checking that the disk of `folder` has enough free space.
 
         Raises:
             ZooError: A file cannot be read, the text and its reference translation have different numbers of lines, or
@@ -171,7 +174,7 @@ class _SyntheticText:
         return count
 
     def _translate(self, translator: Translator, languages: Direction, journal: Path, done: int, total: int) -> None:
-        """Translate all lines after line `done`. Append the translations of each line to the journal as a JSON list."""
+        """Translate the lines after line `done`. For each line, append a JSON list of its translations to `journal`."""
         source, target = languages
         options = self.part.decoding.model_dump()
         preprocessor = translator.preprocessor(source, target)
@@ -201,7 +204,10 @@ class _SyntheticText:
                 progress.advance()
 
     def _combine(self, folder: Path, journal: Path, record: Record) -> int:
-        """Write all sentence pairs and the record to the folder. Return the number of pairs."""
+        """Write all sentence pairs to `folder`, with `record` as JSON. Return the number of pairs.
+
+        The translations come from `journal`.
+        """
         names = ("source.txt", "target.txt") if self.part.source else ("target.txt", "source.txt")
         pairs = 0
         with atomic_folder(folder, replace=False) as partial:

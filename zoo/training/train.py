@@ -77,8 +77,8 @@ def train(
     averaged, and the model is scored on the dev set. Under torchrun, every process calls this function, and the
     processes share the batch of each step.
 
-    If the process does nothing else, call `compiler.host.tune_process()` first, as `zoo train` does. It speeds up
-    training on a CPU. If a run is resumed without this call, rounding may differ.
+    If the process does nothing else, call `compiler.host.tune_process()` first, as `zoo train` does. This call
+    speeds up training on a CPU. If a run is resumed without it, rounding may differ.
 
     Args:
         spec: Spec of the model, its corpus and its training.
@@ -145,7 +145,7 @@ def _require_resumable(run: Run, spec: Spec) -> None:
 
 
 def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> int:
-    """Prepare the corpus and train. Every process calls this function. Return `TrainingResult.stop_signal`."""
+    """Prepare the corpus and train, in every process. Return the number of the signal that stopped training, or 0."""
     device = str(processes.device)
     # Once a run has checkpoints, the model that it started from is no longer needed and may be gone.
     starts = fresh or not list_checkpoints(run)
@@ -229,7 +229,7 @@ def _with_backend_of(run: Run, spec: Spec) -> Spec:
 def _start(
     spec: Spec, run: Run, prepared: PreparedCorpus, identity: RunIdentity, *, fresh: bool, report: Report
 ) -> RunIdentity:
-    """Start or resume a run, and return its identity. Only the process that writes the run's files calls it."""
+    """Start or resume a run, in the process that writes the run's files. Return the identity of the run."""
     if fresh or not list_checkpoints(run):
         require_scorable_dev_set(spec, prepared.vocabulary)
     if fresh:
@@ -271,7 +271,10 @@ def _torch_threads(count: int, report: Report) -> Iterator[None]:
 
 
 def _average(run: Run, device: str, report: Report) -> None:
-    """Average the last checkpoints. If the last checkpoint scores better than the average, use its weights and warn."""
+    """Average a run's last checkpoints.
+
+    If the last checkpoint scores better on the dev set than the average, use the last checkpoint's weights and warn.
+    """
     average(run)
     averaged = scheduled_checkpoints(run)[-run.spec.training.average :]
     what = "averaged the last checkpoints into" if len(averaged) > 1 else "copied the weights of the last checkpoint to"
@@ -304,8 +307,8 @@ def _score_dev_set(run: Run, device: str, report: Report) -> None:
 def stop_requested(on_stop: Callable[[], object]) -> Iterator[Callable[[], int]]:
     """Yield a function that returns the number of the first signal that requests a stop, or 0 if there was none.
 
-    Each of _STOP_SIGNALS requests a stop and calls `on_stop`. A second signal of the same kind has its usual effect
-    instead. In threads other than the main thread, signals cannot be handled, and the function always returns 0.
+    Each of _STOP_SIGNALS requests a stop and calls `on_stop`. If the same signal arrives again, it has its usual
+    effect. In threads other than the main thread, signals cannot be handled, and the function always returns 0.
     """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():

@@ -71,7 +71,7 @@ class Trainer:
         """Train to the end, or until `stopped` returns True. Then write a checkpoint.
 
         Args:
-            stopped: Function that is called after each step. It returns whether the user wants to stop training.
+            stopped: Function that is called after each step, and returns whether the user wants to stop training.
 
         Returns:
             Whether training is complete.
@@ -190,7 +190,7 @@ class Trainer:
         """Return weights and optimiser state in the process that writes checkpoints, and None in all other processes.
 
         Args:
-            wait: Whether to wait until the whole corpus has been verified. This is not needed when the user stops
+            wait: Whether to wait until the whole corpus has been verified. Waiting is not needed when the user stops
                 training, because the next start verifies the corpus again.
 
         Raises:

@@ -174,7 +174,8 @@ def _require_within(name: str, numbers: Sequence[int], count: int) -> None:
     for number in numbers:
         if not 1 <= number <= count:
             available = f"{name}s 1 to {count}" if count > 1 else f"one {name}"
-            raise ZooError(f"there is no {name} {number}", hint=f"this kind of attention has {available}")
+            hint = f"choose a valid {name}: this kind of attention has {available}"
+            raise ZooError(f"there is no {name} {number}", hint=hint)
 
 
 def _row_of(word: str, rows: Sequence[str]) -> int:

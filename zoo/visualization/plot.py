@@ -28,8 +28,8 @@ STYLE = asset("plot.css")
 class Series:
     """Points of a plot that share a colour and a name in the legend.
 
-    `labels` has one label for each point, or is empty. Pointing at a point shows its label and its values. If `line` is
-    true, a line connects the points in order. A point whose y value is not finite is not drawn, and interrupts the
+    `labels` has one label for each point, or is empty. Hovering over a point shows its label and its values. If `line`
+    is true, a line connects the points in order. A point whose y value is not finite is not drawn, and interrupts the
     line.
     """
 
@@ -51,7 +51,7 @@ class Axis:
 class Plot:
     """Plot of one or more series.
 
-    `summary` describes the plot in words, for screen readers. Pointing at a plot with lines shows the values of all
+    `summary` describes the plot in words, for screen readers. Hovering over a plot with lines shows the values of all
     series.
     """
 
@@ -247,7 +247,7 @@ def _stroke(number: int) -> dict[str, str]:
 def _mark(number: int, x: float, y: float, label: str = "") -> str:
     """Return the SVG marker of series `number` at a point. The shape (circle, square, ...) depends on the number.
 
-    Pointing at the marker shows the label.
+    Hovering over the marker shows the label.
     """
     forms: Sequence[str] = (
         "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",

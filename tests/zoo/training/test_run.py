@@ -127,7 +127,7 @@ def test_other_spec_is_refused_with_its_differing_keys(finished_run: Run, world:
     before, other = finished_run.spec_file.read_bytes(), world("architecture.dropout=0.2", "training.seed=3")
     error = refused(r"architecture\.dropout: `0\.1` in the run, `0\.2` now", train, other)
     assert "training.seed: `1` in the run, `3` now" in str(error)
-    assert str(error.hint).startswith("`zoo train runs/tiny/spec.yaml` resumes with the run's own values; ")
+    assert str(error.hint).startswith("resume with the run's own values (`zoo train runs/tiny/spec.yaml`), ")
     assert finished_run.spec_file.read_bytes() == before
     finished_run.check(world("training.steps=8", "training.average=2", "training.log_steps=4"))
     finished_run.clear()

@@ -66,7 +66,7 @@ class ScoreSample:
 
     @property
     def half_interval(self) -> float:
-        """Half the width of the interval that contains 95 % of the bootstrap samples."""
+        """Half the width of the interval that contains the scores of 95 % of the bootstrap samples."""
         return interval_half_width(self.resampled)
 
 

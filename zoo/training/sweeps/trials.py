@@ -87,7 +87,10 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
 
 
 def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow], overrides: Sequence[str]) -> SweepRow:
-    """Return the row of a spec. If the spec's parent is in the sweep, `rows` must already contain the parent's row."""
+    """Return the row of a spec. If the spec's parent is in the sweep, `rows` must already contain the parent's row.
+
+    `plain` contains all specs in the sweep, without overrides.
+    """
     spec, parent = plain[reference], rows.get(_parent(reference, plain) or "")
     if not isinstance(spec.task, Translation):
         problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translation models"
@@ -100,7 +103,10 @@ def _make_row(reference: str, plain: dict[str, Spec], rows: dict[str, SweepRow],
 
 
 def _parent(reference: str, plain: dict[str, Spec]) -> str | None:
-    """Return the name or path of a spec's parent, the spec that it extends. None if the parent is not in the sweep."""
+    """Return the name or path of a spec's parent, the spec that it extends. None if the parent is not in the sweep.
+
+    `plain` contains all specs in the sweep, without overrides.
+    """
     parent = specs.parent(reference)
     if parent is None:
         return None
@@ -121,7 +127,7 @@ def _require_distinct(rows: Iterable[SweepRow]) -> None:
             raise ZooError(problem, hint="rename one of the spec files, or omit one of the specs")
         bare = row.spec.model_copy(update={"name": "row", "description": "", "licence": None})
         if (same := models.setdefault(bare, row)) is not row:
-            problem = f"with these overrides `{row.reference}` describes the same model as `{same.reference}`"
+            problem = f"with these overrides, `{row.reference}` describes the same model as `{same.reference}`"
             raise ZooError(problem, hint=f"override fewer fields, or omit `{row.reference}`")
 
 
@@ -164,7 +170,7 @@ class Trial:
         """Error message if another process has locked the run, otherwise None.
 
         On a file system without locks, `Run.is_training` remains true after a process was killed, so this property also
-        tries the lock.
+        tries to acquire the lock.
         """
         try:
             with self.run.locked() if self.run.is_training else nullcontext():
@@ -193,7 +199,8 @@ def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Tri
 def default_folder(rows: Sequence[SweepRow]) -> Path:
     """Return the default folder for the runs.
 
-    This is `runs/sweep-FOLDER` if all specs are shipped specs in one folder, such as `table3`, else `runs/sweep`.
+    This is `runs/sweep-FOLDER` if all specs are shipped specs in one folder, such as `table3`. Otherwise, it is
+    `runs/sweep`.
     """
     folders = {row.spec.short_name.rpartition("/")[0] for row in rows}
     return RUNS / "-".join(["sweep", *(folders.pop().split("/") if len(folders) == 1 else [])]).rstrip("-")
@@ -221,7 +228,7 @@ class TrainingProcess:
         """Future of the error message, which is empty if the process succeeds."""
 
     def _read(self) -> str:
-        """Report the output of the process until it ends. Return its error message."""
+        """Report the output of the training process until the process ends. Return the error message, or ""."""
         error = ""
         with self._process as process:
             for line in cast(IO[str], process.stdout):
@@ -234,11 +241,11 @@ class TrainingProcess:
         return error.removeprefix("error: ") or f"its process ended with status {process.returncode}"
 
     def stop(self) -> None:
-        """Ask the process to write a checkpoint and end."""
+        """Ask the training process to write a checkpoint and end."""
         self._process.terminate()
 
     def close(self) -> None:
-        """Stop the process, and wait until it has ended."""
+        """Stop the training process, and wait until it has ended."""
         self.stop()
         self.problem.exception()
 

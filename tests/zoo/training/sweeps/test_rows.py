@@ -36,7 +36,7 @@ def test_overrides_are_those_of_all_rows() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("table3 architecture.N=3", r"with these overrides `table3/.*` describes the same model as `table3/base`"),
+        ("table3 architecture.N=3", r"with these overrides, `table3/.*` describes the same model as `table3/base`"),
         ("table3 training.seed=3", "is set by the sweep itself"),
         ("table3/base own/base.yaml", "would have the same name in the sweep, `base`"),
         ("parsing", r"the task of `parsing/.*` is `parsing`"),
