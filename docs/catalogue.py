@@ -1,4 +1,4 @@
-"""Write the pages of the catalogue: an index, and a page for each card, as Markdown."""
+"""Write the pages of the model catalogue in Markdown: an index, and a page for each model card."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ the tokens.
 
 
 def pages() -> dict[str, str]:
-    """Return the pages of the catalogue as Markdown, keyed by their paths in the documentation."""
+    """Return the pages of the model catalogue as Markdown, keyed by their paths in the documentation."""
     cards = packaged()
     return {"catalogue/index.md": "\n".join(_index(cards)), **{path_of(card): "\n".join(_page(card)) for card in cards}}
 
 
 def path_of(card: ModelCard) -> str:
-    """Return the path of a card's page."""
+    """Return the path of a model card's page in the documentation."""
     return f"catalogue/{card.name.removesuffix('-{source}-{target}')}.md"
 
 
 def title_of(card: ModelCard) -> str:
-    """Return the name of a model. Names of patterns contain SOURCE and TARGET."""
+    """Return the model's name. It contains SOURCE and TARGET if the card describes models for many language pairs."""
     return card.name.replace("{source}", "SOURCE").replace("{target}", "TARGET")
 
 
