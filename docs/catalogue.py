@@ -21,9 +21,9 @@ zoo pull opus-mt-en-de
 echo "Hello world!" | zoo decode --model opus-mt-en-de
 ```
 
-`zoo list --available` prints the catalogue, and `zoo list --available de-fr` prints the models for a language pair. Each
-model's page states who trained the model, on which texts, and under which licence you may use it. The page also gives
-the source of these facts. Properties that the source does not document are omitted.
+`zoo list --available` prints the catalogue, and `zoo list --available de-fr` prints the models for a language pair.
+Each model's page states who trained the model, on which texts, and under which licence you may use it. The page also
+gives the source of these facts. Properties that the source does not document are omitted.
 """
 _ENDING = """\
 The multilingual models translate most other pairs, and OPUS-MT has models for more than 1,200 pairs: see [its
