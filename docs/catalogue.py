@@ -1,4 +1,4 @@
-"""Write the pages of the catalogue: an index, and a page for each card, as Markdown."""
+"""Write the pages of the model catalogue in Markdown: an index, and a page for each model card."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _LISTED_PAIRS = 6
 _INTRO = """\
 # Catalogue
 
-These public models can be used by name. `zoo` downloads a model at its first use, converts it and adds it to the local
-model store:
+You can use these public models by name. When you first use a model, `zoo` downloads it, converts it and adds it to the
+local model store:
 
 ```sh
 zoo pull opus-mt-en-de
 echo "Hello world!" | zoo decode --model opus-mt-en-de
 ```
 
-`zoo list --available` prints the catalogue, and `zoo list --available de-fr` prints the models for a language pair. The
-page of a model states who trained it, on which texts, and under which licence you may use it. It also gives the source
-of these facts. Properties that the source does not document are omitted.
+`zoo list --available` prints the catalogue, and `zoo list --available de-fr` prints the models for a language pair.
+Each model's page states who trained the model, on which texts, and under which licence you may use it. The page also
+gives the source of these facts. Properties that the source does not document are omitted.
 """
 _ENDING = """\
 The multilingual models translate most other pairs, and OPUS-MT has models for more than 1,200 pairs: see [its
@@ -37,18 +37,18 @@ the tokens.
 
 
 def pages() -> dict[str, str]:
-    """Return the pages of the catalogue as Markdown, keyed by their paths in the documentation."""
+    """Return the pages of the model catalogue as Markdown, keyed by their paths in the documentation."""
     cards = packaged()
     return {"catalogue/index.md": "\n".join(_index(cards)), **{path_of(card): "\n".join(_page(card)) for card in cards}}
 
 
 def path_of(card: ModelCard) -> str:
-    """Return the path of a card's page."""
+    """Return the path of a model card's page in the documentation."""
     return f"catalogue/{card.name.removesuffix('-{source}-{target}')}.md"
 
 
 def title_of(card: ModelCard) -> str:
-    """Return the name of a model. Names of patterns contain SOURCE and TARGET."""
+    """Return the model's name. It contains SOURCE and TARGET if the card describes models for many language pairs."""
     return card.name.replace("{source}", "SOURCE").replace("{target}", "TARGET")
 
 
@@ -128,7 +128,7 @@ def _commands(card: ModelCard) -> Iterator[str]:
 
 def _language_pairs(card: ModelCard) -> Iterator[str]:
     if card.languages.codes is not None:
-        yield "\n## Languages\n\nThe model translates each of these languages into every other one:\n"
+        yield "\n## Languages\n\nThe model translates each of these languages into every other language:\n"
         yield card.languages.codes
         return
     yield "\n## Language pairs\n"

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the pages of the catalogue to the navigation."""
+    """Add the pages of the model catalogue to the navigation."""
     (section,) = (entry["Catalogue"] for entry in config.nav or () if "Catalogue" in entry)
     section += [path for path in catalogue.pages() if path not in section]
     return config
@@ -49,7 +49,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Insert the generated content of a page. Pages with a generated reference come last in the results of a search."""
+    """Insert the generated content into a page. Search results show pages with a generated reference last."""
 
     def content(match: re.Match[str]) -> str:
         kind, _, argument = match[1].partition(" ")
@@ -105,7 +105,7 @@ def _table(model: type[Section], values: Any = None, keys: Iterable[str] = ()) -
 
 
 def _models(annotation: Any) -> list[type[Section]]:
-    """Return the pydantic models that a type annotation contains, also inside optionals, unions and tuples."""
+    """Return the pydantic models in a type annotation, including models inside optionals, unions and tuples."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return [annotation]
     found = (model for part in get_args(annotation) for model in _models(part))
