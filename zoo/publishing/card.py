@@ -107,7 +107,7 @@ def _architecture_table(spec: Spec) -> str:
 
 
 def _layer_descriptions(spec: Spec) -> Iterator[str]:
-    """Describe the encoder or decoder layers if they differ from section 3.1 of the paper."""
+    """Yield a sentence about the encoder layers and one about the decoder layers, if they differ from the paper's."""
     paper = specs.load("base").architecture
     for side in ("encoder", "decoder"):
         blocks = getattr(spec.architecture, side)

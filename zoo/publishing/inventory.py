@@ -183,7 +183,7 @@ def public_models(pattern: str | None) -> tuple[PublicModel, ...]:
 
     Args:
         pattern: A language pair such as `de-fr`, a name pattern, or a part of a name (see `inventory`). None
-            selects the whole catalogue. An entry for many language pairs then counts as one model.
+            selects the whole catalogue. A card for many language pairs is then returned as one model.
     """
     source, _, target = (pattern or "").partition("-")
     if cards := catalogue.for_pair(source, target):
