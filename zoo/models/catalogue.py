@@ -120,7 +120,7 @@ class Score(Section):
 
 
 class KnownTranslation(Section):
-    """Example sentence and its documented translation. zoo compares it with the imported model's translation."""
+    """Example sentence with a documented translation, which zoo compares with the imported model's translation."""
 
     source: _Text
     target: _Text
