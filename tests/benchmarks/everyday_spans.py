@@ -339,7 +339,7 @@ def with_placeholder(pair: Pair, languages: Sequence[str], generator: random.Ran
 def pairs_with_spans(
     pairs: Sequence[Pair], languages: Sequence[str], count: int, generator: random.Random
 ) -> Iterator[Pair]:
-    """Yield pairs with replaced numbers, up to `count` pairs with replaced names, and `count` pairs with added values."""
+    """Yield pairs with other numbers, up to `count` pairs with replaced names, and `count` pairs with added spans."""
     shuffled = generator.sample(pairs, len(pairs))
     for pair in shuffled:
         if (changed := with_other_numbers(pair, languages, generator)) != pair:
