@@ -59,7 +59,7 @@ class Setting:
         return specs.load("tiny", {**TOY, **{key: {**TOY.get(key, {}), **each} for key, each in sections.items()}})
 
     def seconds(self, work: Callable[[], object], rounds: int = 3) -> float:
-        """Call a function `rounds` times after an untimed call. Return the shortest time in seconds, with device work."""
+        """Call a function `rounds` times after an untimed call. Return the shortest time in seconds."""
 
         def run() -> None:
             work()
