@@ -50,7 +50,7 @@ class _Version:
     """Size in bytes."""
 
     def differs(self, other: _Version) -> bool:
-        """Return whether the versions differ in a property that is known for both."""
+        """Return whether two versions of a remote file differ in a property that is known for both."""
         known = ((self.validator, other.validator), (self.total, other.total))
         return any(None not in pair and pair[0] != pair[1] for pair in known)
 

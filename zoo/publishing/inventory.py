@@ -298,11 +298,11 @@ def summarize(bundle: ModelFolder) -> Summary:
         )
     except ValidationError as error:
         field = error.errors()[0]["loc"][0]
-        hint = "restore the bundle from its source"
+        hint = "restore the folder from the source of the model"
         raise ZooError(f"`{field}` of the model in `{bundle.folder}` is not valid", hint=hint, exit_code=1) from None
 
 
 def _first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the name of the task's first metric, and its dev and test scores from `scores.json`."""
+    """Return the name of the task's first metric (`metric`), and its `dev` and `test` scores from `scores.json`."""
     first, *_ = metrics_for(spec)
     return {"metric": first.name} | {split: first.read_score(scores.get(split)) for split in ("dev", "test")}
