@@ -88,7 +88,8 @@ class _Pull:
         raise ZooError(
             f"`{folder}` was published on this machine and is not a revision from `{self.registry.address}`, so "
             "pulling would replace it",
-            hint=f"remove it with `zoo remove {folder.name}`, or keep both with `zoo pull {self.revision.pin}`",
+            hint=f"remove the local model with `zoo remove {folder.name}`, or keep both models with `zoo pull "
+            f"{self.revision.pin}`",
         )
 
     def _is_complete(self) -> bool:

@@ -275,8 +275,8 @@ def _unknown_characters(spec: Spec, *, has_bytes: bool) -> str:
     if has_bytes:
         return "Characters outside the vocabulary are read and written as bytes, so that no text is lost."
     return (
-        "Characters outside the vocabulary are unknown: a sequence of them becomes one unknown token, for which the model "
-        "can only guess a translation. It cannot write such characters."
+        "Characters outside the vocabulary are unknown: a sequence of them becomes one unknown token, for which the "
+        "model can only guess a translation. It cannot write such characters."
     )
 
 

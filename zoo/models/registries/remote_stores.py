@@ -222,7 +222,7 @@ class _ProgressCallback(Callback):  # type: ignore[misc]
 class HubStore(FsspecStore):
     """Files in a repository on the Hugging Face Hub. Each write is a commit.
 
-    The address is `hf://ORG/NAME` or `hf://datasets/ORG/NAME`, optionally followed by a folder. The repository must exist.
+    The address is `hf://ORG/NAME` or `hf://datasets/ORG/NAME`. A folder may follow. The repository must exist.
     """
 
     extra = "hf"
