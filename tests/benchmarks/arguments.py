@@ -1,6 +1,6 @@
-"""Arguments that the benchmark scripts share.
+"""Command-line arguments that the benchmark scripts share.
 
-With `--toy`, a script runs small models for a few seconds, to show that it works. Its figures then mean nothing.
+With `--toy`, a script runs small models for a few seconds, to test itself. The measured values are then meaningless.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ TOY_OVERRIDES += ["training.cooldown_steps=null"]
 def create_parser(
     description: str | None, reference: str = "spec", default: str | None = None
 ) -> argparse.ArgumentParser:
-    """Return a parser for `SPEC [KEY=VALUE ...] [--toy]`.
+    """Return a parser for the command line `SPEC [KEY=VALUE ...] [--toy]`.
 
     Args:
-        description: The docstring of the script.
-        reference: The name of the first argument.
+        description: The docstring of the script, which `--help` prints.
+        reference: The name of the first argument, such as `spec` or `model`.
         default: The default of the first argument. If it is None, the argument is required.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -37,9 +37,15 @@ def create_parser(
 
 
 def parse_translation(parser: argparse.ArgumentParser, *, batch: int, beam: int | None = None) -> argparse.Namespace:
-    """Parse the command line of a script that translates with one worker. `batch` and `beam` are defaults."""
+    """Parse the command line of a script that translates with one worker.
+
+    Args:
+        parser: The parser, to which the options are added.
+        batch: The default of `--batch`.
+        beam: The default of `--beam`.
+    """
     parser.add_argument("--precision", default="float32")
-    parser.add_argument("--batch", type=int, default=batch, help="about this many sentences in a batch")
+    parser.add_argument("--batch", type=int, default=batch, help="approximate batch size in sentences")
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--beam", type=int, default=beam)
     given = parser.parse_intermixed_args()
@@ -48,9 +54,9 @@ def parse_translation(parser: argparse.ArgumentParser, *, batch: int, beam: int 
 
 
 def parse_comparison(parser: argparse.ArgumentParser, systems: Iterable[str]) -> argparse.Namespace:
-    """Parse the command line of a script that compares systems, by default all, in their own processes."""
+    """Parse the command line of a script that compares systems. By default, the script compares all `systems`."""
     every = ",".join(systems)
-    parser.add_argument("--systems", default=every, help=f"of {every}")
+    parser.add_argument("--systems", default=every, help=f"systems to compare (default: {every})")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -60,11 +66,11 @@ def parse_comparison(parser: argparse.ArgumentParser, systems: Iterable[str]) ->
 
 
 def child_command(script: str, given: argparse.Namespace, *options: str) -> list[str]:
-    """Return the arguments of Python that start a process for a system, without its name."""
+    """Return the Python arguments that start a child process of a script. The caller appends the system's name."""
     toy = ["--toy"] if given.toy else []
     return ["-m", f"tests.benchmarks.{script}", given.spec, *given.overrides, *toy, *options, "--child"]
 
 
 def load_spec(reference: str, overrides: Sequence[str], *, toy: bool) -> Spec:
-    """Load a spec with overrides. At toy size, make it small."""
+    """Load a spec with overrides. If `toy` is true, make the model small."""
     return specs.load(reference, [*overrides, *(TOY_OVERRIDES if toy else ())])

@@ -1,19 +1,23 @@
-"""Compare the speed of translation with other systems: `python -m tests.benchmarks.decode [SPEC] [KEY=VALUE ...]`.
+"""Compare zoo's translation speed with other systems: `python -m tests.benchmarks.decode [SPEC] [KEY=VALUE ...]`.
 
-All systems have the same random weights, and the beam and length penalty of the spec (base: 4 and 0.6). Sources have 23
-to 27 tokens. Every translation takes 27 steps: PAD, UNK, BOS and EOS have logits of -20, so that no search chooses
-them. CTranslate2 and Hugging Face have 27 as minimum and maximum length. Ours has a limit of 26 tokens, after which it
-must choose EOS.
+All systems use the same random weights, and the spec's beam size and length penalty (4 and 0.6 for `base`). Sources
+have 23 to 27 tokens. Every translation takes 27 steps: PAD, UNK, BOS and EOS have logits of -20, so that no search
+chooses these tokens. CTranslate2 and Hugging Face use 27 as the minimum and maximum length. zoo's search has a limit of
+26 tokens, after which it must choose EOS.
 
-Each system runs in its own process. In each round, every system translates all sentences once, and each round starts
-with another system. Only the call is timed. CTranslate2 runs with two thread settings: one worker with one thread for
-each core, and one worker with all threads. Ratios are to the faster setting in the same precision, or in float32.
+Each system runs in a separate process. In each round, every system translates all sentences once. Each round starts
+with a different system. Only the translation call is timed. CTranslate2 runs with two thread settings: one worker per
+core with one thread each, and one worker with one thread per core. A system's ratio is its speed divided by the speed
+of CTranslate2's faster setting in the same precision. If CTranslate2 does not run in this precision, float32 is used.
 
-- b32: 64 sentences, with 32 in a batch. b1: one sentence in a batch.
-- latency: milliseconds for one sentence after the other.
+`--work` selects the measurement:
 
-The last columns show how many tokens and sentences equal those of CTranslate2 in float32. Stop all other programs
-first: a second busy process makes the figures worthless.
+- b32: sentences per second for 64 sentences, in batches of 32.
+- b1: sentences per second for 12 sentences, in batches of one.
+- latency: milliseconds per sentence, if each call translates one sentence.
+
+The last columns show the shares of tokens and sentences that are the same as those of CTranslate2 in float32. Stop all
+other programs first: a second busy process makes the results useless.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from zoo.system.processors import host, spread
 from zoo.training.benchmarks import LENGTH, random_sources
 
 WORK = {"b32": (32, 64), "b1": (1, 12), "latency": (1, 8)}
-"""The number of sentences in a batch, and in total."""
+"""Number of sentences in a batch and in total, for each value of `--work`."""
 REFERENCE = "ctranslate2-float32"
 BACKENDS = ("eager", "native")
 
@@ -61,14 +65,14 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = create_parser(__doc__, default="base")
     parser.add_argument("--work", choices=WORK, default="b32")
-    parser.add_argument("--folder", help="folder of compiled artefacts (default: a temporary one)")
+    parser.add_argument("--folder", help="folder for compiled artefacts (default: a temporary folder)")
     given = parse_comparison(parser, peers.names(BACKENDS, ("float32", "int8")))
     given.sentences = 2 if given.toy else WORK[given.work][1]
     return given
 
 
 def _child(given: argparse.Namespace) -> Callable[[str], Any]:
-    """Answer `best` with translations, and the name of a work with the seconds that it took."""
+    """Return a function that runs one system: `best` returns translations, and a value of `--work` returns seconds."""
     spec = load_spec(given.spec, given.overrides, toy=given.toy)
     system, sources = peers.open_system(given.child, spec, Path(given.folder)), random_sources(spec, given.sentences)
 
@@ -91,14 +95,14 @@ def _seconds(system: peers.System, sources: peers.Rows, batch: int) -> float:
 
 
 def _opened(given: argparse.Namespace, folder: str) -> dict[str, Remote]:
-    """Start the chosen systems, and CTranslate2 in float32, with which all are compared."""
+    """Start the selected systems and the reference system, CTranslate2 in float32. Return them by name."""
     every = [*([] if REFERENCE in given.systems else [REFERENCE]), *given.systems]
     command = child_command("decode", given, "--work", given.work, "--folder", folder)
     return opened({name: [*command, name] for system in every for name in peers.settings(system)})
 
 
 def _agreement(best: dict[str, peers.Rows]) -> dict[str, dict[str, float]]:
-    """Return the shares of tokens and of sentences that equal those of the reference."""
+    """Return the shares of tokens and sentences that are the same as in the reference system, for each system."""
     reference = best[peers.settings(REFERENCE)[0]]
     shares = {}
     for name, rows in best.items():
@@ -110,7 +114,7 @@ def _agreement(best: dict[str, peers.Rows]) -> dict[str, dict[str, float]]:
 
 
 def _figures(taken: dict[str, Any], given: argparse.Namespace, agreement: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the speed of each system, and its ratio to CTranslate2 within each round."""
+    """Return the speed of each system, and the ratio of this speed to CTranslate2's speed in the same round."""
     alone = given.work == "latency"
     rounds = {name: [statistics.median(parts) for parts in each] for name, each in taken.items()}
     figures: dict[str, dict[str, Any]] = {}
@@ -124,7 +128,7 @@ def _figures(taken: dict[str, Any], given: argparse.Namespace, agreement: dict[s
 
 
 def _peer(name: str, rounds: dict[str, list[float]]) -> str:
-    """Return the faster setting of CTranslate2 in the same precision, or in float32."""
+    """Return the name of CTranslate2's faster thread setting in the precision of a system, or otherwise in float32."""
     precision = name.split("-")[1]
     same = [other for other in rounds if other.startswith(f"ctranslate2-{precision}-")]
     return min(same or [n for n in rounds if n.startswith(REFERENCE)], key=lambda n: statistics.median(rounds[n]))

@@ -1,13 +1,13 @@
 """Measure the speed-up of speculative decoding: `python -m tests.benchmarks.drafts MODEL --texts FILE [OPTION ...]`.
 
-Three systems translate or parse the texts, 50 at a time, with one worker: the Python search, the kernels without
-draft tokens, and the kernels with them. The table of n-grams is empty at the beginning. The results must be equal, bit
-for bit. The output also has the number of tokens per decoder step of a greedy search.
+Three systems translate or parse the texts, 50 at a time, with one worker: the Python search, the C++ kernels without
+draft tokens, and the C++ kernels with draft tokens. The n-gram table that proposes draft tokens is empty at the
+beginning. The results of all systems must be bitwise identical. The script prints the time per text, and the number of
+tokens that a greedy search produces per decoder step. If the beam size is greater than 1, there are no draft tokens.
 
-With a beam above 1, there are no draft tokens.
-
-With `--cost`, decoder steps that read several tokens are timed instead. MODEL can then also be a spec, whose weights
-are random. The output has the time of a step, and for each number of tokens k the ratio to a step that reads one token.
+With `--cost`, the script instead times decoder steps that read several tokens. MODEL can then be a spec, which gets
+random weights. The script prints the time of a step that reads one token, and for each number of tokens k, how many
+times as long a step takes that reads k tokens.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from zoo.system.processors import host
 SYSTEMS = ("python", "kernels", "drafts")
 TOKENS = (1, 2, 3, 4, 6, 8)
 SOURCE, TARGET = 20, 12
-"""In a timed step, the number of source tokens and of target tokens before the step."""
+"""Number of source tokens, and of target tokens before the timed step."""
 
 
 def main() -> None:
     parser = create_parser(__doc__, "model")
     parser.add_argument("--texts", type=Path, help="file with one text per line")
-    parser.add_argument("--cost", action="store_true", help="time decoder steps")
+    parser.add_argument("--cost", action="store_true", help="time decoder steps that read several tokens")
     given = parse_translation(parser, batch=1, beam=1)
     result = _cost(given) if given.cost else _compare(given)
     print(json.dumps({**vars(given), "processor": host().processor, **result}, default=str))
@@ -105,7 +105,7 @@ def _compare(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _steps(given: argparse.Namespace, texts: Sequence[str], options: Any, length: int) -> dict[str, float]:
-    """Return the number of tokens per step of a greedy search. Empty for a beam above 1."""
+    """Return the number of tokens per decoder step of a greedy search. Empty if the beam size is greater than 1."""
     if given.beam > 1:
         return {}
     translator = zoo.load(given.model, backend="native", precision=given.precision)

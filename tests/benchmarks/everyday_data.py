@@ -2,10 +2,11 @@
 
     python -m tests.benchmarks.everyday_data TATOEBA LIBREOFFICE OUT
 
-The script writes the files of `specs/everyday.yaml` to OUT. TATOEBA and LIBREOFFICE are folders that contain, for each
-language such as `de`, the pairs `en-de/train.en` and `en-de/train.de`. TATOEBA also contains the test sets
-`en-de/dev.en` and `en-de/dev.de`, and LIBREOFFICE the test set `dev.en`, `dev.de`, `dev.fr` and `dev.es`. If a file is
-missing in `en-de`, the folder above it has the file. `en-de/removed.txt` may list line numbers to leave out. The folder
+The script writes the files that `specs/everyday.yaml` lists to the folder OUT. TATOEBA and LIBREOFFICE are folders.
+For each language other than English, such as `de`, both contain the sentence pairs `en-de/train.en` and
+`en-de/train.de`. TATOEBA also contains a test set for each language, `en-de/dev.en` and `en-de/dev.de`. LIBREOFFICE
+contains one test set for all languages: `dev.en`, `dev.de`, `dev.fr` and `dev.es`. Files that are not in `en-de` are
+read from its parent folder. `en-de/removed.txt` may list the numbers of training lines to skip. The folder
 `everyday_tables` contains sentences that were written for this model. `docs/benchmarks/everyday.md` describes the
 sources and the files.
 """
@@ -27,7 +28,7 @@ from tests.benchmarks.everyday_words import dictionary, far_lines
 
 LANGUAGES = ("en", "de", "fr", "es")
 PAIRS = tuple(combinations(LANGUAGES, 2))
-"""Each pair of languages. The files of a pair are used in both directions."""
+"""All pairs of languages. The files of a pair are used in both translation directions."""
 DEV_PAIRS, OFFICE_DEV = 500, 150
 """Number of pairs for the dev set from Tatoeba, and number of sentences from LibreOffice in all four languages."""
 MAX_RATIO = 3.0
@@ -56,14 +57,14 @@ _TABLES = Path(__file__).parent / "everyday_tables"
 
 
 def normalized(sentence: str) -> str:
-    """Return the letters and digits of a sentence in lower case. Sentences with the same result count as equal."""
+    """Return the letters and digits of a sentence in lower case, to compare it with other sentences."""
     return "".join(re.findall(r"[^\W_]", sentence.lower()))
 
 
 def tidy(sentence: str, language: str) -> str:
-    """Return a sentence with single spaces, plain apostrophes and the usual quotation marks of its language.
+    """Return a sentence with single spaces, straight apostrophes and the usual quotation marks of its language.
 
-    The strings of formulas keep plain quotation marks. In French, a space precedes "?", "!", ";" and ":".
+    Strings in spreadsheet formulas keep straight quotation marks. In French, a space precedes "?", "!", ";" and ":".
     """
     plain = _SPACES.sub(" ", unicodedata.normalize("NFC", sentence).translate(_CHARACTERS)).strip()
     if not _CODE.search(plain):
@@ -74,7 +75,7 @@ def tidy(sentence: str, language: str) -> str:
 
 
 def is_clean(pair: Pair) -> bool:
-    """Return whether both sides have Latin letters only, similar lengths, and the same long numbers."""
+    """Return whether both sentences have only Latin letters, similar lengths, and the same long numbers."""
     words = _WORD.findall(" ".join(pair))
     numbers = [Counter(number for number in _NUMBER.findall(side) if len(number) > 2) for side in pair]
     shorter, longer = sorted(map(len, pair))
@@ -87,15 +88,16 @@ def is_clean(pair: Pair) -> bool:
 
 
 def cleaned(pairs: Iterable[Pair], languages: Sequence[str]) -> list[Pair]:
-    """Return the tidied pairs that are clean, without repetitions."""
+    """Apply `tidy` to both sentences of each pair. Return the pairs that are clean, without duplicates."""
     tidied = ((tidy(first, languages[0]), tidy(second, languages[1])) for first, second in pairs)
     return list(dict.fromkeys(filter(is_clean, tidied)))
 
 
 def without_sentences_of(pairs: Iterable[Pair], test: Iterable[Sequence[str]]) -> list[Pair]:
-    """Return the pairs, without repetitions, of which neither side is a sentence of the test set.
+    """Remove pairs that contain a test sentence, and duplicate pairs.
 
-    A side may not contain a test sentence either, if this sentence has at least PART letters and digits.
+    A pair is removed if one of its sentences equals a test sentence, or contains a test sentence that has at least PART
+    letters and digits.
     """
     tested = {normalized(side) for row in test for side in row}
     beginnings = {sentence[:PART] for sentence in tested if len(sentence) >= PART}
@@ -111,9 +113,13 @@ def without_sentences_of(pairs: Iterable[Pair], test: Iterable[Sequence[str]]) -
 
 
 def joined(first: Iterable[Pair], second: Iterable[Pair]) -> list[Pair]:
-    """Return pairs of two languages whose sentences have the same English translation.
+    """Pair sentences of two languages that have the same English translation.
 
-    A sentence with several translations is paired with each of them at most MAX_TRANSLATIONS times.
+    Each sentence is in at most MAX_TRANSLATIONS pairs for one English sentence.
+
+    Args:
+        first: Pairs of English and the first language.
+        second: Pairs of English and the second language.
     """
     translations: tuple[dict[str, list[str]], ...] = defaultdict(list), defaultdict(list)
     for side, pairs in enumerate((first, second)):
@@ -128,12 +134,12 @@ def joined(first: Iterable[Pair], second: Iterable[Pair]) -> list[Pair]:
 
 
 def read_pairs(english: str | Path, other: str | Path) -> list[Pair]:
-    """Return the pairs of two text files. Line n of one is the translation of line n of the other."""
+    """Read sentence pairs from two text files. Line n of one file is the translation of line n of the other file."""
     return list(zip(*(Path(path).read_text("utf-8").split("\n")[:-1] for path in (english, other)), strict=True))
 
 
 def read_folder(folder: Path, name: str, language: str) -> list[Pair]:
-    """Return the pairs of English and another language in a folder, without the lines of `removed.txt`."""
+    """Read pairs of English and another language from a folder, without the lines that `removed.txt` lists."""
     own = folder / f"en-{language}"
     place = own if (own / f"{name}.en").exists() else folder
     removed = own / "removed.txt"
@@ -144,13 +150,13 @@ def read_folder(folder: Path, name: str, language: str) -> list[Pair]:
 
 
 def read_tables(pattern: str) -> list[list[str]]:
-    """Return the rows of the tables whose names match a pattern, with a column for each language."""
+    """Return the rows of the tables in `everyday_tables` that match a pattern. Each row has one cell per language."""
     lines = [line for path in sorted(_TABLES.glob(f"{pattern}.tsv")) for line in path.read_text("utf-8").splitlines()]
     return [line.split("\t") for line in lines if line and not line.startswith("#")]
 
 
 def write(folder: Path, name: str, rows: Iterable[Sequence[str]], languages: Sequence[str] = ("en", "de")) -> None:
-    """Write the columns of rows to the files `NAME.LANGUAGE`."""
+    """Write each column of a table to the file `NAME.LANGUAGE`, one sentence per line."""
     rows = list(rows)
     for side, language in enumerate(languages):
         (folder / f"{name}.{language}").write_text("".join(f"{row[side]}\n" for row in rows), "utf-8")
@@ -158,9 +164,10 @@ def write(folder: Path, name: str, rows: Iterable[Sequence[str]], languages: Seq
 
 
 def prepare(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
-    """Clean the pairs of four languages, and write all files of the spec, the test sets, and the numbers of far lines.
+    """Write the training and dev files of the spec and the test sets, after cleaning the sentence pairs.
 
-    No sentence of a dev or test set is in any other file, whatever its language.
+    No training file contains a sentence of a dev or test set. For each test file, another file lists the numbers of the
+    lines that are far from the training text (see `everyday_words.far_lines`).
     """
     folder.mkdir(parents=True, exist_ok=True)
     generator = random.Random(1)
@@ -206,7 +213,7 @@ def prepare(tatoeba: Path, libreoffice: Path, folder: Path) -> None:
 
 
 def _columns(rows: Iterable[Sequence[str]], languages: Sequence[str]) -> Iterator[Pair]:
-    """Yield two columns of the rows of a table."""
+    """Yield the sentences in two languages from each row of a table."""
     first, second = map(LANGUAGES.index, languages)
     for row in rows:
         yield row[first], row[second]
@@ -219,7 +226,7 @@ def _lines(path: Path) -> list[str]:
 def _dev_sets(
     everyday: Texts, office: Texts, test: Iterable[Sequence[str]], generator: random.Random
 ) -> dict[tuple[str, str], list[Sequence[str]]]:
-    """Return a dev set for each pair of languages: pairs of Tatoeba, and LibreOffice's sentences in four languages."""
+    """Return a dev set for each pair of languages, with pairs from Tatoeba and LibreOffice that are not in `test`."""
     dev: dict[tuple[str, str], list[Sequence[str]]] = {languages: [] for languages in PAIRS}
     counts = Counter(normalized(side) for data in everyday.values() for pair in data for side in pair)
     for code, pairs in everyday.items():
@@ -236,7 +243,7 @@ def _dev_sets(
 
 
 def _variants(pairs: Sequence[Pair], languages: Sequence[str], generator: random.Random) -> Iterator[Pair]:
-    """Yield variants of some pairs. The first language is the source."""
+    """Yield variants of random pairs, for example in lower case. The first sentence of a pair is the source."""
     for pair in pairs:
         if pair[0].endswith(".") and pair[1].endswith(".") and generator.random() < BARE:
             yield bare(pair[0]), bare(pair[1])
@@ -251,7 +258,7 @@ def _variants(pairs: Sequence[Pair], languages: Sequence[str], generator: random
 
 
 def _spans(own: Texts, languages: Sequence[str], generator: random.Random) -> Iterator[Pair]:
-    """Yield pairs with random spans, from the data and from templates."""
+    """Yield pairs that contain random numbers, dates, links and names, made from `own` and from templates."""
     for template in _columns(read_tables("templates"), languages):
         for _ in range(FILLED):
             first, second = filled(template, languages, generator)
@@ -261,7 +268,7 @@ def _spans(own: Texts, languages: Sequence[str], generator: random.Random) -> It
 
 
 def _phrases(own: Texts, languages: Sequence[str]) -> Iterator[Pair]:
-    """Yield words, labels and formulas: those of the table, short paragraphs of LibreOffice, and single words."""
+    """Yield pairs of short texts: phrases from the tables, short labels of LibreOffice in capitals, and words."""
     for pair in _columns(read_tables("phrases"), languages):
         yield pair
         if pair[0][-1].isalpha():

@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.everyday_leaks SPEC FOLDER TEST_FILE ...
 
-FOLDER contains the files of the spec. The sentences of its dev and test set are also searched. The script shares no
-code with the one that prepares the files. It prints, for each test file, how many sentences are equal to a training
-line, are equal ignoring case, spaces and punctuation, or are a part of a training line. Lengths of parts are at least
-PART characters.
+FOLDER contains the corpus files of the spec. The script examines each TEST_FILE and the spec's dev and test files. For
+each file, it prints how many sentences are equal to a training line, how many are equal if case, spaces and punctuation
+are ignored, and how many are contained in a training line. Only sentences of at least PART letters and digits are
+searched inside other lines. The script shares no code with `everyday_data.py`, which prepares the files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def squeezed(line: str) -> str:
 
 
 def files_of(parts: Iterable[Part]) -> set[str]:
-    """Return the names of the text files of corpus parts."""
+    """Return the names of all text files in parts of a corpus."""
     files = [part for part in parts if isinstance(part, Files)]
     return {name for part in files for name in (part.source, part.target) if name is not None}
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def contained(lines: Iterable[str], sentences: Iterable[str]) -> set[str]:
-    """Return the sentences of at least PART characters that are a part of a line."""
+    """Return the sentences of at least PART characters that are contained in a line."""
     by_start: dict[str, set[str]] = defaultdict(set)
     for sentence in sentences:
         if len(sentence) >= PART:

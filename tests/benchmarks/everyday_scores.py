@@ -2,15 +2,19 @@
 
     python -m tests.benchmarks.everyday_scores MODEL NAME=PREFIX ...
 
-Each PREFIX stands for the test files `PREFIX.en`, `PREFIX.de` and so on, which are translated in all directions between
-the languages of the model. A row of the table shows BLEU and chrF of a direction. BLEU is also given for sentences that
-are near to and far from the training text (`far.PREFIX.LANGUAGE.txt` in the same folder has the numbers of the far
-lines), by the length of the source in words, without final full stops, and with sources in lower case. The last columns
-count names that are copied, if others replace those of the test set, and sentences whose numbers, dates and links are
-all kept.
+PREFIX stands for the test files `PREFIX.en`, `PREFIX.de` and so on, one for each language. The script translates them
+in all directions between the languages of the model, and prints a table with one row per direction. A row contains:
 
-The standard error stream gets random and bad translations, the calibration error of the confidence, and how well the
-confidence and simpler numbers find the worst translations.
+- BLEU and chrF.
+- BLEU of the sentences near the training text and of the sentences far from it. `far.PREFIX.LANGUAGE.txt` in the same
+  folder contains the numbers of the far lines.
+- BLEU by the number of words in the source.
+- BLEU if final full stops are removed, and if the source is also in lower case.
+- How many names are copied, after other names have replaced the names in the test set.
+- In how many sentences all numbers, dates and links are kept.
+
+The script prints random and bad translations to standard error, with the calibration error of the confidence. It also
+prints there how well the confidence and simpler values predict the worst translations.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from zoo.text.spans import compare, find_spans
 LENGTHS = ((1, 5), (6, 8), (9, 12), (13, 20), (21, 1000))
 """Ranges of source lengths, in words."""
 RANDOM_OUTPUTS, BAD_OUTPUTS = 20, 5
-"""Numbers for each direction."""
+"""Numbers of random and of bad translations that are printed for each direction."""
 _RANGES = " ".join(f"{shortest}-{longest}" for shortest, longest in LENGTHS[:-1]) + f" {LENGTHS[-1][0]}+"
 COLUMNS = f"set direction sentences BLEU chrF near far {_RANGES} no_full_stop lower_case names numbers".split()
 
@@ -44,19 +48,19 @@ Translate = Callable[[list[str]], list[str]]
 
 
 def score(metric: str, pairs: Iterable[Pair], language: str) -> str:
-    """Return the score of outputs and references, as the cell of a table."""
+    """Return the score of (output, reference) pairs as a table cell. The cell is empty if there are no pairs."""
     columns = list(zip(*pairs, strict=True))
     return f"{text_metric(metric, language).score(*map(list, columns)):.1f}" if columns else ""
 
 
 def new_words(before: Pair, after: Pair) -> set[str]:
-    """Return the words that both sides of the pair `after` contain, and neither side of the pair `before`."""
+    """Return the words that are in both sentences of the pair `after`, but in neither sentence of the pair `before`."""
     words = [set(re.findall(r"\w+", side)) for side in (*before, *after)]
     return {word for word in (words[2] & words[3]) - words[0] - words[1] if not word.isdigit()}
 
 
 def copied_names(texts: Sequence[Pair], languages: Sequence[str], translate: Translate) -> str:
-    """Return how many names are copied, if others replace those of the pairs."""
+    """Replace names in test pairs. Return how many of the new names the translations contain, such as "95/100"."""
     generator = random.Random(1)
     changed = [(pair, renamed(pair, languages, generator)) for pair in texts]
     names = [(pair[0], new) for before, pair in changed if (new := new_words(before, pair))]
@@ -66,9 +70,10 @@ def copied_names(texts: Sequence[Pair], languages: Sequence[str], translate: Tra
 
 
 def kept_numbers(texts: Sequence[Pair], languages: Sequence[str], translate: Translate) -> str:
-    """Return in how many sentences all numbers, dates and links are kept. Other numbers replace those of the pairs.
+    """Replace numbers in test pairs, and return in how many translations all numbers, dates and links are kept.
 
-    Sentences whose references do not keep them, such as "three" for "3", are left out.
+    The result is a fraction such as "95/100". Pairs are skipped if the reference does not keep the numbers, for example
+    if the reference has "three" for "3".
     """
     generator = random.Random(1)
     changed = [with_other_numbers(pair, languages, generator) for pair in texts]
@@ -79,18 +84,18 @@ def kept_numbers(texts: Sequence[Pair], languages: Sequence[str], translate: Tra
 
 
 def is_kept(source: str, target: str, languages: Sequence[str]) -> bool:
-    """Return whether a translation keeps all numbers and other spans, and adds no number."""
+    """Return whether a translation keeps all numbers, dates and links of its source, and adds no number."""
     differences = compare(source, target, *languages)
     return not differences.missing and not differences.added
 
 
 def cells(texts: Sequence[Pair], outputs: Sequence[str], far: set[int] | None, language: str) -> list[str]:
-    """Return the cells of a table from the number of sentences to the scores by length.
+    """Return the table cells of one direction, from the number of sentences to the scores by source length.
 
     Args:
-        texts: Pairs of the test set.
-        outputs: The translations.
-        far: Line numbers of the sentences that are far from the training text, from 1. None: unknown.
+        texts: The (source, reference) pairs of the test set.
+        outputs: The translations of the sources.
+        far: Numbers of the lines that are far from the training text, counted from 1. None if they are unknown.
         language: The target language.
     """
     scored = list(zip(outputs, (reference for _, reference in texts), strict=True))
@@ -105,10 +110,10 @@ def cells(texts: Sequence[Pair], outputs: Sequence[str], far: set[int] | None, l
 
 
 def print_confidence(outputs: Sequence[Translation], references: Sequence[str]) -> None:
-    """Print how well the confidence and simpler numbers find the tenth of the translations with the lowest chrF.
+    """Print how well the confidence, the mean log-probability and the length predict the worst translations.
 
-    Each line has the area under the ROC curve, and the share of the worst tenth that is among the tenth and the fifth
-    with the lowest values.
+    The worst translations are the tenth with the lowest chrF. Each printed line contains the area under the ROC curve.
+    It also contains the shares of the worst translations that are in the tenth and in the fifth with the lowest values.
     """
     metric, count = text_metric("chrf"), max(1, len(outputs) // 10)
     chrf = metric.scores(metric.statistics([each.text for each in outputs], references))
@@ -132,7 +137,7 @@ def print_confidence(outputs: Sequence[Translation], references: Sequence[str]) 
 
 
 def print_direction(model: Translator, name: str, files: Sequence[Path], languages: Pair) -> None:
-    """Print a row of the table for one direction of a test set, and then some translations."""
+    """Print the table row for one direction of a test set, and some of the translations to standard error."""
     texts = list(zip(*(file.read_text("utf-8").split("\n")[:-1] for file in files), strict=True))
 
     def translate(lines: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Sentence pairs with random numbers, dates, links, file names and placeholders, in the notation of each language."""
+"""Make sentence pairs with random numbers, dates, links, file names and placeholders, in each language's notation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Other = Callable[[str], Values]
 
 
 def number(value: float, places: int, language: str, *, grouped: bool = True) -> str:
-    """Return a number with this number of decimal places in the notation of a language."""
+    """Format a number with `places` decimal places in the notation of a language, with or without digit grouping."""
     whole, _, decimals = f"{value:,.{places}f}".partition(".")
     whole = whole.replace(",", _GROUP[language] if grouped else "")
     return whole + ("." if language == "en" else ",") * bool(decimals) + decimals
@@ -110,7 +110,7 @@ def _date(generator: random.Random) -> Values:
 
 
 def _day(generator: random.Random) -> Values:
-    """Return a day without a year."""
+    """Return a random date without a year, in each language."""
     month, day = generator.randrange(12), generator.randint(2, 28)
     english = generator.choice(("{} {}", "{1} {0}", "{}th of {}" if 3 < day < 21 else "{} {}"))
     patterns = {"en": english, "de": "{}. {}", "fr": "{} {}", "es": "{} de {}"}
@@ -229,14 +229,14 @@ _FRAMES = [
     "{} [<code>]", "<placeholder>: {}", "- {} (<percent>)", "<code> | {} | <date>", "{} – <company>",
     "<small>. {} (<file>)", "<url> – {}", "{} (<phone>)", "<version>: {}", "{} → <file>", "* {} <email>",
 ]  # fmt: skip
-"""Frames for a sentence that are the same in all languages."""
+"""Texts around a sentence that are the same in all languages."""
 _NAMES = ("Tom", "John", "Bill", "Ken", "Jim", "Mike")
 _NUMBER = re.compile(r"(?<![\w.,:/+=#-])(?:\d{1,3}(?:[., ]\d{3})+|\d+)(?:[.,]\d{1,2})?(?![\w:/]|[.,]\d|-\w)")
 _CLOCK = re.compile(r"(?<![\d:.,])([01]?\d|2[0-4]):([0-5]\d)(?![\d:])")
 
 
 def filled(template: Sequence[str], languages: Sequence[str], generator: random.Random) -> list[str]:
-    """Return the sentences of a template with random spans. Equal slots get the same span in all sentences."""
+    """Fill the slots of a template with random values, such as dates. Equal slots get the same value."""
     values: dict[str, Values] = {}
     for match in _SLOT.finditer(template[0]):
         values.setdefault(match[0], KINDS[match[1]](generator))
@@ -251,16 +251,16 @@ def filled(template: Sequence[str], languages: Sequence[str], generator: random.
 
 
 def framed(pair: Pair, languages: Sequence[str], generator: random.Random) -> Pair:
-    """Return a pair with the same spans before or after both sentences."""
+    """Add the same random values, such as a date or a link, before or after both sentences of a pair."""
     frame = generator.choice(_FRAMES)
     first, second = filled((frame, frame), languages, generator)
     return first.replace("{}", pair[0], 1), second.replace("{}", pair[1], 1)
 
 
 def with_other_numbers(pair: Pair, languages: Sequence[str], generator: random.Random) -> Pair:
-    """Return a pair with other numbers and times. Unchanged if those of the two sides differ.
+    """Replace the numbers and times in a pair by random ones, unless they differ between the two sentences.
 
-    Formulas, and sentences with versions of a program, are also unchanged.
+    Formulas, and sentences about program versions, are returned unchanged.
     """
     if not re.search(r"\d", pair[0]) or re.search(r"[=<>{}|\\^\[\]]|LibreOffice|[Vv]ersi", pair[0] + pair[1]):
         return pair
@@ -273,7 +273,15 @@ def with_other_numbers(pair: Pair, languages: Sequence[str], generator: random.R
 def _with_others(
     pair: Pair, languages: Sequence[str], pattern: re.Pattern[str], value_of: Callable[[str], str], other: Other
 ) -> Pair:
-    """Return a pair with other spans for all matches of a pattern, if both sides have the same different values."""
+    """Replace all matches of a pattern in a pair, if both sentences have the same values and no value occurs twice.
+
+    Args:
+        pair: The sentences.
+        languages: The languages of the sentences.
+        pattern: The pattern to replace, such as a time.
+        value_of: Function that returns the value of a match, independent of the notation.
+        other: Function that returns a random value in each language, given a value.
+    """
     values = [[value_of(match[0]) for match in pattern.finditer(side)] for side in pair]
     if sorted(values[0]) != sorted(values[1]) or len({*values[0]}) < len(values[0]):
         return pair
@@ -293,14 +301,14 @@ def _other_clock(value: str, generator: random.Random) -> Values:
 
 
 def _number_value(text: str) -> str:
-    """Return a number without separators of thousands, and with a decimal point."""
+    """Return a number with a decimal point and without thousands separators. A final "g" marks removed separators."""
     decimals = re.search(r"[.,](\d{1,2})$", text)
     whole = re.sub(r"\D", "", text[: decimals.start()] if decimals else text)
     return f"{whole}.{decimals[1]}" if decimals else f"{whole}{'g' * (len(whole) < len(text))}"
 
 
 def _other_number(value: str, generator: random.Random) -> Values:
-    """Return a number of about the same size, with as many decimal places. 0 and 1 remain, because plurals differ."""
+    """Return a random number with as many decimal places. Keep 0 and 1, because other numbers take plurals."""
     whole, _, decimals = value.rstrip("g").partition(".")
     if decimals or value.endswith("g"):
         digits = max(1, len(whole) + generator.choice((-1, 0, 1))) if decimals else generator.randint(4, 7)
@@ -315,9 +323,9 @@ def _other_number(value: str, generator: random.Random) -> Values:
 
 
 def with_placeholder(pair: Pair, languages: Sequence[str], generator: random.Random) -> Pair:
-    """Return a pair with a placeholder, an address, a company or a full name in place of a first name.
+    """Replace a first name in a pair by a placeholder, an e-mail address, a company, a full name or a user name.
 
-    Unchanged if no frequent first name is on both sides, or if it is in the genitive.
+    Return the pair unchanged if no frequent first name is in both sentences, or if the name is in the genitive.
     """
     for name in _NAMES:
         if name in pair[0] and not re.search(rf"{name}(?:['’]|s\b)|\w['’]{name}", pair[0] + pair[1]):
@@ -331,7 +339,7 @@ def with_placeholder(pair: Pair, languages: Sequence[str], generator: random.Ran
 def pairs_with_spans(
     pairs: Sequence[Pair], languages: Sequence[str], count: int, generator: random.Random
 ) -> Iterator[Pair]:
-    """Yield pairs with other numbers, with placeholders for names, and with frames, `count` of the last two each."""
+    """Yield pairs with other numbers, up to `count` pairs with replaced names, and `count` pairs with added spans."""
     shuffled = generator.sample(pairs, len(pairs))
     for pair in shuffled:
         if (changed := with_other_numbers(pair, languages, generator)) != pair:

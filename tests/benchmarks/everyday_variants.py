@@ -1,4 +1,4 @@
-"""Variants of sentence pairs, so that a model accepts input that its training text rarely has."""
+"""Make variants of sentence pairs, so that a model learns to translate input that is rare in its training text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VOWELS_IN_FRENCH = "AEIOUÉÈÎÔaeiouéèîô"
 
 
 def _read_words() -> dict[str, list[str]]:
-    """Return the lists of words in `everyday_tables/words.tsv` by their names."""
+    """Return the word lists in `everyday_tables/words.tsv`, keyed by name."""
     found: dict[str, list[str]] = {}
     for line in (Path(__file__).parent / "everyday_tables" / "words.tsv").read_text("utf-8").splitlines():
         if not line.startswith("#"):
@@ -42,7 +42,10 @@ _NUMBER = re.compile(r"\d+")
 
 
 def form(name: str, language: str) -> str:
-    """Return a name of the tables in one of the four languages. The English form stands for those that are equal."""
+    """Return the form of a name in one language, given a table entry such as `Berlin|||Berlín` (en, de, fr, es).
+
+    Empty forms are the same as the English form.
+    """
     forms = name.split("|")
     number = _LANGUAGES.index(language)
     return (forms[number] if number < len(forms) else "") or forms[0]
@@ -54,12 +57,15 @@ def bare(sentence: str) -> str:
 
 
 def lower(source: str, target: str) -> Pair:
-    """Return the source in lower case, and the target. Both lose their final full stop."""
+    """Return the source in lower case, and the target unchanged. The final full stop of both sentences is removed."""
     return bare(source).lower(), bare(target)
 
 
 def typeset(source: str, target: str, language: str) -> Pair:
-    """Return the source in this language with other quotation marks, apostrophes and dots, and the target."""
+    """Change quotation marks, apostrophes and dots in the source. Return the source and the unchanged target.
+
+    `language` is the language of the source.
+    """
     marks = _OTHER_MARKS[language]
     changed = _QUOTED.sub(lambda match: marks.replace("\\1", match[match.lastindex or 1]), source)
     changed = changed.replace("'", "’").replace("...", "…")
@@ -69,25 +75,25 @@ def typeset(source: str, target: str, language: str) -> Pair:
 
 
 def invented_name(generator: random.Random) -> str:
-    """Return a random name that no dictionary contains, such as "Trelando"."""
+    """Return a random name made of random syllables, such as "Trelando"."""
     syllables = [generator.choice(_ONSETS) + generator.choice(_VOWELS) for _ in range(generator.randint(2, 4))]
     return ("".join(syllables) + generator.choice(_CODAS)).title()
 
 
 def random_person(generator: random.Random) -> str:
-    """Return the first name of a person, invented or not."""
+    """Return a random first name, which may be invented, as an entry of the tables (see `form`)."""
     known = generator.choice(generator.choice((WORDS["other men"], WORDS["other women"])))
     return invented_name(generator) if generator.random() < INVENTED else known
 
 
 def random_place(generator: random.Random) -> str:
-    """Return a place in the form of the tables, invented or not."""
+    """Return a random place name, which may be invented, as an entry of the tables (see `form`)."""
     known = generator.choice(WORDS["other places"])
     return invented_name(generator) if generator.random() < INVENTED else known
 
 
 def renamed(pair: Pair, languages: Sequence[str], generator: random.Random) -> Pair:
-    """Return a pair with other names, places and numbers. Unchanged if it has none that are equal on both sides."""
+    """Replace first names, places and numbers that are in both sentences of a pair by random ones."""
     changed = pair
     for names, others in _NAMES:
         for name in names:
@@ -104,7 +110,10 @@ def renamed(pair: Pair, languages: Sequence[str], generator: random.Random) -> P
 
 
 def replaced(pair: Pair, languages: Sequence[str], name: str, other: str) -> Pair:
-    """Return a pair with a name replaced on both sides, including its genitive. Unchanged if the counts differ."""
+    """Replace a name in both sentences, including its genitive. Return the pair unchanged if the counts differ.
+
+    `name` and `other` are entries of the tables (see `form`).
+    """
     old, new = ([form(each, language) for language in languages] for each in (name, other))
     if old[0] not in pair[0] or old[1] not in pair[1]:
         return pair
@@ -121,7 +130,7 @@ def replaced(pair: Pair, languages: Sequence[str], name: str, other: str) -> Pai
 
 
 def adapted(side: str, language: str, old: str, new: str) -> str:
-    """Return a sentence whose words before `old`, such as "de" and "y", have the form that they have before `new`."""
+    """Change the words before the name `old`, such as "de" or "y", to the form that they have before the name `new`."""
     name = rf"(?={re.escape(old)}(?!\w))"
     if language == "fr":
         return re.sub(_ELISION + name, "\\1'" if new[0] in _VOWELS_IN_FRENCH else "\\1e ", side)

@@ -1,4 +1,4 @@
-"""Find test sentences that are far from the training text, and translations of single words."""
+"""Find test sentences that are unlike the training text, and translations of single words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.benchmarks.everyday_variants import Pair
 from zoo.training.alignment import LexicalModel
 
 FAR = 0.6
-"""A sentence is far from the training text if its similarity to each training sentence is lower."""
+"""Minimum similarity of a test sentence to the nearest training sentence. Less similar sentences count as far."""
 _GRAM = 4
 MIN_COUNT, MIN_PROBABILITY, MIN_LETTERS = 4, 0.5, 3
 """Limits for entries of the dictionary: expected number of links, probability in each direction, and length."""
@@ -25,7 +25,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 def similarities(sentences: Sequence[str], training: Sequence[str]) -> list[float]:
     """Return the similarity of each sentence to the nearest training sentence.
 
-    The similarity is the Dice coefficient of the sets of character 4-grams, in lower case and without punctuation.
+    The similarity of two sentences is the Dice coefficient of their sets of character 4-grams. Case and punctuation
+    are ignored.
     """
     postings: dict[str, list[int]] = defaultdict(list)
     sizes = np.zeros(len(training))
@@ -46,7 +47,7 @@ def similarities(sentences: Sequence[str], training: Sequence[str]) -> list[floa
 
 
 def far_lines(sentences: Sequence[str], training: Sequence[str]) -> list[int]:
-    """Return the line numbers, from 1, of the sentences that are far from all training sentences."""
+    """Return the numbers, counted from 1, of the sentences whose similarity to every training sentence is below FAR."""
     return [line for line, value in enumerate(similarities(sentences, training), 1) if value < FAR]
 
 
@@ -56,9 +57,10 @@ def _grams(sentence: str) -> set[str]:
 
 
 def dictionary(pairs: Sequence[Pair]) -> Iterator[Pair]:
-    """Yield words that are usually translated by each other, from the most frequent to the rarest.
+    """Yield words that are usually translations of each other, from the most frequent pair to the rarest.
 
-    Two lexical models (IBM model 1), one for each direction, must agree.
+    The pairs come from two lexical models (IBM Model 1), one per direction. Both models must give a pair at least the
+    probability MIN_PROBABILITY.
     """
     short = [pair for pair in pairs if max(len(side.split()) for side in pair) <= MAX_WORDS]
     words = list(zip(*(_true_cased(column) for column in zip(*short, strict=True)), strict=True))
@@ -80,7 +82,7 @@ def dictionary(pairs: Sequence[Pair]) -> Iterator[Pair]:
 
 
 def _links(model: LexicalModel) -> dict[tuple[int, int], tuple[float, float]]:
-    """Return the expected number and the probability of each frequent link."""
+    """Return the expected count and the probability of each frequent word link, keyed by (source ID, target ID)."""
     totals: Counter[int] = Counter()
     links = list(zip(*(column.tolist() for column in model.expected_links(0.0)), strict=True))
     for source, _, count in links:
@@ -89,7 +91,7 @@ def _links(model: LexicalModel) -> dict[tuple[int, int], tuple[float, float]]:
 
 
 def _true_cased(sentences: Sequence[str]) -> list[list[str]]:
-    """Return the words of each sentence. The first has a capital letter only if it has one in other places, too."""
+    """Split sentences into words. Put the first word in lower case if it is usually so inside other sentences."""
     rows = [_WORD.findall(sentence) for sentence in sentences]
     inner = Counter(word for row in rows for word in row[1:])
     return [[min(row[0].lower(), row[0], key=lambda word: -inner[word]), *row[1:]] if row else [] for row in rows]

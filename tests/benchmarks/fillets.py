@@ -2,10 +2,11 @@
 
     python -m tests.benchmarks.fillets LANGUAGE OUT [GAME]
 
-LANGUAGE is cs or nl. GAME is the folder of the game, by default where Debian's packages `fillets-ng-data` and
-`fillets-ng-data-cs` or `-nl` install it. For train, dev and test, OUT gets a list of sounds (`train.sounds.cs`), their
-texts (`train.cs`) and English translations (`train.en`). Whole rooms of the game are only in dev or test. `spoken.*`
-are the lines of train, which espeak-ng speaks with many voices. The lines have the GPL 2 or later.
+LANGUAGE is cs or nl. GAME is the folder of the game. The default is the folder in which the Debian packages
+`fillets-ng-data` and `fillets-ng-data-cs` or `-nl` install the game. For each of the sets train, dev and test, the
+script writes a list of audio files (`train.sounds.cs`), their texts (`train.cs`) and English translations (`train.en`)
+to OUT. All lines of a room of the game are in the same set. The files `spoken.*` contain the lines of the training set,
+spoken by espeak-ng with many voices. The licence of the lines is the GPL, version 2 or later.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from tests.benchmarks.sentences import write_lists
 
 GAME = Path("/usr/share/games/fillets-ng")
 TIMES = 6
-"""Number of voices that speak each line of train."""
+"""Number of espeak-ng voices that speak each line of the training set."""
 _STRING = r'"((?:[^"\\]|\\.)*)"'
 _LINE = re.compile(rf"dialogId\({_STRING},\s*{_STRING},\s*{_STRING}\)\s*dialogStr\({_STRING}\)")
 _SPLITS = {3: "dev", 8: "test"}
-"""Places of the rooms of dev and test among ten successive rooms."""
+"""Index, among ten successive rooms, of the room that is in the dev set and in the test set."""
 
 Line = tuple[Path, str, str]
-"""The sound of a line, its text and its English translation."""
+"""Audio file of a line, its text and its English translation."""
 
 
 def lines(game: Path, language: str) -> Iterator[tuple[str, Line]]:
-    """Yield the split and the content of each line that has a sound, room by room."""
+    """Yield the set (`train`, `dev` or `test`) and the content of each line of the game that has an audio file."""
     rooms = [path for path in sorted(game.glob(f"script/*/dialogs_{language}.lua")) if _LINE.search(_text(path))]
     for number, path in enumerate(rooms):
         for name, _, english, text in _LINE.findall(_text(path)):
@@ -47,12 +48,12 @@ def _text(path: Path) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a string of Lua without escapes, on one line."""
+    """Convert a Lua string literal to plain text on one line."""
     return " ".join(re.sub(r"\\(.)", r"\1", text).split())
 
 
 def main() -> None:
-    """Collect the lines that the command line names."""
+    """Collect the spoken lines of one language, and write their lists."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("language", choices=["cs", "nl"])
     parser.add_argument("out", type=Path)

@@ -1,10 +1,10 @@
-"""Speak strings of digits with the voices of the program flite, for `specs/speech/digits-natural.yaml`.
+"""Speak digit strings with the speech synthesiser flite, for `specs/speech/digits-natural.yaml`.
 
     python -m tests.benchmarks.flite_digits OUT
 
-The voices of flite are computed from recordings of four people, so they resemble real voices more than those of
-espeak-ng do. Install flite first, such as with `apt install flite`. OUT gets a list of 20,000 audio files
-(`train.sounds.en`) and their texts (`train.en`).
+flite's voices are computed from recordings of four people, so they sound more natural than espeak-ng's voices. Install
+flite first, for example with `apt install flite`. The script writes 20,000 audio files to OUT, with a list of these
+files (`train.sounds.en`) and their texts (`train.en`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ COUNT = 20_000
 """Number of strings."""
 SAMPLE_RATE = 16_000
 PITCHES = {"awb": 130, "kal16": 105, "rms": 105, "slt": 175}
-"""Mean pitch of each voice. Unit: hertz."""
+"""Mean pitch of each voice in hertz."""
 
 
 def digits(random: np.random.Generator) -> list[int]:
-    """Return the digits of a string. In three of ten strings, two neighbours are equal, because models omit one."""
+    """Return random digits. In three of ten strings, two successive digits are equal: models often omit one."""
     shares = np.arange(1, MAX_DIGITS + 1) ** -0.5
     chosen = random.integers(10, size=1 + random.choice(MAX_DIGITS, p=shares / shares.sum()))
     if len(chosen) > 1 and random.random() < 0.3:
@@ -41,14 +41,14 @@ def digits(random: np.random.Generator) -> list[int]:
 
 
 def speak(text: str, voice: str, stretch: float, pitch: float, spread: float) -> Samples:
-    """Return the samples of a text, without silence at both ends.
+    """Speak a text with flite. Return the audio samples without the silence at both ends.
 
     Args:
-        text: The text.
-        voice: A key of `PITCHES`.
-        stretch: Factor of all durations.
-        pitch: Mean pitch. Unit: hertz.
-        spread: Standard deviation of the pitch. Unit: hertz.
+        text: The text to speak.
+        voice: The name of the voice, a key of `PITCHES`.
+        stretch: The factor by which all durations are multiplied.
+        pitch: The mean pitch in hertz.
+        spread: The standard deviation of the pitch in hertz.
     """
     numbers = {"duration_stretch": stretch, "int_f0_target_mean": pitch, "int_f0_target_stddev": spread}
     settings = (word for name, value in numbers.items() for word in ("--setf", f"{name}={value:.3f}"))
@@ -58,7 +58,7 @@ def speak(text: str, voice: str, stretch: float, pitch: float, spread: float) ->
 
 
 def record(folder: Path, number: int) -> str:
-    """Write a string of digits as a FLAC file, and return its text."""
+    """Speak random digits, and write them to the FLAC file with this number. Return the digits as text."""
     random = np.random.default_rng(number)
     chosen = digits(random)
     voice = str(random.choice(list(PITCHES)))
@@ -77,7 +77,7 @@ def record(folder: Path, number: int) -> str:
 
 
 def main() -> None:
-    """Speak the strings, and write their lists."""
+    """Speak all digit strings, and write the lists of audio files and texts."""
     parser = parser_for(__doc__, out=Path)
     out: Path = parser.parse_args().out
     if shutil.which("flite") is None:

@@ -1,25 +1,30 @@
 """Test and measure everything that needs a GPU: `python -m tests.benchmarks.gpu [PART ...] [--out FOLDER]`.
 
-Run it in the root of the repository. It takes up to 25 minutes. Without names all parts run, in this order:
+Run the script in the root of the repository. It takes up to 25 minutes. If no PART is given, all parts run, in this
+order:
 
-- correct: steps and searches against the CPU, resume bitwise, backends against the interpreter, and the tests of the
-  suite that need a GPU. 300 seconds.
-- training: base and big in bfloat16 on 25,000 + 25,000 tokens a step, and the kernels of a step. 300 seconds.
-- decoding: base in bfloat16 by batch, beside Hugging Face. 300 seconds.
-- real: Multi30k to its end, if it has been prepared. 600 seconds.
+- correct: compare training steps and searches with the CPU, a resumed run with an uninterrupted run, and the backends
+  with the interpreter. Run the pytest tests that need a GPU. Time limit: 300 seconds.
+- training: measure the training speed of `base` and `big` in bfloat16 with up to 25,000 source and 25,000 target tokens
+  per step, and the time of each GPU kernel in a step. Time limit: 300 seconds.
+- decoding: measure the translation speed of `base` in bfloat16 at several batch sizes, and of Hugging Face. Time limit:
+  300 seconds.
+- real: train `multi30k-ende` to its end, if the corpus is prepared. Time limit: 600 seconds.
 
-A part writes FOLDER/PART.json after each result, so that an interrupted run keeps its results. A part ends at its time
-limit (`--limit` sets one for all parts). A part that fails does not stop the others. The table is printed at the end;
-`--table` only prints it, from the files of earlier runs. Each run first measures the peak rates of matrix products and
-copies, and also reports speeds as fractions of them. With `--toy`, models are small and run on the CPU.
+Each part writes FOLDER/PART.json after each result, so that results are kept if the script is interrupted. A part ends
+at its time limit, which `--limit` replaces for all parts. If a part fails, the other parts still run. At the end, the
+script prints a table of all results. With `--table`, it only prints the table, from the files of earlier runs. Before
+the parts, the script measures the peak speeds of matrix products and memory copies. With `--toy`, models are small and
+run on the CPU.
 
-For a machine with torch but no network, download the packages as a folder of wheels with `pip download --no-deps
+If the GPU machine has torch but no network, download a folder of wheels elsewhere with `pip download --no-deps
 --only-binary :all: --python-version 3.12 -d wheels` of pydantic pydantic-core annotated-types typing-inspection pyyaml
 typer click annotated-doc rich markdown-it-py mdurl pygments shellingham safetensors sentencepiece sacrebleu sacremoses
 sentencex py3langid nltk joblib tqdm portalocker regex tabulate lxml colorama platformdirs jaxtyping wadler-lindig
-pytest pluggy iniconfig pytest-timeout hypothesis sortedcontainers filelock fsspec, and install them there with `pip
-install --no-index --no-deps wheels/*`. Add transformers, tokenizers and huggingface-hub to compare with Hugging Face's
-`generate`. For `real`, first run `ZOO_HOME=FOLDER zoo prepare multi30k-ende`, and copy the folder.
+pytest pluggy iniconfig pytest-timeout hypothesis sortedcontainers filelock fsspec. Install the
+wheels on the GPU machine with `pip install --no-index --no-deps wheels/*`. Add transformers, tokenizers and
+huggingface-hub to compare with Hugging Face's `generate`. For the part `real`, first run
+`ZOO_HOME=DATA zoo prepare multi30k-ende`, and copy the folder DATA.
 """
 
 from __future__ import annotations
@@ -77,9 +82,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--out", type=Path, default=Path("build/gpu"))
-    parser.add_argument("--limit", type=int, help="time limit of each part in seconds (default: its own)")
+    parser.add_argument("--limit", type=int, help="time limit of each part in seconds (default: the limits above)")
     parser.add_argument("--toy", action="store_true", help="run small models on the CPU")
-    parser.add_argument("--table", action="store_true", help="print the table of earlier runs, and measure nothing")
+    parser.add_argument("--table", action="store_true", help="only print the results of earlier runs")
     given = parser.parse_args()
     if strange := set(given.parts) - PARTS.keys():
         parser.error(f"`{min(strange)}` is not a part; the parts are {', '.join(PARTS)}")
@@ -89,7 +94,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _copy_bandwidth(device: torch.device, elements: int) -> float:
-    """Return how many bytes per second copies of a large buffer read and write."""
+    """Return the memory bandwidth of a large copy, in bytes read and written per second."""
     source = torch.ones(elements, device=device)
     target = torch.empty_like(source)
 
@@ -103,7 +108,7 @@ def _copy_bandwidth(device: torch.device, elements: int) -> float:
 
 
 def _setting(given: argparse.Namespace) -> Setting:
-    """Measure the peak rates of the device, and write them to limits.json."""
+    """Measure the peak speeds of the device, and write them to `limits.json`. Return the setting for all parts."""
     toy = given.toy
     device = torch.device("cpu" if toy else "cuda")
     flops = matrix_peak(device, "bfloat16")
@@ -117,7 +122,7 @@ def _setting(given: argparse.Namespace) -> Setting:
 
 
 def _run(name: str, setting: Setting, seconds: int) -> None:
-    """Run a part, and write each row at once. An error or a timeout becomes a row, too."""
+    """Run a part, and write each row of results as soon as it is measured. An error or a timeout also becomes a row."""
     rows: dict[str, Figures] = {}
     begun = time.perf_counter()
     file = setting.folder / f"{name}.json"
@@ -151,7 +156,7 @@ def _limit(seconds: int) -> Iterator[None]:
 
 
 def _write(file: Path, rows: Mapping[str, Figures]) -> None:
-    """Write the file atomically."""
+    """Write rows of results to a JSON file atomically."""
     partial = file.with_suffix(".partial")
     partial.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     partial.replace(file)

@@ -1,4 +1,4 @@
-"""Measurements of systems in one process, which take turns, and programs with random weights to measure."""
+"""Time several systems alternately in one process, and build programs with random weights for such measurements."""
 
 from __future__ import annotations
 
@@ -19,9 +19,16 @@ Name = TypeVar("Name")
 def in_turn(
     run: Callable[[Name, Any], list[Any]], names: Sequence[Name], texts: Sequence[Any], *, warm: Sequence[Name]
 ) -> tuple[dict[Name, float], dict[Name, list[Any]]]:
-    """Let systems translate the texts, PART at a time and in turn. Return their times in seconds, and their outputs.
+    """Translate texts with several systems alternately, PART texts at a time.
 
-    Before, the systems `warm` translate two texts, to load the kernels and allocate memory.
+    Args:
+        run: Function that translates texts with the system of the given name.
+        names: Names of the systems.
+        texts: The texts, which every system translates.
+        warm: Systems that first translate two texts without being timed, to load kernels and allocate memory.
+
+    Returns:
+        The total time of each system in seconds, and its outputs.
     """
     for name in warm:
         run(name, texts[:2])
@@ -36,6 +43,6 @@ def in_turn(
 
 
 def random_program(spec: Spec, precision: str) -> Any:
-    """Return a program with random weights. No special token is probable."""
+    """Build a native program with random weights, which give special tokens such as EOS a low probability."""
     weights = weights_avoiding(spec, initial_weights(spec, graphs(spec, TRANSLATE)))
     return build(spec, weights=weights, backend="native", precision=precision, folder=storage.compiled())

@@ -1,7 +1,7 @@
-"""Systems that `train.py` measures. A call with a batch trains one update, and returns its loss.
+"""Systems whose training speed `train.py` measures: zoo and other toolkits.
 
-All learn the paper's architecture with label smoothing 0.1 and fused Adam; zoo by its own engine, the others as their
-own trainers have it, on the same tensors.
+Calling a system with a batch runs one training step and returns the mean loss per target token. All systems train the
+paper's architecture with label smoothing 0.1 and fused Adam on the same batches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Learner = Callable[[Batch], float]
 
 
 class Zoo:
-    """Our own training step, as `zoo train` runs it."""
+    """zoo's training step, as in `zoo train`."""
 
     def __init__(self, spec: Spec, precision: str) -> None:
         tune_process()
@@ -49,7 +49,7 @@ class Zoo:
 
 
 class Peer(ABC):
-    """Module of another toolkit, with fused Adam. `losses` returns the sum over the target tokens of a batch."""
+    """Base class of other toolkits: a training step with fused Adam for the toolkit's module."""
 
     def __init__(self, spec: Spec) -> None:
         torch.manual_seed(1)
@@ -59,11 +59,11 @@ class Peer(ABC):
 
     @abstractmethod
     def build(self, spec: Spec) -> nn.Module:
-        """Return the module of the other toolkit."""
+        """Build the other toolkit's module for a spec."""
 
     @abstractmethod
     def losses(self, batch: Batch) -> Tensor:
-        """Return the sum of the losses of a batch's target tokens."""
+        """Return the loss of a batch, summed over its target tokens."""
 
     def __call__(self, batch: Batch) -> float:
         self.optimiser.zero_grad()
@@ -79,7 +79,7 @@ class Peer(ABC):
 
 
 class _Plain(nn.Module):
-    """Module with nn.Transformer, and one embedding for both sides and the output."""
+    """nn.Transformer with one embedding matrix for the source, the target and the output."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class _Plain(nn.Module):
 
 
 class Torch(Peer):
-    """PyTorch's own nn.Transformer."""
+    """Training step of PyTorch's nn.Transformer."""
 
     def build(self, spec: Spec) -> nn.Module:
         return _Plain(spec)
@@ -117,7 +117,7 @@ class Torch(Peer):
 
 
 class Marian(Peer):
-    """Hugging Face's MarianMT."""
+    """Training step of Hugging Face's MarianMTModel."""
 
     def build(self, spec: Spec) -> nn.Module:
         from transformers import MarianConfig, MarianMTModel
@@ -138,7 +138,7 @@ class Marian(Peer):
 
 
 class Sockeye(Peer):
-    """Sockeye 3.1, traced as in its own trainer."""
+    """Training step of Sockeye 3.1, whose model is traced as in Sockeye's trainer."""
 
     def build(self, spec: Spec) -> nn.Module:
         logging.disable(logging.INFO)

@@ -1,10 +1,10 @@
-"""Measure how well the encoder of a speech recognizer reads recordings as a whole, without the decoder.
+"""Measure how well the encoder of a speech recognizer transcribes uncut recordings, using CTC without the decoder.
 
     python -m tests.benchmarks.long_ctc RUN SOUNDS TEXTS [--radius R] [--count N]
 
-RUN was trained with `training.ctc_weight`, `tied_embeddings: target` and restricted attention. Line n of TEXTS is the
-text of the audio file in line n of the list SOUNDS. CTC takes the most probable token at each position, merges repeated
-tokens, and removes blanks.
+RUN is a run whose spec has `training.ctc_weight`, `tied_embeddings: target` and restricted attention. Line n of TEXTS
+is the text of the audio file in line n of the list SOUNDS. The script takes the most probable token at each encoder
+position, merges repeated tokens, and removes blanks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zoo.text.lines import read_sentences
 
 
 def with_radius(spec: Spec, radius: int | None) -> Spec:
-    """Return the spec with a different radius for the encoder's restricted attention. None: return it unchanged."""
+    """Return a spec with this radius for the encoder's restricted attention. If None, return the spec unchanged."""
     if radius is None:
         return spec
     wider = {"restricted_attention": {"radius": radius}}
@@ -45,7 +45,7 @@ def best_path(tokens: Sequence[int]) -> list[int]:
 
 
 def read(run: str, sounds: Path, count: int | None, radius: int | None) -> Iterator[str]:
-    """Yield the text that CTC reads in each of the first `count` files of a list."""
+    """Yield the CTC transcription of each of the first `count` audio files in the list `sounds`."""
     model = zoo.load(run)
     assert isinstance(model, Recognizer)
     tensors = weights.read(Path(run) / "weights.safetensors").tensors
@@ -61,10 +61,10 @@ def read(run: str, sounds: Path, count: int | None, radius: int | None) -> Itera
 
 
 def main() -> None:
-    """Print the word error rate of the recordings that the command line lists."""
+    """Print the word error rate of a run on a list of recordings."""
     parser = parser_for(__doc__, run=str, sounds=Path, texts=Path)
-    parser.add_argument("--radius", type=int, help="radius to read with (default: the radius in training)")
-    parser.add_argument("--count", type=int, help="read only the first recordings (default: read all)")
+    parser.add_argument("--radius", type=int, help="radius of restricted attention (default: as in training)")
+    parser.add_argument("--count", type=int, help="transcribe only the first N recordings (default: all)")
     given = parser.parse_args()
     found = list(read(given.run, given.sounds, given.count, given.radius))
     texts = list(islice(read_sentences(given.texts), given.count))

@@ -1,9 +1,10 @@
-"""Join spoken digits to long recordings, to compare full with restricted attention (section 4).
+"""Join spoken digits into long recordings, to compare full attention with restricted attention (section 4).
 
     python -m tests.benchmarks.long_digits SECONDS OUT
 
-Successive strings of `speech/digits` are joined until a recording would be longer than SECONDS. For train, dev and
-test, OUT gets a list of the recordings (`train.sounds.en`) and their texts (`train.en`).
+The script joins successive digit strings of the recipe `speech/digits` into recordings of at most SECONDS seconds. For
+each of the sets train, dev and test, it writes a list of the recordings (`train.sounds.en`) and their texts
+(`train.en`) to OUT.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from zoo.features.spoken_digits import strings
 from zoo.report import Report
 
 STRINGS = {"train": 20_000, "dev": 300, "test": 1_000}
-"""Number of strings in each set, as in the recipe `speech/digits`."""
+"""Number of digit strings in each set, as in the recipe `speech/digits`."""
 
 
 def recordings(split: str, seconds: float) -> Iterator[tuple[Samples, str]]:
-    """Yield the samples and the text of each recording."""
+    """Yield the audio samples and the text of each joined recording in a set, such as `train`."""
     parts: list[Samples] = []
     texts: list[str] = []
     for file, text in strings(split, STRINGS[split], Report()):
@@ -38,7 +39,7 @@ def recordings(split: str, seconds: float) -> Iterator[tuple[Samples, str]]:
 
 
 def main() -> None:
-    """Write the recordings that the command line describes."""
+    """Write the recordings, and the lists of recordings and texts, for all sets."""
     given = parser_for(__doc__, seconds=float, out=Path).parse_args()
     for split in STRINGS:
         (given.out / split).mkdir(parents=True)

@@ -1,11 +1,12 @@
-"""Restricted attention over long inputs (section 4): `python -m tests.benchmarks.long_inputs [--backward]`.
+"""Measure restricted attention on long inputs (section 4): `python -m tests.benchmarks.long_inputs [--backward]`.
 
-An encoder for speech reads random frames of audio, with full attention and with restricted attention of three radii.
-Each measurement runs in its own process and prints the CPU time of one run, over all threads, and the process's
-peak memory. With `--backward`, a run is a forward and a backward pass. Beside them are the FLOPs and the bytes of all
-results, as the cost model predicts them, and the longest path between two positions: 1 for full attention, n / r for
-restricted attention (Table 1). The last column says how far apart two frames of audio may be so that the layers connect
-them.
+A speech encoder reads random audio frames, with full attention and with restricted attention of three radii. For each
+input length, a separate process measures the CPU time of a forward pass, summed over all threads, and the peak memory.
+With `--backward`, it measures a forward and backward pass of the whole model. The table also shows:
+
+- the FLOPs and the bytes of all intermediate results that the cost model predicts
+- the maximum path length between two positions: 1 for full attention, n / r for restricted attention (Table 1)
+- the maximum distance, in seconds of audio, at which one frame can influence another frame through all layers
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def main() -> None:
 
 
 def speech_spec(radius: int | None, *, toy: bool) -> Spec:
-    """Return an encoder-decoder for speech, whose encoder has full attention or attention of a radius."""
+    """Return a speech recognition spec. If `radius` is None, the encoder has full attention, otherwise restricted."""
     full = {"kind": "self_attention"}
     attention: dict[str, Any] = full if radius is None else {"kind": "restricted_attention", "radius": radius}
     source = {"kind": "features", "width": WIDTH, "subsampling": [{"kernel": 3, "stride": 2}] * 2}
@@ -78,7 +79,7 @@ def speech_spec(radius: int | None, *, toy: bool) -> Spec:
 
 
 def _predict(spec: Spec, radius: int | None, seconds: int, purpose: Purpose) -> dict[str, float]:
-    """Return the costs and path lengths by the graph, without running it."""
+    """Predict costs and path lengths from the graph, without running the model."""
     positions = seconds * FRAMES_PER_SECOND // STRIDE
     predicted = cost(graphs(spec, [purpose])[purpose])
     sizes = {"batch": 1, "source": positions, "target": TARGET}
@@ -89,7 +90,11 @@ def _predict(spec: Spec, radius: int | None, seconds: int, purpose: Purpose) -> 
 
 
 def _measure(spec: Spec, seconds: int, *, backward: bool) -> dict[str, float]:
-    """Run the encoder, or a training pass, on random frames. Return the shortest CPU time and the peak memory."""
+    """Run the encoder, or a forward and backward pass, on random frames.
+
+    Returns:
+        The shortest CPU time in seconds (`seconds`), and the peak memory of the process in bytes (`memory`).
+    """
     tune_process()
     torch.manual_seed(0)
     program = build_module(spec, [Purpose.TRAIN, Purpose.ENCODE]).train(backward)

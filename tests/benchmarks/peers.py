@@ -1,6 +1,6 @@
-"""The systems that `decode.py` measures: ours by backend and precision, CTranslate2, Hugging Face's transformers.
+"""Systems whose translation speed `decode.py` measures: zoo, CTranslate2 and Hugging Face's transformers.
 
-All have the same initial weights, changed so that PAD, UNK, BOS and EOS never win.
+All systems use the same random weights, which make PAD, UNK, BOS and EOS so improbable that no search chooses them.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ CORES = len(os.sched_getaffinity(0))
 
 
 class System(Protocol):
-    """System that translates with the beam and the length penalty of a spec."""
+    """System that translates with the beam size and length penalty of a spec."""
 
     def run(self, sources: Rows, batch: int) -> Rows:
-        """Translate in batches of `batch` sentences, with LENGTH steps for each source. This is timed."""
+        """Translate token IDs in batches of `batch` sentences, in LENGTH steps each. Only this method is timed."""
 
     def best(self, sources: Rows) -> Rows:
-        """Return the best LENGTH tokens of each source, without EOS."""
+        """Return the best translation of each source, which has LENGTH tokens without EOS."""
         return self.run(sources, 32)
 
 
 class Zoo:
-    """Our own search. It must choose EOS at its limit, so LENGTH - 1 tokens and EOS take LENGTH steps."""
+    """zoo's search. It must end with EOS, so that a translation of LENGTH - 1 tokens and EOS takes LENGTH steps."""
 
     def __init__(self, spec: Spec, backend: str, precision: str, folder: Path) -> None:
         self.spec = spec
@@ -52,7 +52,7 @@ class Zoo:
         return [[*best.tokens, EOS] for best, *_ in found]
 
     def best(self, sources: Rows) -> Rows:
-        """Search with a limit of LENGTH tokens. The others ignore EOS, so its log-probability is subtracted."""
+        """Return the best translation of LENGTH tokens. Ignore the log-probability of EOS, as the other systems do."""
         n_best = self.spec.decoding.beam
         found = translations(self.program, sources, self.spec, batch=32, n_best=n_best, length=LENGTH + 1)
         tokens = [[list(each.tokens) for each in every] for every in found]
@@ -66,7 +66,7 @@ class Zoo:
 
 
 class CTranslate2(System):
-    """CTranslate2 with a number of workers, each with a number of threads."""
+    """CTranslate2 with `workers` workers, which have `threads` threads each."""
 
     def __init__(self, spec: Spec, precision: str, workers: int, threads: int, folder: Path) -> None:
         import ctranslate2
@@ -101,7 +101,7 @@ class CTranslate2(System):
 
 
 class Transformers(System):
-    """Hugging Face's `generate`, on torch's default number of threads: M2M-100 for pre-norm specs, otherwise Marian."""
+    """Hugging Face's `generate` with torch's default thread count: M2M-100 for pre-norm specs, otherwise Marian."""
 
     def __init__(self, spec: Spec) -> None:
         import transformers
@@ -129,7 +129,7 @@ class Transformers(System):
         return found
 
     def _fill(self, spec: Spec, tensors: dict[str, Tensor]) -> None:
-        """Load our weights and positions, and set the epsilon of our layer norms."""
+        """Load zoo's weights and position encodings into the model, and set the epsilon of the layer norms."""
         self.model.eval()
         if strange := self.model.load_state_dict(tensors, strict=False).unexpected_keys:
             raise SystemExit(f"transformers has no {', '.join(strange)}")
@@ -143,17 +143,17 @@ def _weights(spec: Spec) -> dict[str, Tensor]:
 
 
 def names(backends: Sequence[str], precisions: Sequence[str]) -> list[str]:
-    """Return the names of all systems: `native-int8`, `ctranslate2-int8`, `transformers-float32` ..."""
+    """Return the names of all systems, such as `native-int8`, `ctranslate2-int8` and `transformers-float32`."""
     return [f"{b}-{p}" for b in (*backends, "ctranslate2") for p in precisions] + ["transformers-float32"]
 
 
 def settings(system: str) -> list[str]:
-    """Return the names with thread settings. CTranslate2 has two, the others choose their own."""
+    """Return the name of a system with each of its thread settings. Only CTranslate2 has several thread settings."""
     return [f"{system}-{CORES}x1", f"{system}-1x{CORES}"] if system.startswith("ctranslate2-") else [system]
 
 
 def open_system(name: str, spec: Spec, folder: Path) -> System:
-    """Return the system of a name that `settings` returned."""
+    """Create the system with a name that `settings` returned."""
     kind, precision, *threads = name.split("-")
     if kind == "transformers":
         return Transformers(spec)

@@ -1,6 +1,7 @@
-"""Comparison of systems that run in separate processes and take turns.
+"""Compare systems that run alternately in separate processes.
 
-No thread pool, allocator or flag of one system affects another, and a change of the machine's speed affects all.
+Thread pools, allocators and flags of a system do not affect other systems. If the speed of the machine changes, all
+systems are affected.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any
 
 
 class Remote:
-    """System in its own process, which answers each line of input with a line of JSON."""
+    """System in a child process, which answers each line on its standard input with a line of JSON."""
 
     def __init__(self, name: str, command: list[str]) -> None:
-        """Start the process. Raise SystemExit if it exits immediately."""
+        """Start the child process. Raise SystemExit if it exits before it is ready."""
         self.name = name
         self.process = subprocess.Popen(
             [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -26,7 +27,7 @@ class Remote:
         self._answer()
 
     def ask(self, word: str) -> Any:
-        """Return the answer, and print the seconds at once, so that an interrupted run still shows them."""
+        """Send a request to the child process, and return its answer. Print the time that the request took."""
         assert self.process.stdin
         started = time.monotonic()
         print(word, file=self.process.stdin, flush=True)
@@ -50,7 +51,7 @@ class Remote:
 
 
 def opened(commands: Mapping[str, list[str]]) -> dict[str, Remote]:
-    """Start the systems, and return those that start. Print the errors of the others."""
+    """Start systems by their commands. Return the systems that started, by name, and print the errors of the others."""
     found = {}
     for name, command in commands.items():
         try:
@@ -61,10 +62,10 @@ def opened(commands: Mapping[str, list[str]]) -> dict[str, Remote]:
 
 
 def turns(systems: Mapping[str, Remote], word: str, rounds: int) -> dict[str, list[Any]]:
-    """Ask all systems in each round, and return the answers by system. Each round starts with another system.
+    """Send the request `word` to all systems in each round. Return the answers of each system by name.
 
-    Before the first round, each system is asked once, so that it compiles and allocates. After the last round, the
-    systems are closed.
+    Each round starts with a different system. Before the first round, each system gets the request once, so that it
+    compiles code and allocates memory. After the last round, all systems are closed.
     """
     for system in systems.values():
         system.ask(word)
@@ -79,7 +80,11 @@ def turns(systems: Mapping[str, Remote], word: str, rounds: int) -> dict[str, li
 
 
 def serve(opening: Callable[[], Callable[[str], Any]]) -> None:
-    """Run in the child process: open a system, and answer lines of input until the input ends."""
+    """In the child process, open a system and answer each line on standard input.
+
+    Args:
+        opening: Function that opens the system, and returns the function that answers a request.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print goes to stderr
     answer = opening()

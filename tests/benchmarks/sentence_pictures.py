@@ -2,11 +2,13 @@
 
     python -m tests.benchmarks.sentence_pictures SENTENCES.de SENTENCES.en OUT [FONTS ...] [--train N]
 
-Line n of SENTENCES.en translates line n of SENTENCES.de. FONTS are folders with .ttf and .otf files. The default is the
-fonts of the system, `/usr/share/fonts`. `docs/how-to/pictures.md` says where sentences and fonts come from.
+Line n of SENTENCES.en is the translation of line n of SENTENCES.de. FONTS are folders that contain .ttf and .otf files.
+The default is the folder of the system fonts, `/usr/share/fonts`. `docs/how-to/pictures.md` describes where to get
+sentences and fonts.
 
-For train, dev and test, OUT gets a list of pictures (`train.pictures.de`), their texts (`train.de`) and translations
-(`train.en`). No sentence and no font family of dev and test is in the training set.
+For each of the sets train, dev and test, the script writes a list of pictures (`train.pictures.de`), their texts
+(`train.de`) and translations (`train.en`) to OUT. The training set shares no sentence and no font family with the dev
+set and the test set.
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ SIZES = {"test": 500, "dev": 500, "train": 30_000}
 """Number of pictures in each set."""
 CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyzÄÖÜäöüß0123456789.,;:!?-'\""
 SYMBOL_FONTS = ("D050000L", "Standard Symbols PS", "OpenSymbol", "Symbola", "Linux Biolinum Keyboard O")
-"""Families with symbols in the places of letters, or with letters on keys."""
+"""Font families with symbols instead of letters, or with letters drawn on keys."""
 _STRIDE = 6
-"""One of so many families is for test, and one is for dev."""
+"""Out of this number of font families, one is in the test set, and one is in the dev set."""
 
 Fonts = Mapping[str, Sequence[Path]]
-"""Font files by the first word of their family. So DejaVu Sans and DejaVu Serif are in the same set."""
+"""Font files, keyed by the first word of the font family, so that DejaVu Sans and DejaVu Serif are in the same set."""
 
 
 def find_fonts(folders: Iterable[Path]) -> Fonts:
-    """Return the fonts in folders that have all German letters. Of fonts with the same name, one is returned."""
+    """Find the fonts in folders that have all German letters. If several fonts have the same name, return one."""
     found: dict[str, dict[str, Path]] = {}
     for path in sorted(path for folder in folders for path in folder.rglob("*")):
         if path.suffix.lower() not in (".ttf", ".otf"):
@@ -48,7 +50,7 @@ def find_fonts(folders: Iterable[Path]) -> Fonts:
 
 
 def divide(fonts: Fonts) -> Mapping[str, Fonts]:
-    """Return the families for each set."""
+    """Divide the font families among the sets. Return the fonts of each set, keyed by `train`, `dev` and `test`."""
     places = {"test": 0, "dev": _STRIDE // 2}
     chosen = {name: {f: fonts[f] for f in [*fonts][place::_STRIDE]} for name, place in places.items()}
     held_out = {family for each in chosen.values() for family in each}
@@ -56,7 +58,7 @@ def divide(fonts: Fonts) -> Mapping[str, Fonts]:
 
 
 def draw(text: str, font_file: Path, random: random.Random) -> Image.Image:
-    """Return a picture of a text as a bad scan or photo shows it."""
+    """Draw a text as a picture that looks like a bad scan or photo."""
     size = random.randint(28, 44)
     font = ImageFont.truetype(font_file, size)
     left, top, right, bottom = font.getbbox(text)
@@ -76,7 +78,7 @@ def draw(text: str, font_file: Path, random: random.Random) -> Image.Image:
 
 
 def write(pairs: Sequence[tuple[str, str]], fonts: Fonts, out: Path, name: str) -> None:
-    """Draw the source of each pair in a random font, and write the pictures and lists of a set."""
+    """Draw the source of each pair in a random font. Write the pictures and lists of the set `name` to `out`."""
     draws, families = random.Random(name), [*fonts]
     (out / name).mkdir(parents=True)
     for index, (source, _) in enumerate(pairs):
@@ -89,7 +91,7 @@ def write(pairs: Sequence[tuple[str, str]], fonts: Fonts, out: Path, name: str) 
 
 
 def main() -> None:
-    """Draw the pictures that the command line asks for."""
+    """Draw the pictures of all sets, and write their lists."""
     parser = parser_for(__doc__, sources=Path, targets=Path, out=Path)
     parser.add_argument("fonts", nargs="*", type=Path, default=[Path("/usr/share/fonts")])
     parser.add_argument("--train", type=int, default=SIZES["train"], help="number of pictures for training")

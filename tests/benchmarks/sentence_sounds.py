@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.sentence_sounds SENTENCES HELD_OUT OUT
 
-Line n of SENTENCES.de translates line n of SENTENCES.en. The dev set and the test set are from HELD_OUT.en and
-HELD_OUT.de. For train, dev and test, OUT gets a list of sounds (`train.sounds.en`), their texts (`train.en`) and
-translations (`train.de`). No sentence and no voice of dev and test is in the training set. The voices are those of the
-recipe `speech/digits`.
+Line n of SENTENCES.de is the translation of line n of SENTENCES.en. The dev set and the test set come from HELD_OUT.en
+and HELD_OUT.de. For each of the sets train, dev and test, the script writes a list of audio files (`train.sounds.en`),
+their texts (`train.en`) and translations (`train.de`) to OUT. The training set shares no sentence and no voice with the
+dev set and the test set. The voices are the same as in the recipe `speech/digits`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.benchmarks.sentences import parser_for, read_pairs, write_lists
 from zoo.features.spoken_digits import ENGLISH, Speaker, as_recorded
 
 SIZES = {"test": 500, "dev": 300, "train": 160_000}
-"""Number of sounds in each set. If there are fewer sentences for the training set, different voices repeat them."""
+"""Number of audio files in each set. If the training set has fewer sentences, different voices repeat them."""
 _ATTEMPTS = 20
 
 _speaker = cache(Speaker)
@@ -35,7 +35,7 @@ _speaker = cache(Speaker)
 
 
 def speak(split: str, accents: Sequence[str], text: str, file: Path, seed: tuple[int, ...]) -> None:
-    """Write a sentence as a FLAC file, spoken with a voice of a split."""
+    """Speak a text with a random voice of a set, such as `train`, and write it to a FLAC file."""
     draws, speaker = np.random.default_rng(seed), _speaker()
     speaker.choose_at_random(split, draws, accents)
     recording = as_recorded(speaker.speak(text), speaker.sample_rate, draws)
@@ -45,7 +45,7 @@ def speak(split: str, accents: Sequence[str], text: str, file: Path, seed: tuple
 
 
 def speak_all(texts: Sequence[str], folder: Path, split: str, accents: Sequence[str] = ENGLISH) -> list[Path]:
-    """Let the voices of a split speak texts, and return the audio files, which are in a new folder."""
+    """Speak texts with random voices of a set, such as `train`. Return the audio files, in the new folder `folder`."""
     folder.mkdir(parents=True)
     files = [folder / f"{number}.flac" for number in range(len(texts))]
     for attempt in range(_ATTEMPTS):
@@ -61,7 +61,7 @@ def speak_all(texts: Sequence[str], folder: Path, split: str, accents: Sequence[
 
 
 def main() -> None:
-    """Speak the sentences that the command line names."""
+    """Speak the sentences of all sets, and write their lists."""
     arguments = parser_for(__doc__, sentences=str, held_out=str, out=Path).parse_args()
     prefixes = (arguments.sentences, arguments.held_out)
     sentences, held_out = (read_pairs(Path(f"{prefix}.en"), Path(f"{prefix}.de")) for prefix in prefixes)

@@ -1,11 +1,11 @@
-"""Load tests of a translation server with LibreTranslate's API, from an open-loop generator.
+"""Run load tests of translation servers that have LibreTranslate's API, with an open-loop load generator.
 
     python -m tests.benchmarks.serve_load LINES NAME=URL=PID NAME=URL=PID
 
-The script measures the capacity of each server, and then sends 0.5, 0.9 and 2 times as many requests per second for a
-minute each, the servers in turn. Requests arrive at random (a Poisson process) and do not wait for each other. LINES
-has sentences, one per line. PID is the process whose memory is measured. With `--toy`, the script sends requests for
-less than a second, to test it.
+The script first measures the capacity of each server in requests per second. For each load of 0.5, 0.9 and 2 times the
+capacity, it then sends requests to each server for a minute. The requests are sent at random times (a Poisson process),
+without waiting for earlier answers. LINES is a file with one sentence per line. PID is the process ID of the server,
+whose memory is measured. With `--toy`, the script sends requests for less than a second, to test itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAGE_BYTES = 4096
 
 @dataclass
 class Server:
-    """A server that is measured: its name, address and process."""
+    """Server to measure: its name, URL and process ID."""
 
     name: str
     url: str
@@ -37,13 +37,13 @@ class Server:
 
     @property
     def megabytes(self) -> float:
-        """The resident memory of the process."""
+        """Resident memory of the server process in megabytes."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES / 1e6
 
 
 @dataclass
 class Result:
-    """Times and statuses of the requests."""
+    """Times in seconds and HTTP statuses of the requests that were sent to a server."""
 
     seconds: list[float] = field(default_factory=list)
     """Time of each accepted request."""
@@ -53,7 +53,7 @@ class Result:
 
 
 async def send(session: aiohttp.ClientSession, server: Server, text: str, result: Result) -> None:
-    """Send one sentence, and record the time until the answer."""
+    """Send one sentence to the server, and add the response time and the HTTP status to `result`."""
     started = time.perf_counter()
     try:
         body = {"q": text, "source": SOURCE, "target": TARGET}
@@ -68,7 +68,7 @@ async def send(session: aiohttp.ClientSession, server: Server, text: str, result
 
 
 async def capacity(server: Server, lines: list[str], seconds: float) -> float:
-    """Return how many requests per second the server answers if there are always some waiting."""
+    """Return how many requests per second the server answers if requests are always waiting."""
     result, end = Result(), time.perf_counter() + seconds
     async with _session() as session:
 
@@ -82,7 +82,7 @@ async def capacity(server: Server, lines: list[str], seconds: float) -> float:
 
 
 async def load(server: Server, lines: list[str], rate: float, seconds: float) -> Result:
-    """Send requests at random times, `rate` per second on average."""
+    """Send requests at random times for `seconds` seconds, `rate` per second on average. Return the result."""
     draw, result, tasks = random.Random(1), Result(), []
     async with _session() as session:
         due = time.perf_counter()
@@ -96,13 +96,13 @@ async def load(server: Server, lines: list[str], rate: float, seconds: float) ->
 
 
 def percentiles(seconds: list[float]) -> tuple[float, float, float]:
-    """Return the 50th, 95th and 99th percentile, or zeros if there are fewer than two values."""
+    """Return the 50th, 95th and 99th percentiles of response times, or zeros if there are fewer than two values."""
     cuts = quantiles(seconds, n=100) if len(seconds) > 1 else [0.0] * 99
     return cuts[49], cuts[94], cuts[98]
 
 
 async def compare(servers: list[Server], lines: list[str], *, toy: bool = False) -> None:
-    """Print a table of the servers at different loads."""
+    """Measure the servers at different loads. Print a table with one row per load and server."""
     seconds, capacity_seconds = (0.2, 0.1) if toy else (SECONDS, CAPACITY_SECONDS)
     capacities: dict[str, float] = {}
     for server in servers * 2:

@@ -1,10 +1,10 @@
-"""A server as users build it around CTranslate2: FastAPI and uvicorn as in `zoo serve`, with dynamic batches.
+"""Run a typical CTranslate2 server: FastAPI and uvicorn as in `zoo serve`, with dynamic batching.
 
     python -m tests.benchmarks.serve_peer MODEL VOCABULARY PORT [TOKEN]
 
-MODEL is a folder that `zoo export --to ctranslate2` wrote, and VOCABULARY its SentencePiece model. TOKEN precedes each
-source, if the model needs a token for the target language. Requests that arrive within some milliseconds, or while
-another batch is being translated, form the next batch.
+MODEL is a folder that `zoo export --to ctranslate2` wrote. VOCABULARY is the SentencePiece file of this model. TOKEN is
+added before each source, if the model needs a token for the target language. Requests that arrive within 5
+milliseconds, or while all workers are busy, form the next batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BEAM, ALPHA = 4, 1.0
 
 
 def create_app(model: str, vocabulary: str, *tokens: str) -> FastAPI:
-    """Return the application."""
+    """Return the web application, which translates with the CTranslate2 model in a folder."""
     threads = os.cpu_count() or 1
     translator = ctranslate2.Translator(model, compute_type="int8", inter_threads=threads, intra_threads=1)
     tokenizer = sentencepiece.SentencePieceProcessor(model_file=vocabulary)

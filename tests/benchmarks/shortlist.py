@@ -1,11 +1,13 @@
-"""Measure what a vocabulary shortlist saves and costs.
+"""Measure how a vocabulary shortlist changes translation speed and BLEU.
 
-With a model, sentences are translated without and with a shortlist that is estimated from sentence pairs:
-`python -m tests.benchmarks.shortlist MODEL --pairs train.en train.de --test dev.en dev.de`. For a model of two
-languages, the shortlist is estimated from both directions. Without `--pairs`, a model with the spec SPEC and random
-weights translates random sentences of 23 to 27 tokens, with random lists: `shortlist base vocabulary.size=32000`.
+    python -m tests.benchmarks.shortlist MODEL --pairs train.en train.de --test dev.en dev.de
+    python -m tests.benchmarks.shortlist SPEC [KEY=VALUE ...]
 
-Parts of 50 sentences are translated alternately without and with the shortlist, with one worker.
+The first command estimates a shortlist from the sentence pairs, and translates the test set without and with the
+shortlist. If the model is multilingual, the pairs are used in both directions. The second command
+translates random sentences of 23 to 27 tokens with random weights and a random shortlist.
+
+The script alternates between translating 50 sentences without and with the shortlist, using one worker.
 """
 
 from __future__ import annotations

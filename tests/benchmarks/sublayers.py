@@ -1,9 +1,10 @@
-"""Table 1 over the length of a sequence: `python -m tests.benchmarks.sublayers [--d D] [--causal] [--backward]`.
+"""Time Table 1's layers by sequence length: `python -m tests.benchmarks.sublayers [--d D] [--causal] [--backward]`.
 
-Times one layer of each kind with its residual connection on one sequence, and prints the fastest run of five rounds.
-The exponent is the slope of the line through the logarithms of length and seconds. Then it prints the length from which
-restricted attention is faster than full attention, and, each in its own process, time and memory for 16,384 positions.
-Stop all other programs first: a second busy process makes the figures worthless.
+For each layer type and sequence length, the script prints the fastest of five rounds. Each run is one layer with its
+residual connection on one sequence. The printed exponent is the slope of a line fitted to the logarithms of length and
+time. The script then prints the length from which restricted attention is faster than full attention. Finally, it
+measures the time and memory of each layer type for 16,384 positions, in separate processes. Stop all other programs
+first: a second busy process makes the results useless.
 """
 
 from __future__ import annotations
@@ -77,9 +78,11 @@ def main() -> None:
 
 
 def crossing(other: Mapping[int, float], one: Mapping[int, float]) -> int | None:
-    """Return the smallest length such that sub-layer `one` is faster than `other` at this and all greater lengths.
+    """Return the smallest length from which one sub-layer is always faster than another, or None if there is none.
 
-    None if there is no such length.
+    Args:
+        other: The time of the other sub-layer for each length.
+        one: The time of the sub-layer that may become faster, for the same lengths.
     """
     slower = max((n for n in one if one[n] >= other[n]), default=0)
     return min((n for n in one if n > slower), default=None)
@@ -101,9 +104,9 @@ def time_sublayer(
     Each round times all lengths, so a temporary slowdown of the machine affects all lengths.
 
     Args:
-        sublayer: The sub-layer.
+        sublayer: The spec of the sub-layer.
         lengths: The sequence lengths, in increasing order.
-        d: The number of features.
+        d: The number of features of each position (d_model).
         heads: The number of attention heads.
         causal: Whether a position depends only on itself and earlier positions.
         backward: Whether to include the backward pass.
@@ -112,7 +115,7 @@ def time_sublayer(
             timed.
 
     Returns:
-        The shortest time, in seconds, for each length that was not skipped. Other programs affect it the least.
+        The shortest time in seconds for each length that was not skipped.
     """
     program, times = _program(sublayer, d, heads, causal), dict.fromkeys(lengths, math.inf)
     for _ in range(rounds):
@@ -137,7 +140,7 @@ def growth_exponent(points: Mapping[int, float]) -> float:
 
 
 def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
-    """Compile a model that consists of one sub-layer, with normally distributed random weights."""
+    """Compile a model that consists of one sub-layer with normally distributed random weights."""
     graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
     generator = torch.Generator().manual_seed(0)
     parameters = {
@@ -164,7 +167,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--causal", action="store_true")
     parser.add_argument("--backward", action="store_true")
     parser.add_argument("--toy", action="store_true", help=TOY_HELP)
-    parser.add_argument("--longest", choices=KINDS, help="measure only this kind, at 16,384 positions, with its memory")
+    parser.add_argument("--longest", choices=KINDS, help="only measure this layer type with 16,384 positions")
     return parser.parse_args()
 
 

@@ -1,14 +1,17 @@
-"""Compare the training speed with that of other toolkits: `python -m tests.benchmarks.train [SPEC] [KEY=VALUE ...]`.
+"""Compare zoo's training speed with other toolkits: `python -m tests.benchmarks.train [SPEC] [KEY=VALUE ...]`.
 
-Each measurement is whole updates (forward, backward, optimiser) of random weights with dropout, label smoothing and
-fused Adam. All systems get the same random pairs in batches of 2,500 tokens per side, unless the command sets another
-size. Speeds count tokens without padding. A round is three batches: short, medium and long sentences.
+The script times whole training steps (forward pass, backward pass and optimiser) from random weights, with dropout,
+label smoothing and fused Adam. All systems get the same random sentence pairs, in batches of 2,500 source and 2,500
+target tokens unless overrides change the size. A round consists of three batches: short, medium and long sentences.
+Speeds are in tokens per second, without padding.
 
-Each system runs in its own process, with one thread per core, and they take turns. Figures are medians over the rounds,
-and the ratio to the fastest peer is taken within each round. After the same updates all systems should have about the
-same loss. Peers that are not installed are left out: PyTorch's nn.Transformer, Hugging Face's Marian (`pip install
-transformers`), Sockeye 3.1 (on PYTHONPATH). Stop all other programs first: a second busy process makes the figures
-worthless.
+Each system runs in a separate process with one thread per core. The systems run alternately. The script prints medians
+over the rounds. In each round, the ratio is the speed of a system divided by the speed of the fastest other toolkit.
+After the same number of steps, all systems should have about the same loss.
+
+The other toolkits are PyTorch's nn.Transformer, Hugging Face's Marian (`pip install transformers`) and Sockeye 3.1 (on
+PYTHONPATH). Toolkits that are not installed are skipped. Stop all other programs first: a second busy process makes the
+results useless.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ ERRORS = [
     ("decode --search foo", "`--search` must be one of `beam`, `sample`, not `foo`", "run `zoo decode --help`"),
     ("decode --backend gpu", "`gpu` is not a backend", "choose one of auto, eager, "),
     ("export nope --to ctranslate -o x", "`ctranslate` is not an export format", "did you mean `ctranslate2`?"),
-    ("verify nope", "there is no published model `nope`: searched `nope`, `/", "zoo list --published"),
+    ("verify nope", "there is no published model `nope` in any of these places: `nope`, `/", "zoo list --published"),
     ("compile", "SPEC or `--model` is missing", "run `zoo compile SPEC`"),
     ("attend --spec tiny -o a.html", "the sentence is missing", "`--figure 3`"),
     ("attend --spec tiny words", "no output file is given", "-o FILE.html"),

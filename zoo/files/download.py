@@ -57,8 +57,8 @@ def fetch(url: str, expected: str | None, report: Report, command: str = "the sa
         if not source.is_file():
             problem, hint = f"there is no file `{source}`, which should be used for `{url}`", "check the URL"
             if mirror := os.environ.get("ZOO_MIRROR"):
-                replaced = f"ZOO_MIRROR is `{mirror}` and replaces the scheme and host"
-                hint = f"{replaced}: put the file there, or unset ZOO_MIRROR"
+                replaced = f"ZOO_MIRROR is `{mirror}` and replaces the scheme and host of the URL"
+                hint = f"{replaced}: save the file as `{source}`, or unset ZOO_MIRROR"
             raise ZooError(problem, hint=hint, exit_code=1)
         return _accept(source, url, expected, report)
     path = path_of(url)
@@ -76,9 +76,9 @@ def record_or_compare(address: str, sha256: str, bytes: int, unspecified: str, r
     """Record the SHA-256 of downloaded content, or compare it with the recorded SHA-256.
 
     Args:
-        address: The address of the content.
+        address: The address that the content was downloaded from.
         sha256: The SHA-256 of the content.
-        bytes: The size of the content.
+        bytes: The size of the content in bytes.
         unspecified: Property that the user could specify to verify the first download, such as "SHA-256". The warning
             contains it.
         report: Receives a warning if this is the first download from the address.

@@ -59,7 +59,9 @@ def open_output(path: Path, keeper: Report | None = None) -> Iterator[TextIO]:
 
 
 def _keep_lines(path: Path, partial: Path, stream: TextIO, report: Report) -> None:
-    """Move the complete lines of an unfinished file to `PATH.partial`, unless there are none or this is a folder.
+    """Move the complete lines of an unfinished file to `PATH.partial`.
+
+    Do nothing if the file has no complete lines, or if `PATH.partial` is a folder.
 
     Args:
         path: The output file that the user specified.

@@ -50,7 +50,7 @@ class _Version:
     """Size in bytes."""
 
     def differs(self, other: _Version) -> bool:
-        """Return whether the versions differ in a property that is known for both."""
+        """Return whether two versions of a remote file differ in a property that is known for both."""
         known = ((self.validator, other.validator), (self.total, other.total))
         return any(None not in pair and pair[0] != pair[1] for pair in known)
 
@@ -126,14 +126,14 @@ def transfer(
 
 
 def partial_path(path: Path) -> Path:
-    """Return the path of a partial version of `path`, such as an unfinished download."""
+    """Return the path at which an incomplete version of the file `path` is stored, such as an unfinished download."""
     return path.with_name(f"{path.name}.partial")
 
 
 def complete_path(path: Path) -> Path:
-    """Return the final path, given the path of a partial download or of its version file. Return other paths unchanged.
+    """Return the path of the complete file, given the path of a partial download or of the file with its version.
 
-    All of these files share the lock of the final path.
+    Return other paths unchanged. All of these files share the lock of the complete file.
     """
     return path.with_name(re.sub(r"\.partial(\.json)?$", "", path.name))
 
@@ -179,7 +179,7 @@ def _attempt(url: str, partial: Path, report: Report, max_bytes: int | None) -> 
 def _require_at_most(url: str, partial: Path, count: int, max_bytes: int | None) -> None:
     if max_bytes is not None and count > max_bytes:
         discard(partial)
-        problem = f"`{url}` is larger than {size(max_bytes)}, the limit for such a file"
+        problem = f"the file at `{url}` is larger than the limit of {size(max_bytes)}"
         raise ZooError(problem, hint="check that the URL leads to the right file", exit_code=1)
 
 
@@ -227,7 +227,7 @@ def _read(response: HTTPResponse) -> bytes:
 
 
 def _parse_headers(status: int, headers: Message) -> tuple[int, _Version]:
-    """Return the position in the file at which the response body begins, and the version of the file."""
+    """Return the byte offset in the remote file at which the response body begins, and the version of the file."""
     tag = headers.get("ETag")
     validator = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
     if status == HTTPStatus.PARTIAL_CONTENT:

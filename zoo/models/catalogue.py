@@ -120,7 +120,7 @@ class Score(Section):
 
 
 class KnownTranslation(Section):
-    """Sentence and its documented translation, which zoo compares with the output of the imported model."""
+    """Example sentence with a documented translation, which zoo compares with the imported model's translation."""
 
     source: _Text
     target: _Text
@@ -203,7 +203,7 @@ class ModelCard(Section):
 
     @property
     def short_licence(self) -> str:
-        """The licence without explanations. Empty if the licence is not documented."""
+        """Name of the licence, without the explanations in the card. Empty if the licence is not documented."""
         return re.split(r"[.,;] ", self.licence or "")[0]
 
     @property
@@ -218,7 +218,7 @@ class ModelCard(Section):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """URLs of the files to download. Empty for a repository."""
+        """URLs of the files to download. Empty if the source is a repository on the Hugging Face Hub."""
         if self.is_repository:
             return ()
         return tuple(f"{self.source}{file}" for file in self.files) if self.is_folder else (self.source,)
@@ -253,7 +253,7 @@ class ModelCard(Section):
 
 
 def parse(text: str, file: str) -> ModelCard:
-    """Parse a card.
+    """Parse a model card.
 
     Args:
         text: The YAML text.
@@ -348,7 +348,7 @@ def _packaged() -> dict[str, ModelCard]:
 
 
 def _read(folder: Path) -> dict[str, ModelCard]:
-    """Return the cards in a folder, keyed by name. If the folder does not exist, there are no cards."""
+    """Return the model cards in a folder, keyed by name. Return an empty dictionary if the folder does not exist."""
     found: dict[str, ModelCard] = {}
     for file in sorted(folder.glob("*.yaml")):
         card = parse(read_text(file, _MAX_CARD_BYTES), str(file))

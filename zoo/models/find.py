@@ -104,8 +104,8 @@ def of_spec(reference: str, report: Report = WARNINGS) -> Path:
     raise ZooError(
         f"there is no trained model for `{reference}`: the run `{default.folder}` does not exist, no other run in "
         f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist",
-        hint=f"if you trained it in another folder, change to that folder or select the run with `--model`; otherwise, "
-        f"`zoo train {reference}` trains it, and `zoo publish {spec.short_name}` makes it available in every folder"
+        hint=f"if you trained the model in another folder, change to that folder or select the run with `--model`; "
+        f"otherwise, run `zoo train {reference}`; to use the model in every folder, run `zoo publish {spec.short_name}`"
         f"{_describe_alternative(spec)}",
     )
 
@@ -129,7 +129,7 @@ def _require_spec(model: ModelFolder, spec: Spec, reference: str) -> None:
 
 
 def _describe_alternative(spec: Spec) -> str:
-    """Return the end of a hint: the public model that has the spec's name, or the command that lists public models.
+    """Return the last sentence of a hint, which recommends the public model with the spec's name or `zoo list`.
 
     If the spec is not for translation, return an empty string.
     """
@@ -408,7 +408,7 @@ def _not_found_error(
     guess = f"did you mean `{similar}`? " if similar else ""
     list_command = f"zoo list{' --published' * (kind == 'published model')}"
     return ZooError(
-        f"there is no {kind} `{name}`: searched {paths}{further}",
+        f"there is no {kind} `{name}` in any of these places: {paths}{further}",
         hint=f"{guess}`{list_command}` lists what is on this machine, and `zoo list --available` lists public models; "
         f"{_CREATE_HINTS[kind]}",
     )

@@ -66,23 +66,23 @@ class ModelFolder:
 
     @property
     def spec_file(self) -> Path:
-        """Path of the spec."""
+        """Path of the model's spec file."""
         return self.folder / SPEC
 
     @property
     def weights(self) -> Path:
-        """Path to the weights file."""
+        """Path of the weights file."""
         return self.folder / WEIGHTS
 
     @property
     def newest_weights(self) -> Path:
-        """Path of the weights or, for a run that has only checkpoints, of the weights in its newest checkpoint."""
+        """Path of the weights file. If a run has only checkpoints, path of the weights in its newest checkpoint."""
         checkpoints = [] if self.trained else self.checkpoints.glob("[0-9]*/" + WEIGHTS)
         return max(checkpoints, key=lambda file: int(file.parent.name), default=self.weights)
 
     @property
     def scores(self) -> Path:
-        """Path of the scores."""
+        """Path of `scores.json`, which contains the model's scores."""
         return self.folder / SCORES
 
     @property
@@ -100,7 +100,7 @@ class ModelFolder:
         return self.folder / "checkpoints"
 
     def answers(self, split: str) -> Path:
-        """Return the path of the model's outputs for the dev or test set. Only runs have this file."""
+        """Return the path of the file with the model's outputs for the dev or test set. Only runs have this file."""
         return self.folder / f"answers.{split}.jsonl"
 
     @property
@@ -171,8 +171,8 @@ def format_differences(differences: Differences, other: str, this: str) -> str:
 
     Args:
         differences: The fields that differ.
-        other: Description of the origin of the first value in each pair, such as "in the folder".
-        this: Description of the origin of the second value.
+        other: Where the first value in each pair comes from, such as "in the folder".
+        this: Where the second value comes from.
     """
     return "".join(
         f"\n  {field}: {quote_in_full(old)} {other}, {quote_in_full(new)} {this}"

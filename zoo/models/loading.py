@@ -60,11 +60,11 @@ def read_model(folder: Path, *, tensors: bool = True) -> Model:
 
     Args:
         folder: The folder.
-        tensors: Whether to read the tensors of the weights. Without the tensors, reading a model does not need torch.
+        tensors: Whether to read the tensors of the weights. If False, reading a model does not need torch.
 
     Raises:
-        ZooError: A file is missing, unreadable or damaged, or the files do not fit together. Without `tensors`, errors
-            in the tensors of a training run are not detected.
+        ZooError: A file is missing, unreadable or damaged, or the files do not fit together. If `tensors` is False,
+            damaged tensors of a training run are not detected.
     """
 
     def read(model: ModelFolder, listed: Manifest | None) -> Model:

@@ -83,7 +83,7 @@ class StoredModel(ModelFolder):
 
     @property
     def origin(self) -> Origin | None:
-        """The registry and revision of the model. None if the folder has no valid record of this version's origin."""
+        """Registry and revision of the files. None if the folder has no valid `revision.json` for them."""
         file = self.folder / ORIGIN_FILE
         try:
             origin = parse_record(Origin, read_bytes(file), str(file))
@@ -103,17 +103,17 @@ def models() -> list[StoredModel]:
 
 
 def names(pattern: str = "*") -> list[str]:
-    """Return the sorted names of the published models that match a pattern, such as `*big*`."""
+    """Return the sorted names of the models in the local model store that match a pattern, such as `*big*`."""
     return [model.name for model in models() if model.pin is None and fnmatchcase(model.name, pattern)]
 
 
 def versions(name: str) -> list[StoredModel]:
-    """Return all versions of a model in the store, with the current version first."""
+    """Return all versions of a model in the local model store, with the current version first."""
     return [model for model in models() if model.name == name]
 
 
 def find(reference: Reference) -> StoredModel | None:
-    """Return the version of a model that a reference selects, or None if the store does not have it.
+    """Return the model version that a reference selects, or None if it is not in the local model store.
 
     Raises:
         ZooError: Two registries have different revisions with this number, and both are in the store.

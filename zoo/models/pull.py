@@ -61,7 +61,7 @@ class _Pull:
         return storage.pulls() / f"{self.revision.name}@{self.revision.digest}"
 
     def run(self) -> None:
-        """Download the files, then create or replace the folder in the local model store."""
+        """Download the files of the revision, then create or replace the model's folder in the local model store."""
         self._require_replaceable()
         origin, pin = Origin.of(self.revision, self.registry.address), self.revision.pin
         with convert_disk_errors(self.downloads), exclusive(self.downloads, self.report):
@@ -88,11 +88,12 @@ class _Pull:
         raise ZooError(
             f"`{folder}` was published on this machine and is not a revision from `{self.registry.address}`, so "
             "pulling would replace it",
-            hint=f"remove it with `zoo remove {folder.name}`, or keep both with `zoo pull {self.revision.pin}`",
+            hint=f"remove the local model with `zoo remove {folder.name}`, or keep both models with `zoo pull "
+            f"{self.revision.pin}`",
         )
 
     def _is_complete(self) -> bool:
-        """Return whether the folder has all files of the revision. Warn if a file is damaged."""
+        """Return whether the local model store has all files of the revision. Warn if a file is damaged."""
         if self.model.digest != self.revision.digest:
             return False
         try:
@@ -112,7 +113,7 @@ class _Pull:
             self.download(path, file)
         published = {name: file for name, file in self.revision.files.items() if name != manifest.NAME}
         if manifest.read(self.downloads).entries != published:
-            problem = f"`{pin}` is damaged: the manifest and the revision list different files"
+            problem = f"`{pin}` is damaged: the files in its manifest are not the files of the revision"
             hint = "pull another revision, or ask the owner of the registry to publish the model again"
             raise ZooError(problem, hint=hint, exit_code=1)
 
@@ -135,7 +136,7 @@ class _Pull:
         return False
 
     def download(self, path: Path, file: ManifestEntry) -> None:
-        """Download a file and check its hash. If a resumed download has the wrong hash, download it once more."""
+        """Download a file and check its hash. If a resumed download has the wrong hash, download the whole file."""
         partial, blob = partial_path(path), blob_path(file.sha256)
         was_resumed = partial.exists()
         self.registry.store.fetch(blob, partial, file.bytes, self.report)

@@ -91,7 +91,7 @@ class Shortlist:
 
 
 def invalid_reason(common: np.ndarray, offsets: np.ndarray, tokens: np.ndarray, sizes: tuple[int, int]) -> str | None:
-    """Return the reason why a shortlist is invalid for a vocabulary of these sizes, or None if it is valid."""
+    """Return why a shortlist is invalid for a vocabulary of these (source, target) sizes. None if it is valid."""
     if len(offsets) != sizes[0] + 1:
         return f"it has {len(offsets) - 1:,} source tokens, but the vocabulary has {sizes[0]:,}"
     if offsets[0] != 0 or offsets[-1] != len(tokens) or (offsets[1:] < offsets[:-1]).any():

@@ -28,8 +28,8 @@ else:
 MAX_HEADER_BYTES = 10_000_000
 """Maximum size of the header of a safetensors file. Headers that zoo writes have about a hundred bytes per tensor."""
 RESTORE_HINT = (
-    "restore it from its source (a pulled model: `zoo pull NAME`; an imported model: `zoo import --replace`; a run: "
-    "`zoo average RUN` writes the weights again)"
+    "restore the file from its source (a pulled model: `zoo pull NAME`; an imported model: `zoo import --replace`; a "
+    "run: `zoo average RUN` writes the weights again)"
 )
 _DIGEST, _VOCABULARY, _BRACKETS = "sha256", "vocabulary", "brackets"
 _METADATA = "zoo"
@@ -131,8 +131,8 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
 
     Args:
         file: The weights file.
-        manifest: The manifest of a published model, against which the file is checked. Without a manifest, the file is
-            checked against the digest in its own header.
+        manifest: The manifest of a published model, against which the file is checked. If None, the file is checked
+            against the digest in its own header.
 
     Raises:
         ZooError: The file is missing, unreadable or damaged, a tensor is not floating-point, or the folder does not

@@ -107,7 +107,7 @@ def _architecture_table(spec: Spec) -> str:
 
 
 def _layer_descriptions(spec: Spec) -> Iterator[str]:
-    """Describe the encoder or decoder layers if they differ from section 3.1 of the paper."""
+    """Yield a sentence about the encoder layers and one about the decoder layers, if they differ from the paper's."""
     paper = specs.load("base").architecture
     for side in ("encoder", "decoder"):
         blocks = getattr(spec.architecture, side)
@@ -275,8 +275,8 @@ def _unknown_characters(spec: Spec, *, has_bytes: bool) -> str:
     if has_bytes:
         return "Characters outside the vocabulary are read and written as bytes, so that no text is lost."
     return (
-        "Characters outside the vocabulary are unknown: a run of them becomes one unknown token, for which the model "
-        "can only guess a translation. It cannot write such characters."
+        "Characters outside the vocabulary are unknown: a sequence of them becomes one unknown token, for which the "
+        "model can only guess a translation. It cannot write such characters."
     )
 
 

@@ -183,7 +183,7 @@ def public_models(pattern: str | None) -> tuple[PublicModel, ...]:
 
     Args:
         pattern: A language pair such as `de-fr`, a name pattern, or a part of a name (see `inventory`). None
-            selects the whole catalogue. An entry for many language pairs then counts as one model.
+            selects the whole catalogue. A card for many language pairs is then returned as one model.
     """
     source, _, target = (pattern or "").partition("-")
     if cards := catalogue.for_pair(source, target):
@@ -298,11 +298,11 @@ def summarize(bundle: ModelFolder) -> Summary:
         )
     except ValidationError as error:
         field = error.errors()[0]["loc"][0]
-        hint = "restore the bundle from its source"
+        hint = "restore the folder from the source of the model"
         raise ZooError(f"`{field}` of the model in `{bundle.folder}` is not valid", hint=hint, exit_code=1) from None
 
 
 def _first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the name of the task's first metric, and its dev and test scores from `scores.json`."""
+    """Return the name of the task's first metric (`metric`), and its `dev` and `test` scores from `scores.json`."""
     first, *_ = metrics_for(spec)
     return {"metric": first.name} | {split: first.read_score(scores.get(split)) for split in ("dev", "test")}

@@ -118,9 +118,9 @@ def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> Refe
 
 
 def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
-    """Return a few fixed sentences with the model's own translations.
+    """Return a few fixed sentences with the model's own translations, as (source, translation).
 
-    If the model's input is not text, return the sentences without translations.
+    If the model's input is not text, return each sentence without a translation.
     """
     if "source" not in translator.spec.task.token_streams:
         return [(sentence,) for sentence in _SAMPLE_SENTENCES]
@@ -165,7 +165,7 @@ def _invalid(file: Path, reason: str) -> ZooError:
 
 
 def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | None:
-    """Return the reason why the tensors are invalid for a model with this spec. None if they are valid."""
+    """Return why the reference log-probabilities are invalid for a model with this spec. None if they are valid."""
     target, expected, source = references.target, references.log_probabilities, references.source
     features = spec.architecture.source
     tensors = [target, expected, *([] if source is None else [source])]

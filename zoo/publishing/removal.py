@@ -84,7 +84,7 @@ class RemovableItem:
                 if not self.path.is_dir():
                     self.path.unlink()
                 elif remainder := remove_folder(self.path):
-                    return KeptItem(remainder, "you do not have permission to remove all of it")
+                    return KeptItem(remainder, "you do not have permission to remove all of its files")
         except FileNotFoundError:  # another process removed it
             pass
         return None

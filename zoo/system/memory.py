@@ -43,10 +43,10 @@ def require_memory(needed: float, available: int, purpose: str, hint: str, owner
 
     Args:
         needed: Memory that the task needs, in bytes.
-        available: Memory that `owner` has, in bytes.
+        available: Memory that the device has, in bytes.
         purpose: The task, as the beginning of the error message, such as "training `base`".
         hint: What the user can do if there is too little memory.
-        owner: The device with the memory, for the error message: "this machine" or "the GPU".
+        owner: The device to name in the error message: "this machine" or "the GPU".
 
     Raises:
         ZooError: `needed` is more than `available`.
@@ -89,7 +89,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def available_memory(device: torch.device | str) -> int:
     """Return the memory that this process may use on a device, in bytes.
 
-    Processes that torchrun started on one machine share its memory equally. Each process has its own GPU.
+    Processes that torchrun started on one machine share its memory equally. Each of these processes has its own GPU.
     """
     if _is_gpu(device):
         return int(torch.cuda.get_device_properties(device).total_memory)

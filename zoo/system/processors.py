@@ -66,7 +66,7 @@ class Host:
 
 
 def host() -> Host:
-    """Return the processor, the number of cores, the torch version and the number of torch threads."""
+    """Describe this machine: the processor, the number of cores, the torch version and the number of torch threads."""
     return Host(processor_name(), cores(), torch.get_num_threads(), torch.__version__)
 
 

@@ -1,4 +1,4 @@
-"""Correctness: an update and a search on the GPU against the CPU, a sentence alone and in a batch, resume, backends."""
+"""Check results on the GPU: training steps, searches, batch independence, resumed training, and backends."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SSRU = [{"kind": "ssru"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}]
 
 
 def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Compare results on the GPU with the CPU: the quick checks first, then the backends that compile."""
+    """Compare results on the GPU with results on the CPU. The quick checks precede the backends that compile code."""
     sections: dict[str, Any] = {} if setting.toy else {"architecture": {"N": 2}}  # of each kind of layer two
     spec = setting.spec("base", compilation={"backend": "eager"}, **sections)
     yield "stopped and resumed", _resume(setting)
@@ -69,7 +69,7 @@ def _small(**sections: Any) -> dict[str, Any]:
 
 
 def _updates(setting: Setting, **architecture: Any) -> Figures:
-    """Take the same 5 steps on the CPU, as functions, and on the GPU, as CUDA graphs. Dropout masks are the same."""
+    """Train 5 steps on the CPU and on the GPU, with the same batches and dropout masks. Return the differences."""
     training = {"source_tokens": 300, "target_tokens": 300, "warmup_steps": 10, "clip_norm": 1.0}
     # With the spec's epsilon and 20 steps, Adam turns a difference of 1e-6 in the first weights into 0.2.
     training["epsilon"] = 1e-3
@@ -92,7 +92,7 @@ def _updates(setting: Setting, **architecture: Any) -> Figures:
 
 
 def _searches(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Compare the GPU search with the Python search on the CPU: all rules, three beams, with a constraint."""
+    """Compare the GPU search with the Python search on the CPU, for all stopping rules and three beam sizes."""
     spec = setting.spec("tiny", **_small())
     generator = torch.Generator().manual_seed(1)
     initial = initial_weights(spec, graphs(spec)).items()
@@ -125,7 +125,7 @@ def _searches(setting: Setting) -> Iterator[tuple[str, Figures]]:
 
 
 def _resume(setting: Setting) -> Figures:
-    """Stop and resume a training run. Compare its weights and moments with those of an uninterrupted run."""
+    """Stop and resume a training run. Compare its weights and optimiser state with those of an uninterrupted run."""
     corpus = {"train": [{"grammar": 2000}], "dev": [{"grammar": 9}], "test": [{"grammar": 9}]}
     spec = setting.spec("tiny", **_small(corpus=corpus, training={"precision": "bfloat16"}))
     states = []
@@ -140,7 +140,7 @@ def _resume(setting: Setting) -> Figures:
 
 
 def _alone(setting: Setting, spec: Spec, weights: Any, precision: str) -> Figures:
-    """Count sentences whose best translation differs in a batch. In float32 there must be none."""
+    """Count the sentences that are translated differently alone and in a batch. In float32, there must be none."""
     count = 4 if setting.toy else 48
     sources, device = random_sources(spec, count), str(setting.device)
     program = build(spec, weights=weights, device=device, precision=precision, backend="eager")
@@ -150,7 +150,7 @@ def _alone(setting: Setting, spec: Spec, weights: Any, precision: str) -> Figure
 
 
 def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[tuple[str, Figures]]:
-    """Report the largest relative difference from the interpreter, which runs in float32 on the CPU."""
+    """Yield the largest relative differences between a backend and the interpreter in float32 on the CPU."""
     backend, device = BACKENDS[name], str(setting.device)
     for precision in PRECISIONS:
         row = f"{name}, {precision}"
@@ -171,7 +171,7 @@ def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[
 
 
 def _tests(setting: Setting) -> Figures:
-    """Run the tests of the suite that need a GPU, and report their counts and the names of those that fail."""
+    """Run the pytest tests that need a GPU. Return how many passed and failed, and the names of failed tests."""
     # pytest-benchmark, if it is installed, warns beside pytest-xdist, and our tests turn warnings into errors.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", *TESTS]
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

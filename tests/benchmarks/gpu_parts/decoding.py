@@ -1,4 +1,4 @@
-"""Speed of translation: base in bfloat16, beam 4, by batch size: one CUDA graph per step, and Hugging Face."""
+"""Measure the translation speed of `base` in bfloat16 with beam 4 at several batch sizes, and of Hugging Face."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.benchmarks.peers import Transformers
 from zoo.training.benchmarks import LENGTH, random_sources, translations, weights_avoiding
 
 BATCHES = {1: 180, 32: 2_500, 256: 6_000}
-"""Numbers of sentences in a batch, and target speed in sentences per second."""
+"""Batch sizes in sentences, and the target speed of each in sentences per second."""
 
 
 def decoding(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Measure a search on the GPU, the same search with the host between the steps, and Hugging Face."""
+    """Measure the search with one CUDA graph per step, Hugging Face, and the search with steps launched by the host."""
     spec = setting.spec("base")
     weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
     program = build(spec, weights=weights, device=str(setting.device), precision="bfloat16", backend="eager")

@@ -1,4 +1,4 @@
-"""Times of the kernels of a GPU, from torch's profiler."""
+"""Measure the times of GPU kernels with torch's profiler."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from torch.profiler import ProfilerActivity, profile
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
 
 SHOWN = 8
-"""Number of kernels in a row of figures. The file has all."""
+"""Number of kernels in a row of results. The file contains all kernels."""
 
 
 def profiled(setting: Setting, name: str, work: Callable[[], object], count: int) -> Figures:
-    """Run work, and write the microseconds of each kernel to kernels-NAME.json. Return the largest, and their sum.
+    """Call a function, and write the time of each GPU kernel to `kernels-NAME.json`.
 
     Args:
-        setting: The setting.
-        name: Name of the work.
-        work: The work.
-        count: Number of steps in the work, by which numbers are divided.
+        setting: The device and the output folder.
+        name: Name of the measurement, for the file name.
+        work: The function to call.
+        count: Number of steps that the function runs. All results are per step.
+
+    Returns:
+        The total time of all kernels in microseconds, their number, and the times of the slowest kernels.
     """
     if not setting.cuda:
         return {}

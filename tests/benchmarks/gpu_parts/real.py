@@ -1,4 +1,4 @@
-"""Real training: Multi30k to its end, if the corpus is prepared, and its BLEU. At toy size, a few random sentences."""
+"""Train `multi30k-ende` to its end, if the corpus is prepared, and measure BLEU. With `--toy`, train a tiny model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MARK = 41.0
 
 
 def real(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Train and evaluate. Run `zoo prepare multi30k-ende` before, with the same ZOO_HOME."""
+    """Train `multi30k-ende` and score it on the test set. `zoo prepare multi30k-ende` must have prepared the corpus."""
     spec = setting.spec("multi30k-ende", compilation={"backend": "eager" if setting.toy else "auto"})
     try:
         preparing, _ = timed(lambda: prepare(spec, Report()))

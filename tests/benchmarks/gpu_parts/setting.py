@@ -1,4 +1,4 @@
-"""Environment of the parts of `gpu.py`: the device, the size of the models, and the peak rates of the device."""
+"""Setting that all parts of `gpu.py` share: the device, its peak speeds, and whether models are small."""
 
 from __future__ import annotations
 
@@ -27,12 +27,20 @@ TOY: dict[str, Any] = {
 
 
 class Absent(Exception):
-    """Error for a part that needs something that is not available; its text says what."""
+    """A part of `gpu.py` cannot run. The message says what is missing, such as a prepared corpus."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Device, size of the models, output folder, and measured peak rates: FLOP/s in bfloat16, and bytes/s of a copy."""
+    """Setting that all parts of `gpu.py` share.
+
+    Attributes:
+        device: The device to measure.
+        toy: Whether models are small.
+        folder: The output folder.
+        flops: Peak speed of bfloat16 matrix products, in FLOPs per second.
+        bytes: Peak speed of a memory copy, in bytes read and written per second.
+    """
 
     device: torch.device
     toy: bool
@@ -45,13 +53,13 @@ class Setting:
         return self.device.type == "cuda"
 
     def spec(self, name: str, **sections: Any) -> Spec:
-        """Return a shipped spec, or, at toy size, always the same small one."""
+        """Load a shipped spec, with changes to its sections. If `toy` is true, load a small spec instead."""
         if not self.toy:
             return specs.load(name, sections)
         return specs.load("tiny", {**TOY, **{key: {**TOY.get(key, {}), **each} for key, each in sections.items()}})
 
     def seconds(self, work: Callable[[], object], rounds: int = 3) -> float:
-        """Return the time of the fastest round in seconds. The first round is not timed. Wait for the device."""
+        """Call a function `rounds` times after an untimed call. Return the shortest time in seconds."""
 
         def run() -> None:
             work()
@@ -62,4 +70,4 @@ class Setting:
 
 
 Part = Callable[[Setting], Iterator[tuple[str, Figures]]]
-"""Function that yields named rows, which are written at once. Raises Absent."""
+"""Function that runs a part and yields its results as (row name, values). It raises Absent if it cannot run."""

@@ -1,4 +1,4 @@
-"""Training speed: whole updates in bfloat16 with up to 25,000 source and 25,000 target tokens."""
+"""Measure the speed of training steps in bfloat16 with up to 25,000 source and 25,000 target tokens."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STEPS = {"base": 100_000, "big": 300_000}
 MARKS = {"base": 900_000, "big": 300_000}
 """Target speed, in target tokens per second."""
 KERNEL_BY_KERNEL = {"backend": "eager", "disabled_passes": ["pack_rows"]}
-"""Options of the compiler without packed rows, so that the host launches each kernel."""
+"""Compiler options that disable packed rows, so that the host launches each kernel."""
 
 
 def training(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Measure base and big with one CUDA graph per step, then base with kernels that the host launches."""
+    """Measure `base` and `big` with one CUDA graph per step, then `base` with each kernel launched by the host."""
     for name in MARKS:
         if setting.toy and name != "base":
             yield name, {"absent": "at full size only"}
@@ -62,7 +62,7 @@ def _measured(setting: Setting, spec: Spec, name: str, steps: int = 10) -> Figur
 
 
 def _kernels(setting: Setting, spec: Spec) -> Figures:
-    """Profile three steps of one batch, after a step that records the CUDA graph."""
+    """Measure the time of each GPU kernel in three training steps, after the CUDA graph was recorded."""
     if not setting.cuda:
         return {"absent": "kernels are those of a GPU"}
     program = build_module(spec, device=str(setting.device))

@@ -167,7 +167,7 @@ def test_a_file_above_the_limit_is_refused_without_reading_all_of_it(web, partia
     transfer(f"{web.address}/file", partial, Report(), len(CONTENT))
     discard(partial)
     web.content = CONTENT * 100
-    refused("is larger than 20 kB", transfer, f"{web.address}/file", partial, Report(), len(CONTENT) - 1)
+    refused("is larger than the limit of 20 kB", transfer, f"{web.address}/file", partial, Report(), len(CONTENT) - 1)
     assert not partial.exists()
 
 

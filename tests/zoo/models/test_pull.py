@@ -79,7 +79,7 @@ def test_pinned_revisions_are_kept_beside_the_current_one(publish, home):
 def test_a_missing_model_is_an_error_that_lists_what_registries_have(publish):
     registry = publish(1)
     assert pull_by("another") is pull_by("model@2") is None
-    error = refused("there is no published model `model@2`: searched", find.published_model, "model@2")
+    error = refused("there is no published model `model@2` in any of these places: ", find.published_model, "model@2")
     assert f"`{registry.address}` (which has revision 1 of `model`)" in error.problem
     publish(2)
     refused("which has revisions 1 to 2 of `model`", find.published_model, "model@3")
@@ -150,7 +150,7 @@ def change_revision(registry, change):
 
 def test_a_revision_with_other_files_than_its_manifest_is_refused(publish, home):
     change_revision(publish(1), lambda files: files.update({"extra.txt": files["spec.yaml"]}))
-    refused("the manifest and the revision list different files", pull_by, "model")
+    refused("the files in its manifest are not the files of the revision", pull_by, "model")
     assert not (home / "models").exists()
 
 

@@ -127,7 +127,7 @@ def test_a_model_is_kept_if_it_was_replaced_or_cannot_be_removed(bundle: Path, s
     assert (kept.path, kept.reason) == (bundle, "another model was published there in the meantime")
     with mock.patch("zoo.files.atomic.remove_path"):
         (kept,) = plan_model_removal([NAME]).remove()
-    assert kept.reason == "you do not have permission to remove all of it"
+    assert kept.reason == "you do not have permission to remove all of its files"
     assert (kept.path / "weights.safetensors").exists()
 
 

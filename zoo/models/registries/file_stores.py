@@ -114,7 +114,7 @@ class FolderStore:
                 progress.advance(len(chunk))
 
     def write(self, path: str, content: bytes, *, replace: bool) -> bool:
-        """Write a small file atomically. Return False if it exists and `replace` is False."""
+        """Write a small file atomically. Return False if the file exists and `replace` is False."""
         if not replace:
             return create_file(self.folder / path, content)
         with atomic_file(self.folder / path) as partial:

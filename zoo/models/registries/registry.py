@@ -3,7 +3,7 @@
 A registry has these files:
 
     blobs/sha256/HEX        content of the models' files (blobs), named after their SHA-256
-    models/NAME/N.json      revision N of a model; numbers start at 1 without gaps, and a revision never changes
+    models/NAME/N.json      revision N of a model; N counts from 1 without gaps, and a revision never changes
     registry.json           marks a registry, and gives its format
     index.json              list of the newest revisions, written after each publication; only a cache
 
@@ -102,7 +102,7 @@ class Registry:
         return self.newest(reference.name)
 
     def describe_failure(self, reference: Reference) -> str:
-        """Return text for an error message: why the registry does not have a model. The text may be empty.
+        """Return the reason why the registry does not have a model, for an error message. The reason may be empty.
 
         For example, ` (which has revisions 1 to 3 of `NAME`)` explains why revision 4 was not found.
         """
@@ -217,7 +217,7 @@ class Registry:
             report.warn(warning)
 
     def require_writable(self) -> WritableFileStore:
-        """Return the store if it can be written to. The check does not access the network.
+        """Return the registry's file store if it can be written to. The check does not access the network.
 
         Raises:
             ZooError: The store is read-only, its path is a file, or it is remote and `ZOO_OFFLINE` is set.
@@ -234,7 +234,7 @@ class Registry:
 
     @cached_property
     def writable_store(self) -> WritableFileStore:
-        """The store for publishing. The first access creates the registry if needed.
+        """The registry's file store, for publishing. The first access creates the registry if needed.
 
         Raises:
             ZooError: The registry is read-only, or does not protect existing files from being overwritten.
@@ -330,7 +330,7 @@ class Registries:
         return names
 
     def describe_search(self, reference: Reference) -> str:
-        """Return text for an error message: the searched registries, and the revisions of the model that they have."""
+        """Describe the searched registries and the revisions of the model in them, for an error message."""
         searched = [f", `{registry.address}`{registry.describe_failure(reference)}" for registry in self.searched]
         skipped = [f" (`{address}` was not searched because of ZOO_OFFLINE)" for address in self.skipped]
         return "".join([*searched, *skipped])

@@ -193,7 +193,7 @@ class S3Store(FsspecStore):
             self.files.put_file(str(file), self._address_of(path), callback=_ProgressCallback(progress))
 
     def write(self, path: str, content: bytes, *, replace: bool) -> bool:
-        """Write a small file atomically. Return False if it exists and `replace` is False."""
+        """Write a small file atomically. Return False if the file exists and `replace` is False."""
         mode = "overwrite" if replace else "create"  # `create` sends If-None-Match
         with self._convert_errors(writing=True):
             try:
@@ -222,7 +222,7 @@ class _ProgressCallback(Callback):  # type: ignore[misc]
 class HubStore(FsspecStore):
     """Files in a repository on the Hugging Face Hub. Each write is a commit.
 
-    The address is `hf://ORG/NAME` or `hf://datasets/ORG/NAME`, optionally with a folder. The repository must exist.
+    The address is `hf://ORG/NAME` or `hf://datasets/ORG/NAME`. A folder may follow. The repository must exist.
     """
 
     extra = "hf"
