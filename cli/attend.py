@@ -47,9 +47,10 @@ def attend(
         figure 3|4|5: Show the sentence from this figure of the paper, with the figure's layer, heads and word.
         output FILE.html: Write a self-contained interactive HTML page to this file.
         svg FILE.svg: Write the attention weights that --attention, --layer, --head and --word select to this file, as
-            an SVG drawing. If the model reads audio or images, the drawing includes the spectrogram or image.
+            an SVG drawing. A drawing of attention to audio or to an image includes the spectrogram or image.
         attention encoder|decoder|encoder-decoder: Attention to show: the encoder's or decoder's self-attention, or the
-            cross-attention. [default: encoder, if the encoder has self-attention]
+            cross-attention. [default: encoder-decoder for audio and images, otherwise encoder, if the encoder has
+            self-attention]
         layer N: Layer to show, counted from 1. [default: the second to last]
         head N: Head to show, counted from 1. Repeat the option to show several heads. [default: all heads]
         word WORD: Show only the attention weights of this word. [default: all words]

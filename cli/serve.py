@@ -112,7 +112,8 @@ def serve(
 
     if new_key is not None:
         if keys is None:
-            raise ZooError("`--new-key` needs `--keys FILE`", hint="add `--keys FILE`: the key is added to this file")
+            hint = "add `--keys FILE`: the key's SHA-256 is added to this file"
+            raise ZooError("`--new-key` needs `--keys FILE`", hint=hint)
         print(create_key(keys, new_key))
         return
     limits = Limits(

@@ -37,8 +37,8 @@ class BuildOptions(BackendOptions, total=False):
 def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack[BuildOptions]) -> Program:
     """Compile the model that a spec describes, and return the compiled model.
 
-    If the backend option is `auto` and the chosen backend fails, warn and use the `eager` backend instead. Possible
-    causes are a full disk or a broken compiler.
+    If the backend is `auto`, set by an option or by the spec, and the chosen backend fails, warn and use the `eager`
+    backend instead. Possible causes are a full disk or a broken compiler.
 
     On a CPU, the compiled model may share memory with the tensors in the option `weights`. Do not change these tensors
     afterwards.

@@ -27,8 +27,8 @@ from specs import DecoderSubLayer, EncoderSubLayer, Spec
 class Cost:
     """Costs of a graph or of one of its layers.
 
-    Costs that depend on the batch are polynomials in symbolic sizes, such as batch and source. Byte counts assume
-    float32 for everything except weights.
+    Costs that depend on the batch are polynomials in symbolic sizes, such as batch and source. Byte counts assume that
+    all floating-point values except weights are float32.
     """
 
     parameters: int

@@ -33,7 +33,7 @@ def choose_precision(spec: Spec, purposes: Iterable[Purpose], precision: str | N
     Args:
         spec: The spec. Its `compilation.precision` is ignored for training, because weights are trained in float32.
         purposes: Purposes of the graphs.
-        precision: The precision to use instead of the spec's precision. None: the spec's precision.
+        precision: The precision to use. None: the spec's precision or, for training, float32.
 
     Raises:
         ZooError: The precision is unknown, or is not float32 although the purposes include training.

@@ -65,7 +65,7 @@ class Searcher:
         functions: Mapping[Purpose, Function],
         record: Recorder | None = None,
     ) -> None:
-        """Store the program and its search graphs. The first search allocates device memory.
+        """Create a searcher for a compiled model. The first search allocates device memory.
 
         Args:
             program: The compiled model, which contains the weights.

@@ -292,7 +292,7 @@ class Synthetic(Directed):
 
     @property
     def credited_names(self) -> Sequence[str | None]:
-        """Data to credit in the model card: the last component of each model's path or name."""
+        """Models to credit in the model card: the last component of each model's path or name."""
         return [PurePath(model).name for model in self.models]
 
     @property

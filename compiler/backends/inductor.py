@@ -59,7 +59,7 @@ def _compile(code: EmittedCode, *, loops: bool) -> dict[str, Any]:
 def _vector_bits() -> int:
     """Return the size of the SIMD vectors that torch compiles for, in bits. ATEN_CPU_CAPABILITY can reduce the size.
 
-    `_build` passes this size to torch as an option. Otherwise, torch may reuse code from its disk cache that was
+    `_compile` passes this size to torch as an option. Otherwise, torch may reuse code from its disk cache that was
     compiled for a different size. This code would write beyond the end of its buffers.
     """
     from torch._inductor.cpu_vec_isa import pick_vec_isa  # slow to import

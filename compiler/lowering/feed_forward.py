@@ -83,7 +83,7 @@ def mixture_of_experts(x: Value, sublayer: MixtureOfExperts, context: LayerConte
 
 
 class TopKGates(Operation):
-    """Expert weights: the softmax of the k largest scores x W_g, and 0 for other experts (Shazeer et al. 2017).
+    """Expert weights: softmax of the k largest scores x W_g, otherwise 0 (Shazeer et al. 2017, equations 3 to 5).
 
     Input: x [batch, n, d]. Parameters: W_g and W_noise [d, experts]. Result: [batch, n, experts]. If `noisy`, training
     adds noise with the standard deviation softplus(x W_noise) to the scores, and minimises a balance loss with the

@@ -87,7 +87,7 @@ def graphs(
         purposes: The purposes of the graphs. ENCODE is omitted if the spec has no encoder, and DECODE_STEP if it has no
             decoder.
         device: The device that the graphs will run on.
-        precision: The precision to use instead of the spec's precision. None: the spec's precision.
+        precision: The precision to use. None: the spec's precision or, for training, float32.
 
     Raises:
         ZooError: The precision or the name of a disabled pass is invalid.
