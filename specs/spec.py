@@ -225,7 +225,7 @@ class Spec(Section):
         """Raise ZooError if the model has no encoder. The message begins with `purpose`, such as "this benchmark"."""
         if not self.task.reads:
             problem = f"{purpose} needs a model that reads a source, but `{self.name}` has the task `{self.task.kind}`"
-            raise ZooError(problem, hint="use a model whose task is `translation` or `parsing`")
+            raise ZooError(problem, hint="use a model with a different task, such as `translation`")
 
     def _check_task(self) -> None:
         for stack, needed in (("encoder", self.task.reads), ("decoder", self.task.loss == BaseTask.loss)):

@@ -73,7 +73,7 @@ class SentencePair(NamedTuple):
     """Sentence and its translation, as the model reads them."""
 
     number: int
-    """Number of the text that contains the sentence, for error messages."""
+    """Number of the text that contains the sentence."""
     source: Replaced
     target: Replaced
     source_start: int
@@ -154,7 +154,7 @@ def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list
 
 
 def _split_pair(number: int, source: str, target: str, preprocessor: Preprocessor) -> Iterator[SentencePair]:
-    """Split a text and its translation into sentence pairs. `number` is the number of the text in error messages.
+    """Split a text and its translation into sentence pairs. `number` is the number of the text (see `SentencePair`).
 
     If the text and its translation have different numbers of sentences, yield a single pair.
     """

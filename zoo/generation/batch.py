@@ -221,8 +221,8 @@ def start_constraint(rule: Constraint, sources: Sequence[SearchInput], device: t
         allowed = constraint.allowed().expand(len(sources), -1).gather(1, token.unsqueeze(1)).flatten().tolist()
         for source, is_allowed in zip(sources, allowed, strict=True):
             if not is_allowed:
-                name = f"sentence {source.index + 1:,}, {excerpt(source.text)}"
-                problem = f"the prefix of {name}, has a token that is not allowed"
+                name = f"input {source.index + 1:,} ({excerpt(source.text)})"
+                problem = f"the prefix of {name} has a token that is not allowed"
                 raise ZooError(problem, hint="omit the prefix, or shorten it")
         constraint = constraint.advance(None, token)
     return constraint

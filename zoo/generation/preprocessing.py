@@ -241,7 +241,7 @@ class Preprocessor:
         Args:
             texts: The sources or the targets.
             side: "source" if the texts are sources, "target" if they are targets.
-            numbers: Number of each sentence pair, for error messages. Default: 1, 2, ...
+            numbers: Number of each text's pair in error messages. Default: 1, 2, ...
 
         Returns:
             The token IDs of each text. Sources end with EOS if the model uses EOS there. Targets start with BOS and end

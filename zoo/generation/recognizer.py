@@ -158,7 +158,7 @@ class Recognizer(Translator):
             **options: Generation options. Defaults come from the spec.
 
         Returns:
-            The texts of each input with their scores, best first.
+            The texts of each input with their scores. Beam search returns the best text first.
 
         Raises:
             ZooError: An input is too long, an option is out of range, or the model cannot output the language.

@@ -207,9 +207,9 @@ class RequestQueue:
             if alone and self._took_alone[worker]:
                 source = sentences[0][1]
                 return ZooError(
-                    f"there is not enough memory to translate sentence {source.index + 1:,}, even "
-                    f"in a batch of its own: {excerpt(source.text)}, length {len(source):,} (in tokens or frames)",
-                    hint="split the sentence, use a smaller beam, or close other programs",
+                    f"there is not enough memory for input {source.index + 1:,}, even in a batch of its own: "
+                    f"{excerpt(source.text)}, length {len(source):,} (in tokens or frames)",
+                    hint="split the input, use a smaller beam, or close other programs",
                     exit_code=1,
                 )
             used_tokens = sum(_padded_tokens(members) for members in running.values())

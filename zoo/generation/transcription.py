@@ -1,4 +1,4 @@
-"""Transcripts of long recordings: choose window lengths, join the texts of windows, and format subtitles."""
+"""Transcripts of long recordings: limit the window length, join the texts of windows, and format subtitles."""
 
 from __future__ import annotations
 

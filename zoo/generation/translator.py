@@ -243,7 +243,7 @@ class Translator(TextSearch):
         """Align each token of given translations to a source token.
 
         A token is aligned to the source token that it attends to most, in the attention head that aligned words best on
-        the dev set when the weights were averaged. If there was no dev set, the mean of all heads in the
+        the dev set when the weights were averaged. If this head is not known, the mean of all heads in the
         second-to-last decoder layer is used. Tokens that mostly attend to the EOS of the source are omitted. Texts of
         several sentences are aligned sentence by sentence if the translation has the same number of sentences.
 

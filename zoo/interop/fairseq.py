@@ -51,6 +51,7 @@ _PLAIN_TYPES: dict[str, Any] = {
 _CHECKPOINT_HINT = "give a checkpoint that fairseq wrote in training, such as `checkpoint_best.pt`"
 _WITHOUT_EFFECT = ("version", "embed_positions._float_tensor", "embed_positions.weights")
 _CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
+_LISTED_FILES = 5
 _CODES = ("subword_nmt", "fastbpe")
 """Values of fairseq's `bpe` option for methods that use BPE codes."""
 _OVERWRITE = " #fairseq:overwrite"
@@ -72,8 +73,7 @@ class FairseqImport(ImportFormat):
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         file = _find_checkpoint(path)
         if file is None:
-            problem = f"cannot find the checkpoint in `{path}`: it contains none of {', '.join(_CHECKPOINTS)}"
-            raise ZooError(problem, hint="give the path of the checkpoint file instead of the folder")
+            raise _no_checkpoint(path)
         saved_options, saved_tensors = _read_checkpoint(file)
         options = _flat_options(saved_options, ("task", "model"), str(file))
         dropout = max(options.number(key, 0.0) for key in ("activation_dropout", "relu_dropout"))
@@ -104,6 +104,17 @@ def _find_checkpoint(path: Path) -> Path | None:
     usual = [path / name for name in _CHECKPOINTS if file_exists(path / name)]
     others = sorted(path.glob("*.pt")) if path.is_dir() else []
     return usual[0] if usual else others[0] if len(others) == 1 else None
+
+
+def _no_checkpoint(path: Path) -> ZooError:
+    """Return the error for a path for which `_find_checkpoint` returns None. For a folder, list its `.pt` files."""
+    if not path.is_dir():
+        return ZooError(f"`{path}` is not a fairseq checkpoint: its name does not end in `.pt`", hint=_CHECKPOINT_HINT)
+    names = [file.name for file in sorted(path.glob("*.pt"))]
+    listed = ", ".join(names[:_LISTED_FILES]) + (", ..." if len(names) > _LISTED_FILES else "")
+    found = f"has {len(names):,} other `.pt` files ({listed})" if names else "has no `.pt` files"
+    problem = f"cannot find the checkpoint in `{path}`: it contains none of {', '.join(_CHECKPOINTS)}, and {found}"
+    return ZooError(problem, hint="give the path of the checkpoint file instead of the folder")
 
 
 def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:

@@ -116,7 +116,7 @@ def _obtain_from_hub(card: ModelCard, model: HubModel, again: str, report: Repor
 
 
 def _unpack_file(path: Path, target: Path) -> None:
-    """Copy a downloaded file to `target`. If the name of `target` ends with `.gz`, decompress the file."""
+    """Copy a downloaded file to `target`. If `target` ends with `.gz`, decompress the file, and omit this suffix."""
     if target.suffix != ".gz":
         shutil.copyfile(path, target)
         return

@@ -49,8 +49,8 @@ class ImportRequest:
     name: str = ""
     """Name of the model in the model store and in its spec. If empty, `import_model` derives it from the files."""
     languages: tuple[str, str] | None = None
-    """Codes of the source and target languages. If None, use the codes in the model's files. If there
-    are none, use `UNKNOWN_LANGUAGES`."""
+    """Codes of the source and target languages. If None, use the codes in the model's files. If the files contain no
+    codes, use `UNKNOWN_LANGUAGES`."""
     positions: PositionConvention | None = None
     """Formula for the sinusoidal position encodings. If None, use the default of the format."""
     origin_name: str | None = None
@@ -87,8 +87,8 @@ class ImportFormat(Protocol):
         """Read a model.
 
         Raises:
-            ZooError: A file is damaged, the model has a property that zoo does not support, or an option in
-                `request` does not apply to this format.
+            ZooError: A file is damaged, the model has a property that zoo does not support, or an option in `request`
+                does not apply to this format.
         """
 
 

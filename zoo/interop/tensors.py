@@ -240,8 +240,8 @@ def convert_positions(
 
     Returns:
         The fields of `architecture.positions`, and zoo's tensors. If both tables contain the same sinusoids, there are
-        no tensors. Otherwise, the positions are learned, and the longer table is truncated to the length
-        of the shorter table.
+        no tensors. Otherwise, the positions are learned, and the longer table is truncated to the length of the
+        shorter table.
     """
     encoder, decoder = (next(matching_sinusoids(tables[side]), None) for side in STACKS)
     if encoder is not None and encoder == decoder:

@@ -20,10 +20,10 @@ class Limits:
         text_characters: Maximum length of a text, in characters.
         texts: Maximum number of texts in a request.
         beam: Maximum beam size, and maximum number of translations per text.
-        queued_texts: Maximum number of texts that wait or are being translated, across all requests.
+        queued_texts: Maximum number of texts that are waiting or being translated, across all requests.
         queued_characters: Maximum total number of characters in the queued texts.
-        wait_seconds: Maximum time until the translation of a request begins. A request that would probably wait longer
-            is rejected with status 429.
+        wait_seconds: Maximum time until the translation of a request begins, in seconds. A request that would probably
+            wait longer is rejected with status 429.
         requests: Maximum number of requests that are open at the same time.
         request_seconds: Maximum time to answer a request, in seconds.
         body_seconds: Maximum time for a client to send the body of a request, in seconds.

@@ -101,7 +101,7 @@ class Metrics:
         self._seconds = Histogram("zoo_request_seconds", "Seconds to answer.", ["path"], buckets=_SECONDS, registry=own)
         self.rejected = Total("zoo_rejected", "Rejected requests by reason.", ["reason"], registry=own)
         self.texts = Total("zoo_texts", "Translated texts by model.", ["model"], registry=own)
-        self.sentences = Total("zoo_sentences", "Lines given to a model.", ["model"], registry=own)
+        self.inputs = Total("zoo_inputs", "Lines, images and audio windows by model.", ["model"], registry=own)
         self.tokens = Total("zoo_tokens", "Tokens of the best translations.", ["model"], registry=own)
         self.disconnected = Total("zoo_disconnected", "Clients that closed the connection early.", registry=own)
 

@@ -203,7 +203,7 @@ class Service:
         async with self.pool.lease(route.model) as loaded:
             recognize = partial(cast(Recognizer, loaded.translator).recognize, target=route.target)
             results = await _in_chunks(self._recognizing, recognize, chunks)
-        self.metrics.sentences.labels(route.model.name).inc(len(inputs))
+        self.metrics.inputs.labels(route.model.name).inc(len(inputs))
         return [best for best, *_ in results]
 
     async def plan(self, call: Call, texts: Sequence[str]) -> list[Plan]:
@@ -289,7 +289,7 @@ class Service:
                 results = await asyncio.wrap_future(submit())
             else:
                 results = await self._submit_in_thread(submit)
-        self.metrics.sentences.labels(route.model.name).inc(len(lines))
+        self.metrics.inputs.labels(route.model.name).inc(len(lines))
         self.metrics.tokens.labels(route.model.name).inc(sum(len(best.tokens) for best, *_ in results))
         return results
 

@@ -121,9 +121,9 @@ def split_sentences(text: str, language: str) -> list[str]:
 
     Returns:
         The sentences, including the white space around them, so joining them restores the line. A sentence without
-        letters and digits is merged with a neighbouring sentence. These dots do not end a sentence:
-        a dot directly before a capital letter or an ordinal indicator (º, ª), a dot after a title such as "Ms.", and
-        the dot of a German ordinal such as "3.".
+        letters and digits is merged with a neighbouring sentence. These dots do not end a sentence: a dot directly
+        before a capital letter or an ordinal indicator (º, ª), a dot after a title such as "Ms.", and the dot of a
+        German ordinal, as in "im 3. Stock".
     """
     sentences: list[str] = []
     patterns = patterns_of(language)

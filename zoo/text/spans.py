@@ -139,7 +139,7 @@ def compare(source: str, target: str, source_language: str, target_language: str
 
 
 class _SpanReader:
-    """Reader for the spans of a text. Each kind of span has its own method, such as `_read_date`.
+    """Reader for the spans of a text. Each kind of span has its own method `_read_KIND`, such as `_read_date`.
 
     Attributes:
         matches: Regular expression matches for the parts of the text that may be spans.

@@ -421,7 +421,7 @@ def test_batches_halve_until_they_fit_and_workers_end_if_there_is_not_enough_mem
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_sentence_that_does_not_fit_alone_is_named(tight, workers):
     program = tight(1000, MemoryError(), [TEXTS[17].tokens])
-    message = r"not enough memory to translate sentence 18, even in a batch of its own: 'text 17', length 5"
+    message = r"not enough memory for input 18, even in a batch of its own: 'text 17', length 5"
     error = refused(rf"{message}.*\s+hint: .*smaller beam", list, search(program, [TEXTS[10:20]], WIDE, 4096, workers))
     assert error.exit_code == 1
 

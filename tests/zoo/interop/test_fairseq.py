@@ -194,6 +194,16 @@ def test_objects_of_fairseq_are_inert(tmp_path: Path, monkeypatch: pytest.Monkey
     require_same(folder, model)
 
 
+def test_a_folder_without_a_usual_checkpoint_is_rejected_with_the_names_of_its_checkpoints(tmp_path: Path) -> None:
+    refused("contains none of checkpoint_best.pt, .*, and has no `.pt` files", read, tmp_path)
+    for number in range(1, 7):
+        (tmp_path / f"checkpoint{number}.pt").touch()
+    listed = r"has 6 other `.pt` files \(checkpoint1.pt, .*, checkpoint5.pt, ...\)"
+    refused(rf"{listed}\s+hint: give the path of the checkpoint file", read, tmp_path)
+    (tmp_path / "model.bin").touch()
+    refused(r"its name does not end in `.pt`", read, tmp_path / "model.bin")
+
+
 def test_damaged_files_are_rejected(tmp_path: Path) -> None:
     model = Model()
     with pytest.raises(ZooError, match="an option has the type Tensor"):

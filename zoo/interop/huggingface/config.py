@@ -1,4 +1,4 @@
-"""Files of models in transformers: network settings, search settings (`generation_config.json`) and weights."""
+"""Files of transformers models: the network (`config.json`), the search (`generation_config.json`) and the weights."""
 
 from __future__ import annotations
 
