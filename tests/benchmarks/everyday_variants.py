@@ -57,7 +57,7 @@ def bare(sentence: str) -> str:
 
 
 def lower(source: str, target: str) -> Pair:
-    """Return the source in lower case, and the target unchanged. The final full stop of both sentences is removed."""
+    """Return the source in lower case, and the target. Remove the final full stop of both sentences."""
     return bare(source).lower(), bare(target)
 
 

@@ -27,7 +27,7 @@ TIMES = 6
 _STRING = r'"((?:[^"\\]|\\.)*)"'
 _LINE = re.compile(rf"dialogId\({_STRING},\s*{_STRING},\s*{_STRING}\)\s*dialogStr\({_STRING}\)")
 _SPLITS = {3: "dev", 8: "test"}
-"""Index, among ten successive rooms, of the room that is in the dev set and in the test set."""
+"""Indices of the dev room and the test room among ten successive rooms."""
 
 Line = tuple[Path, str, str]
 """Audio file of a line, its text and its English translation."""

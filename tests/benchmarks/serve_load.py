@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.serve_load LINES NAME=URL=PID NAME=URL=PID
 
-The script first measures the capacity of each server in requests per second. For each load of 0.5, 0.9 and 2 times the
-capacity, it then sends requests to each server for a minute. The requests are sent at random times (a Poisson process),
-without waiting for earlier answers. LINES is a file with one sentence per line. PID is the process ID of the server,
-whose memory is measured. With `--toy`, the script sends requests for less than a second, to test itself.
+The script first measures the capacity of each server in requests per second. It then sends requests to one server after
+the other for a minute each, at 0.5, 0.9 and 2 times the server's capacity. The requests are sent at random times (a
+Poisson process), without waiting for earlier answers. LINES is a file with one sentence per line. PID is the process ID
+of the server, whose memory is measured. With `--toy`, the script sends requests for less than a second, to test itself.
 """
 
 from __future__ import annotations

@@ -60,9 +60,9 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = create_parser(__doc__, default="base")
-    parser.set_defaults(overrides=SMALL)
-    return parse_comparison(parser, learners.SYSTEMS)
+    given = parse_comparison(create_parser(__doc__, default="base"), learners.SYSTEMS)
+    given.overrides = [*SMALL, *given.overrides]
+    return given
 
 
 def _child(given: argparse.Namespace) -> Callable[[str], Any]:

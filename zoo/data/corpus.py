@@ -102,7 +102,7 @@ class CorpusReader:
         return examples
 
     def bytes(self) -> int:
-        """Estimate the uncompressed size of the corpus in bytes. Download archives that are not on this machine."""
+        """Estimate the size of the corpus in bytes, with .gz files unpacked. Download archives that are missing."""
         return sum(reader.bytes() for reader in self.readers)
 
     def identity(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class PartReader(ABC, Generic[_Part]):
         return [identify(self.listed_paths())] if any(each.names_files for each in self.modalities.values()) else []
 
     def bytes(self) -> int:
-        """Estimate the uncompressed size of the corpus part in bytes."""
+        """Estimate the size of the corpus part in bytes, with .gz files unpacked."""
         total = 0
         for path in (*self.paths(), *map(Path, self.listed_paths())):
             with file_errors(path):

@@ -243,5 +243,7 @@ def _missing_member(path: Path, name: str, members: list[str]) -> ZooError:
     listed = ", ".join(f"`{member}`" for member in members[:_LISTED_MEMBERS])
     more = ", ..." if len(members) > _LISTED_MEMBERS else ""
     guess = f"did you mean `{closest}`? " if closest else ""
-    hint = f"{guess}the archive has {listed or 'no members'}{more}"
+    hint = f"{guess}choose a member of the archive: {listed}{more}"
+    if not members:
+        hint = "use the URL of a different archive: this archive contains no files"
     return ZooError(f"`{path.name}` has no member `{name}`", hint=hint)

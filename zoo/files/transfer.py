@@ -131,7 +131,7 @@ def partial_path(path: Path) -> Path:
 
 
 def complete_path(path: Path) -> Path:
-    """Return the path of the complete file, given the path of a partial download or of the file with its version.
+    """Return the path of the complete file, given the path of a partial download or of its version file.
 
     Return other paths unchanged. All of these files share the lock of the complete file.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -42,7 +43,8 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     """
     checkpoints = scheduled_checkpoints(run)
     if not checkpoints:
-        raise ZooError(f"`{run.folder}` has no checkpoints yet", hint="run `zoo train`, which writes checkpoints")
+        hint = f"run `zoo train {quote(str(run.spec_file))}`, which writes checkpoints"
+        raise ZooError(f"`{run.folder}` has no checkpoints yet", hint=hint)
     if last is not None and not 1 <= last <= len(checkpoints):
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
         if others := len(list_checkpoints(run)) - len(checkpoints):

@@ -83,7 +83,7 @@ def test_impossible_decoding_is_refused(small: Small) -> None:
     def learned(rows: int) -> Spec:
         return changed(small(), "architecture", positions=Learned(kind="learned", rows=rows))
 
-    error = refused(f"needs {LENGTH + 1} positions", benchmark_decoding, learned(LENGTH), **ONE_ROUND)
+    error = refused(f"needs {LENGTH + 1} position embeddings", benchmark_decoding, learned(LENGTH), **ONE_ROUND)
     enough = int(str(error.hint).partition("positions.rows=")[2].rstrip("`"))
     assert benchmark_decoding(learned(enough), **ONE_ROUND).sentences == 2
 
