@@ -4,8 +4,8 @@
     python -m tests.benchmarks.shortlist SPEC [KEY=VALUE ...]
 
 The first command estimates a shortlist from the sentence pairs, and translates the test set without and with the
-shortlist. If the model is multilingual, the pairs are used in both directions. The second command
-translates random sentences of 23 to 27 tokens with random weights and a random shortlist.
+shortlist. If the model is multilingual, the pairs are used in both directions. The second command translates random
+sentences of 23 to 27 tokens with random weights and a random shortlist.
 
 The script alternates between translating 50 sentences without and with the shortlist, using one worker.
 """
