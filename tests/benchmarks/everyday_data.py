@@ -150,7 +150,7 @@ def read_folder(folder: Path, name: str, language: str) -> list[Pair]:
 
 
 def read_tables(pattern: str) -> list[list[str]]:
-    """Return the rows of the tables in `everyday_tables` that match a pattern. Each row has one cell per language."""
+    """Return the rows of all tables in `everyday_tables` whose names match a pattern, with one cell per language."""
     lines = [line for path in sorted(_TABLES.glob(f"{pattern}.tsv")) for line in path.read_text("utf-8").splitlines()]
     return [line.split("\t") for line in lines if line and not line.startswith("#")]
 

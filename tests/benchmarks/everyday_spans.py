@@ -236,7 +236,7 @@ _CLOCK = re.compile(r"(?<![\d:.,])([01]?\d|2[0-4]):([0-5]\d)(?![\d:])")
 
 
 def filled(template: Sequence[str], languages: Sequence[str], generator: random.Random) -> list[str]:
-    """Fill the slots of a template with random values, such as dates. Equal slots get the same value."""
+    """Fill the slots of a template with random values, such as dates. Equal slots get equal values in all languages."""
     values: dict[str, Values] = {}
     for match in _SLOT.finditer(template[0]):
         values.setdefault(match[0], KINDS[match[1]](generator))
@@ -301,7 +301,7 @@ def _other_clock(value: str, generator: random.Random) -> Values:
 
 
 def _number_value(text: str) -> str:
-    """Return a number with a decimal point and without thousands separators. A final "g" marks removed separators."""
+    """Return a number with a decimal point and without thousands separators. "g" marks integers that had separators."""
     decimals = re.search(r"[.,](\d{1,2})$", text)
     whole = re.sub(r"\D", "", text[: decimals.start()] if decimals else text)
     return f"{whole}.{decimals[1]}" if decimals else f"{whole}{'g' * (len(whole) < len(text))}"

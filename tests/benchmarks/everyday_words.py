@@ -91,7 +91,7 @@ def _links(model: LexicalModel) -> dict[tuple[int, int], tuple[float, float]]:
 
 
 def _true_cased(sentences: Sequence[str]) -> list[list[str]]:
-    """Split sentences into words. Put the first word in lower case if it is usually so inside other sentences."""
+    """Split sentences into words. Put the first word in lower case unless it is usually capitalised elsewhere."""
     rows = [_WORD.findall(sentence) for sentence in sentences]
     inner = Counter(word for row in rows for word in row[1:])
     return [[min(row[0].lower(), row[0], key=lambda word: -inner[word]), *row[1:]] if row else [] for row in rows]

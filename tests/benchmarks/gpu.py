@@ -21,10 +21,10 @@ If the GPU machine has torch but no network, download a folder of wheels elsewhe
 --only-binary :all: --python-version 3.12 -d wheels` of pydantic pydantic-core annotated-types typing-inspection pyyaml
 typer click annotated-doc rich markdown-it-py mdurl pygments shellingham safetensors sentencepiece sacrebleu sacremoses
 sentencex py3langid nltk joblib tqdm portalocker regex tabulate lxml colorama platformdirs jaxtyping wadler-lindig
-pytest pluggy iniconfig pytest-timeout hypothesis sortedcontainers filelock fsspec. Install the
-wheels on the GPU machine with `pip install --no-index --no-deps wheels/*`. Add transformers, tokenizers and
-huggingface-hub to compare with Hugging Face's `generate`. For the part `real`, first run
-`ZOO_HOME=DATA zoo prepare multi30k-ende`, and copy the folder DATA.
+pytest pluggy iniconfig pytest-timeout hypothesis sortedcontainers filelock fsspec. Install the wheels on the GPU
+machine with `pip install --no-index --no-deps wheels/*`. Add transformers, tokenizers and huggingface-hub to compare
+with Hugging Face's `generate`. For the part `real`, first run `ZOO_HOME=DATA zoo prepare multi30k-ende`, copy the
+folder DATA to the GPU machine, and set ZOO_HOME to this copy.
 """
 
 from __future__ import annotations

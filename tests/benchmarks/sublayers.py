@@ -167,7 +167,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--causal", action="store_true")
     parser.add_argument("--backward", action="store_true")
     parser.add_argument("--toy", action="store_true", help=TOY_HELP)
-    parser.add_argument("--longest", choices=KINDS, help="only measure this layer type with 16,384 positions")
+    parser.add_argument(
+        "--longest", choices=KINDS, help="only measure the time and memory of this layer type with 16,384 positions"
+    )
     return parser.parse_args()
 
 

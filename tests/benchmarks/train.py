@@ -1,9 +1,9 @@
 """Compare zoo's training speed with other toolkits: `python -m tests.benchmarks.train [SPEC] [KEY=VALUE ...]`.
 
 The script times whole training steps (forward pass, backward pass and optimiser) from random weights, with dropout,
-label smoothing and fused Adam. All systems get the same random sentence pairs, in batches of 2,500 source and 2,500
-target tokens unless overrides change the size. A round consists of three batches: short, medium and long sentences.
-Speeds are in tokens per second, without padding.
+label smoothing and fused Adam. All systems get the same random sentence pairs. Batches have 2,500 source and 2,500
+target tokens, but if any override is given, they have the size in the spec. A round consists of three batches: short,
+medium and long sentences. Speeds are in tokens per second, without padding.
 
 Each system runs in a separate process with one thread per core. The systems run alternately. The script prints medians
 over the rounds. In each round, the ratio is the speed of a system divided by the speed of the fastest other toolkit.

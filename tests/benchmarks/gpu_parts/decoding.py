@@ -23,7 +23,7 @@ BATCHES = {1: 180, 32: 2_500, 256: 6_000}
 
 
 def decoding(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Measure the search with one CUDA graph per step, Hugging Face, and the search with steps launched by the host."""
+    """Measure zoo's GPU search with one CUDA graph per step, Hugging Face's search, and zoo's Python search."""
     spec = setting.spec("base")
     weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
     program = build(spec, weights=weights, device=str(setting.device), precision="bfloat16", backend="eager")

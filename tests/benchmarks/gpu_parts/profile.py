@@ -25,7 +25,8 @@ def profiled(setting: Setting, name: str, work: Callable[[], object], count: int
         count: Number of steps that the function runs. All results are per step.
 
     Returns:
-        The total time of all kernels in microseconds, their number, and the times of the slowest kernels.
+        The total time of all kernels in microseconds, their number, and the times of the slowest kernels. Empty if the
+        device is not a GPU; the function is then not called.
     """
     if not setting.cuda:
         return {}

@@ -19,7 +19,10 @@ MARK = 41.0
 
 
 def real(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Train `multi30k-ende` and score it on the test set. `zoo prepare multi30k-ende` must have prepared the corpus."""
+    """Train `multi30k-ende` and score it on the test set.
+
+    Before, `zoo prepare multi30k-ende` must have prepared the corpus with the same ZOO_HOME.
+    """
     spec = setting.spec("multi30k-ende", compilation={"backend": "eager" if setting.toy else "auto"})
     try:
         preparing, _ = timed(lambda: prepare(spec, Report()))
