@@ -144,7 +144,7 @@ def compare(
     Significance is tested by paired bootstrap resampling (Koehn 2004): 1,000 sets of sentences are drawn with
     replacement, and both models or files are scored on each set.
 
-    The table shows each score ± half its 95 % confidence interval. p is the probability of a difference of at least
+    The table shows each score ± half its 95% confidence interval. p is the probability of a difference of at least
     this size if both were equally good. If p is 0.05 or more, neither A nor B is reported as better.
 
     Options:

@@ -189,8 +189,8 @@ def sweep(
     interrupted runs and skips finished runs.
 
     All models are scored on the dev set with the beam size and length penalty of their specs. The table shows each
-    score ± half its 95 % confidence interval, by bootstrap over sentences. The difference between two specs is
-    significant if its 95 % confidence interval excludes 0. This interval accounts for the choice of sentences and the
+    score ± half its 95% confidence interval, by bootstrap over sentences. The difference between two specs is
+    significant if its 95% confidence interval excludes 0. This interval accounts for the choice of sentences and the
     choice of seeds. With one seed per spec, differences are not tested, because another seed could reverse them.
 
     Options:

@@ -27,7 +27,7 @@ class Vocabulary(Section):
     null: the same as `size`. A parser's target tokens are the brackets of its trees. Unit: tokens."""
     byte_fallback: bool
     """Whether a character that is not in the vocabulary is encoded as its UTF-8 bytes (not in the paper). 256 tokens of
-    the vocabulary are then bytes. The rarest 0.01 % of all characters in the training text get no token of their own,
+    the vocabulary are then bytes. The rarest 0.01% of all characters in the training text get no token of their own,
     so that the byte tokens are trained. If false, every character of the training text gets a token, and any other
     character is unknown."""
     shared: bool

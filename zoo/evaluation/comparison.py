@@ -58,7 +58,7 @@ class Comparison:
     metric: str
     scores: tuple[float, float]
     confidence: tuple[float, float]
-    """Half the width of the 95 % confidence interval of each score."""
+    """Half the width of the 95% confidence interval of each score."""
     p: float
     """The p-value: the probability of a difference at least this large if both systems were equally good."""
     signature: str
@@ -256,7 +256,7 @@ def sample_counts(sentences: int, seed: int = SEED) -> FloatArray:
 
 
 def interval_half_width(scores: FloatArray) -> float:
-    """Return half the distance between the 2.5 % quantile and the 97.5 % quantile of the scores."""
+    """Return half the distance between the 2.5% quantile and the 97.5% quantile of the scores."""
     low, high = np.quantile(scores, (0.025, 0.975))
     return float(high - low) / 2
 

@@ -240,7 +240,7 @@ def word_list_tokenizer(numbering: Numbering, name: str, rules: TextRules | None
             text, as in the original toolkit.
 
     Raises:
-        ZooError: More than 1 % of the tokens begin with `▁`. Such lists come from SentencePiece, and text can only be
+        ZooError: More than 1% of the tokens begin with `▁`. Such lists come from SentencePiece, and text can only be
             split with the SentencePiece model.
     """
     with_space = sum(token.name.startswith(SPACE) for token in numbering.tokens)

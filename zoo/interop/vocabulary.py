@@ -177,12 +177,12 @@ def _language_notes(source: Numbering) -> list[str]:
 
 
 def _has_subwords(target: TokenList) -> bool:
-    """Return whether at least 5 % of the tokens are subword-nmt or fastBPE subwords."""
+    """Return whether at least 5% of the tokens are subword-nmt or fastBPE subwords."""
     return sum(name.endswith(SEPARATOR) for name in target.names) >= len(target.names) / 20
 
 
 def _has_joiners(target: TokenList) -> bool:
-    """Return whether at least 1 % of the tokens contain a joiner of OpenNMT's tokenizer."""
+    """Return whether at least 1% of the tokens contain a joiner of OpenNMT's tokenizer."""
     return sum(_JOINER in name for name in target.names) >= len(target.names) / 100
 
 

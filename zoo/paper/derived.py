@@ -126,7 +126,7 @@ def multi_head_cost() -> tuple[bool, str]:
     """Compare the FLOPs of a model with eight heads and a model with one head of the same total dimension.
 
     Returns:
-        Whether the FLOPs differ by at most 5 %, and a string with both numbers.
+        Whether the FLOPs differ by at most 5%, and a string with both numbers.
     """
     sizes = {"batch": 1, "source": LENGTH, "target": LENGTH}
     many, one = (cost(graph(name)).flops(**sizes) for name in ("table3/base", "table3/a-h1"))

@@ -110,7 +110,7 @@ def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
     degrees = comparison.variances["paper_bleu"].degrees
     seeds = f"pooled over all rows ({degrees} degrees of freedom)" if degrees else "which is unknown with one seed"
     yield (
-        f"± is half the width of a 95 % confidence interval, computed for a score from {SAMPLES:,} bootstrap samples "
+        f"± is half the width of a 95% confidence interval, computed for a score from {SAMPLES:,} bootstrap samples "
         f"of the sentences, and for a difference from the paired bootstrap and the variance between seeds, {seeds}"
     )
     verdicts = [verdict for pair in comparison.pairs for name in ORDERED if (verdict := _verdict(pair, name))]

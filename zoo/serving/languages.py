@@ -172,7 +172,7 @@ def detect_source(text: str, languages: Collection[str], target: str) -> tuple[s
 
     The probability is computed over all languages that the detector knows, not only over `languages`.
 
-    The target language is chosen only if its probability is at least 10 %. Without this minimum, a word such as "Hi"
+    The target language is chosen only if its probability is at least 10%. Without this minimum, a word such as "Hi"
     could be mistaken for a word in the target language, and stay untranslated.
 
     Args:

@@ -43,7 +43,7 @@ CHECKED = 4
 """Number of translations whose log-probabilities are compared with the float32 interpreter."""
 _MEDIAN, _SIGMA, _LONGEST = 22, 0.5, 80
 """Median and sigma of the log-normal distribution of source lengths, and the maximum length, in tokens. The lengths
-are similar to WMT 2014. A target is up to 15 % longer or shorter than its source."""
+are similar to WMT 2014. A target is up to 15% longer or shorter than its source."""
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ class TrainingRecord:
     """Number of devices that trained at the same time."""
     flops: float
     """FLOPs of the matrix products in the forward and backward passes, without padding. They are computed from the
-    number of tokens, as if each sentence had LENGTH tokens. An error of 10 % in the length changes them by 0.1 %."""
+    number of tokens, as if each sentence had LENGTH tokens. An error of 10% in the length changes them by 0.1%."""
     peak: float
     """FLOPs per second of a large matrix product on one device, measured at each start. 0 if it is not in the log."""
 

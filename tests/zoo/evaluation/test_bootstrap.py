@@ -57,7 +57,7 @@ def test_samples_and_intervals_equal_sacrebleus(name: str) -> None:
 
 
 def test_p_values_are_calibrated() -> None:
-    """If two systems are equal, 5 % of the p-values are below 0.05."""
+    """If two systems are equal, 5% of the p-values are below 0.05."""
     chance = np.random.default_rng(0)
     differences = chance.normal(size=4_000)
     found = [p_value(each, each + chance.normal(size=400)) for each in differences]

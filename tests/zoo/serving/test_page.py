@@ -163,7 +163,7 @@ def test_alternatives_and_attention_are_about_the_sentence_of_the_word(page):
     explain(page.get_by_role("button", name="lesen"))
     page.locator("#alternatives button").first.wait_for()
     assert page.locator("#alternatives button").all_inner_texts() == ["… schauen."], "only other words at this place"
-    assert page.locator("#attention span").evaluate_all("all => all.map(each => each.title)") == ["0 %", "0 %", "100 %"]
+    assert page.locator("#attention span").evaluate_all("all => all.map(each => each.title)") == ["0%", "0%", "100%"]
     for body in asked:
         assert (body["text"], body["model"]) == ("We 😀 read.", "m")
     assert sorted(body.get("prefix", body.get("translation")) for body in asked) == ["Wir 😀", "Wir 😀 lesen."]
@@ -171,7 +171,7 @@ def test_alternatives_and_attention_are_about_the_sentence_of_the_word(page):
     assert page.inner_text("#result") == "Ich sehe. Wir 😀 schauen.\nSie weiß."
 
 
-@pytest.mark.parametrize(("confidence", "described"), [(0.123, "its confidence is 12 %"), (None, "not sure")])
+@pytest.mark.parametrize(("confidence", "described"), [(0.123, "its confidence is 12%"), (None, "not sure")])
 def test_uncertain_sentences_are_marked(open_page, confidence, described):
     page = open_page(color_scheme="dark" if confidence else "light")
     sentences = [["I see.", "Ich sehe."], ["We read.", "Wir lesen."]]

@@ -157,7 +157,7 @@ function splitTranslation({ text, sentences, confidences, uncertain = [] }) {
 
 // Returns the description of an uncertain sentence. The confidence is null if the model has no calibration.
 function describeDoubt(confidence) {
-  const known = confidence === null ? "" : `: its confidence is ${Math.round(100 * confidence)} %`;
+  const known = confidence === null ? "" : `: its confidence is ${Math.round(100 * confidence)}%`;
   return `The model is not sure of this sentence${known}. Check it.`;
 }
 
@@ -317,7 +317,7 @@ async function showAttention() {
   byId("attention").lang = part.languages.source;
   byId("attention").replaceChildren(
     ...found.source.flatMap((text, column) => {
-      const shown = element("span", { title: `${Math.round(100 * weights[column])} %` }, text);
+      const shown = element("span", { title: `${Math.round(100 * weights[column])}%` }, text);
       shown.style.setProperty("--weight", weights[column] / largest);
       return [shown, " "];
     }),

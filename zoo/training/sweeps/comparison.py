@@ -3,7 +3,7 @@
 Scores vary for two reasons: a different seed gives different weights, and a dev set is a sample of sentences. The
 variance between seeds is assumed to be the same for all rows and is pooled over all rows with several seeds. The
 variance due to sentences comes from the paired bootstrap, applied to the mean over the seeds. A difference is
-significant if it exceeds half the width of its 95 % confidence interval. The interval accounts for both variances
+significant if it exceeds half the width of its 95% confidence interval. The interval accounts for both variances
 (Student's t with degrees of freedom by Welch and Satterthwaite).
 """
 
@@ -37,7 +37,7 @@ _T = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
     *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-"""Quantiles of Student's t for two-sided 95 % intervals, for 1, 2, ... degrees of freedom."""
+"""Quantiles of Student's t for two-sided 95% intervals, for 1, 2, ... degrees of freedom."""
 _NORMAL = 1.96
 
 
@@ -66,7 +66,7 @@ class ScoreSample:
 
     @property
     def half_interval(self) -> float:
-        """Half the width of the interval that contains the scores of 95 % of the bootstrap samples."""
+        """Half the width of the interval that contains the scores of 95% of the bootstrap samples."""
         return interval_half_width(self.resampled)
 
 
@@ -81,7 +81,7 @@ class SeedVariance:
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference between two specs' mean scores (second minus first), with its 95 % confidence interval."""
+    """Difference between two specs' mean scores (second minus first), with its 95% confidence interval."""
 
     value: float
     half_interval: float
@@ -211,7 +211,7 @@ def difference(first: ScoreSample, second: ScoreSample, seeds: SeedVariance) -> 
 
 
 def t_quantile(degrees: float) -> float:
-    """Return the quantile of Student's t for a two-sided 95 % interval with `degrees` degrees of freedom."""
+    """Return the quantile of Student's t for a two-sided 95% interval with `degrees` degrees of freedom."""
     if degrees >= len(_T):
         return _NORMAL + 2.46 / degrees
     return _T[max(1, int(degrees)) - 1]

@@ -2,7 +2,7 @@
 // Draws the selected attention weights and describes them in words. The style sheet defines colours and print layout.
 const LEVELS = 32; // number of opacity levels; a weight below half a level is not drawn
 const ROW = 24; // distance between words in pixels
-const MIN_WEIGHT = 0.005; // smallest weight in the table; smaller weights would be shown as 0 %
+const MIN_WEIGHT = 0.005; // smallest weight in the table; smaller weights would be shown as 0%
 const SVG = "http://www.w3.org/2000/svg";
 const all = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
@@ -19,7 +19,7 @@ async function unpack() {
 const kind = () => all.kinds.find((each) => each.name === state.kind);
 const grid = () => kind()[state.unit];
 const heads = () => [...state.heads].sort((a, b) => a - b);
-const percent = (weight) => `${Math.round(100 * weight)} %`;
+const percent = (weight) => `${Math.round(100 * weight)}%`;
 
 // Return the weight with which a row attends to a column in one head. All indices start at 0.
 function weight(head, row, column) {
