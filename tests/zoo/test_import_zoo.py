@@ -193,7 +193,9 @@ def test_foreign_packages_are_not_imported(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_the_module_is_the_command_and_unrelated_folders_and_packages_are_harmless(tmp_path: Path) -> None:
+def test_the_module_is_the_command_and_unrelated_folders_and_packages_are_harmless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "mine.yaml").write_text("extends: tiny\n")
     process = python("-m", tmp_path)
@@ -201,6 +203,8 @@ def test_the_module_is_the_command_and_unrelated_folders_and_packages_are_harmle
     assert "Usage: zoo" in process.stdout
     (tmp_path / "cli.py").write_text("raise SystemExit('foreign code ran')")
     assert python("import zoo; zoo.spec('tiny'); zoo.names()", tmp_path).returncode == 0
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")  # Python then removes docstrings, which contain the help texts
+    assert python("import cli.options").stderr == ""
 
 
 @pytest.mark.integration
