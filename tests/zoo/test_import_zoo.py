@@ -213,7 +213,9 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
 
     A background job of a shell keeps ignoring interrupts.
     """
-    (tmp_path / "swallows.py").write_text("import signal\ntry: signal.raise_signal(2)\nexcept BaseException: pass\n")
+    for name, number in (("swallows", 2), ("swallows_sigterm", 15)):
+        text = f"import signal\ntry: signal.raise_signal({number})\nexcept BaseException: pass\n"
+        (tmp_path / f"{name}.py").write_text(text)
     stopped = "from signal import *\nfrom pathlib import Path\nfrom cli.console import open_output\ndef main():\n"
     stopped += " with open_output(Path('out'), ()) as write"
     apps = [
@@ -221,6 +223,7 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
         (f"{stopped}: [write('a'), raise_signal(SIGTERM)]", -signal.SIGTERM),
         (f"{stopped}: [write('a'), raise_signal(SIGINT)]", -signal.SIGINT),
         ("def main(): import swallows; return 0", -signal.SIGINT),
+        ("def main(): import swallows_sigterm; return 0", -signal.SIGTERM),
         ("def main(): return 3", 3),
         ("from signal import *; signal(SIGINT, SIG_IGN)\ndef main(): raise_signal(SIGINT); return 0", 0),
     ]
@@ -231,4 +234,5 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
         assert process.returncode == status, app
         kept = "warning: `out` was not written: the command failed or was stopped; `out.partial` contains the first"
         assert re.sub(rf"{kept} 1 line\n", "", process.stderr) in ("", "\ninterrupted\n", "terminated\n")
+        assert ("interrupted" in process.stderr) == (status == -signal.SIGINT)
         assert ("out.partial" in process.stderr) == ("open_output" in app), "the lines written so far are kept"
