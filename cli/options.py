@@ -46,6 +46,7 @@ import inspect
 import json
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
@@ -263,8 +264,11 @@ def _default_info(parameter: inspect.Parameter) -> Any:
     return argument() if parameter.default is inspect.Parameter.empty else option()
 
 
-_TEXTS = dict(_read_items(str(__doc__).partition("\n\nOptions:\n")[2].rstrip()))
-"""Attributes of the shared options: the texts in the docstring of this module, by the name of the option below."""
+_TEXTS = defaultdict[str, Any](dict, _read_items(str(__doc__).partition("\n\nOptions:\n")[2].rstrip()))
+"""Attributes of the shared options: the texts in the docstring of this module, by the name of the option below.
+
+With `python -OO`, there are no docstrings, so the options have no texts.
+"""
 From = Annotated[str | None, option("--from", **_TEXTS["From"])]
 To = Annotated[str | None, option("--to", **_TEXTS["To"])]
 Reference = Annotated[str, argument(complete=complete_spec, **_TEXTS["Reference"])]

@@ -189,12 +189,15 @@ def top_k(
     last = values[:, count - 1]
     is_tied = (last == values[:, count]) & last.isfinite()
     values, tokens = values[:, :count], tokens[:, :count]
-    # torch.topk may return any of several equal values, so choose the tokens with the lowest IDs. On a GPU, always do
-    # this, because testing whether there are ties would wait for the GPU.
-    if _is_asynchronous(log_probabilities) or bool(is_tied.any()):
-        lowest = _lowest_ids(log_probabilities, last.unsqueeze(1), count)
-        exact = _sort_by_value_and_id(log_probabilities, lowest)
-        values, tokens = (torch.where(is_tied.unsqueeze(1), a, b) for a, b in zip(exact, (values, tokens), strict=True))
+    # torch.topk may return any of several equal values, so choose the tokens with the lowest IDs. On a GPU, do this for
+    # all rows, because testing which rows have ties would wait for the GPU.
+    asynchronous = _is_asynchronous(log_probabilities)
+    if asynchronous or bool(is_tied.any()):
+        tied = slice(None) if asynchronous else is_tied
+        rows = log_probabilities[tied]
+        exact = _sort_by_value_and_id(rows, _lowest_ids(rows, last[tied].unsqueeze(1), count))
+        for found, each in zip((values, tokens), exact, strict=True):
+            found[tied] = torch.where(is_tied[tied].unsqueeze(1), each, found[tied])
     return TopK(values, tokens, ends)
 
 

@@ -63,7 +63,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     """
     while frame is not None:
         if frame.f_code.co_filename == _IMPORT_SYSTEM:
-            os.write(2, b"\ninterrupted\n")
+            os.write(2, b"\ninterrupted\n" if number == signal.SIGINT else b"terminated\n")
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         frame = frame.f_back

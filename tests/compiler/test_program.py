@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import product
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
-from compiler import TRANSLATE, Purpose, build, build_module, graphs
+from compiler import TRANSLATE, Purpose, build, build_module, decoder, graphs
 from compiler.assemble import find_device
 from compiler.backends.conformance import disagreement
 from compiler.decoder import top_k
@@ -62,6 +63,16 @@ def test_top_k_sorts_by_value_and_id(monkeypatch: pytest.MonkeyPatch, levels: in
         shared = masks[-1][:1]
         assert all(map(torch.equal, top_k(rows, count, shared), top_k(rows, count, shared.expand(40, -1))))
         assert torch.equal(rows, before)
+
+
+def test_only_rows_with_ties_are_searched_again_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bfloat16, most steps have a tie, but few rows do."""
+    searched = Mock(side_effect=decoder._lowest_ids)
+    monkeypatch.setattr(decoder, "_lowest_ids", searched)
+    rows = -torch.arange(24.0).repeat(9, 1)
+    rows[4] = -1.0
+    assert top_k(rows, 8).tokens[4].tolist() == [token for token in range(10) if token not in (PAD, BOS)]
+    assert len(searched.call_args.args[0]) == 1
 
 
 def test_initial_weights_have_the_variance_of_the_spec() -> None:

@@ -193,7 +193,9 @@ def test_foreign_packages_are_not_imported(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_the_module_is_the_command_and_unrelated_folders_and_packages_are_harmless(tmp_path: Path) -> None:
+def test_the_module_is_the_command_and_unrelated_folders_and_packages_are_harmless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "mine.yaml").write_text("extends: tiny\n")
     process = python("-m", tmp_path)
@@ -201,6 +203,8 @@ def test_the_module_is_the_command_and_unrelated_folders_and_packages_are_harmle
     assert "Usage: zoo" in process.stdout
     (tmp_path / "cli.py").write_text("raise SystemExit('foreign code ran')")
     assert python("import zoo; zoo.spec('tiny'); zoo.names()", tmp_path).returncode == 0
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")  # Python then removes docstrings, which contain the help texts
+    assert python("import cli.options").stderr == ""
 
 
 @pytest.mark.integration
@@ -209,7 +213,9 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
 
     A background job of a shell keeps ignoring interrupts.
     """
-    (tmp_path / "swallows.py").write_text("import signal\ntry: signal.raise_signal(2)\nexcept BaseException: pass\n")
+    for name, number in (("swallows", 2), ("swallows_sigterm", 15)):
+        text = f"import signal\ntry: signal.raise_signal({number})\nexcept BaseException: pass\n"
+        (tmp_path / f"{name}.py").write_text(text)
     stopped = "from signal import *\nfrom pathlib import Path\nfrom cli.console import open_output\ndef main():\n"
     stopped += " with open_output(Path('out'), ()) as write"
     apps = [
@@ -217,6 +223,7 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
         (f"{stopped}: [write('a'), raise_signal(SIGTERM)]", -signal.SIGTERM),
         (f"{stopped}: [write('a'), raise_signal(SIGINT)]", -signal.SIGINT),
         ("def main(): import swallows; return 0", -signal.SIGINT),
+        ("def main(): import swallows_sigterm; return 0", -signal.SIGTERM),
         ("def main(): return 3", 3),
         ("from signal import *; signal(SIGINT, SIG_IGN)\ndef main(): raise_signal(SIGINT); return 0", 0),
     ]
@@ -227,4 +234,5 @@ def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path) -> None:
         assert process.returncode == status, app
         kept = "warning: `out` was not written: the command failed or was stopped; `out.partial` contains the first"
         assert re.sub(rf"{kept} 1 line\n", "", process.stderr) in ("", "\ninterrupted\n", "terminated\n")
+        assert ("interrupted" in process.stderr) == (status == -signal.SIGINT)
         assert ("out.partial" in process.stderr) == ("open_output" in app), "the lines written so far are kept"

@@ -264,14 +264,18 @@ def _place_units(segment: Segment, words: Sequence[Word], order: _SourceOrder, u
     gaps = enumerate(target[one.end : other.start] for one, other in pairwise(words))
     spaces = [index for index, gap in gaps if " " in gap]
     good = [index for index in spaces if target[words[index + 1].start].isalnum()] or spaces or [len(words) - 1]
+    ends = list(range(len(words)))  # the last word of the link that each word is in
+    for index in reversed(ends[:-1]):
+        link = segment.link_stack(words[index].last_stack)
+        if link and link == segment.link_stack(words[index + 1].first_stack):
+            ends[index] = ends[index + 1]
     for unit in units:
         place = order.preceding(unit.start)
         if unit.is_space:  # it replaces the nearest space or, in a tie, the later one
             index = bisect_left(good, place)
             place = min(good[max(index - 1, 0) : index + 1], key=lambda each: (abs(each - place), -each))
-        elif (link := segment.link_stack(words[place].last_stack)) != segment.link_stack(unit.stack):
-            while link and place + 1 < len(words) and segment.link_stack(words[place + 1].first_stack) == link:
-                place += 1
+        elif segment.link_stack(words[place].last_stack) != segment.link_stack(unit.stack):
+            place = ends[place]
         words[place].units.append(unit)
 
 

@@ -21,6 +21,8 @@ from zoo.text.language_codes import LanguageCode, best_match, detector, rank_lan
 AUTO = "auto"
 """The value of `source` that requests language detection."""
 _CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
+_MAX_MODELS = 1_000
+"""Number of models whose language pairs stay in memory."""
 _CERTAIN = 0.5
 """Minimum probability of the detected language for rejecting a text because no model translates from this language.
 
@@ -94,7 +96,7 @@ class Directions:
     pairs: Sequence[Direction]
 
     @classmethod
-    @lru_cache
+    @lru_cache(_MAX_MODELS)
     def of(cls, spec: Spec) -> Directions:
         """Return the language pairs of the model with this spec. A multilingual model can have 100,000 pairs."""
         corpus, languages = spec.corpus, spec.languages

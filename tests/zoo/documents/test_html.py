@@ -8,6 +8,7 @@ from tests.zoo.documents.translators import Shuffle, render, texts, translate
 from zoo.documents.document import TextFile
 from zoo.documents.fragments import Format
 from zoo.documents.html import FORMAT, XHTML_FORMAT, ElementRoles, format_with
+from zoo.documents.segments import Segment
 
 
 def roles(*, is_html: bool = True, outline: bool = True, **names: str) -> Format:
@@ -177,6 +178,14 @@ def test_words_that_leave_a_link_join_no_other_element() -> None:
     assert result == "<a>SIX TWO</a> <img> X | <a>ONE</a> <i>Y</i> <a>TWO SIX</a>"
     result = render("one <a>two three</a> | x <i>y</i> <a><img> z</a> | one <a><img> two</a>", FORMAT, Shuffle(0))
     assert result == "<a>TWO ONE THREE</a> | <i>Y</i> <a><img> X Z</a> | <a>TWO ONE <img></a>"
+
+
+def test_the_time_to_put_images_after_a_link_grows_linearly_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, link_stack = list[object](), Segment.link_stack
+    monkeypatch.setattr(Segment, "link_stack", lambda *given: calls.append(given) or link_stack(*given))
+    result = render(f"one <a>{'two ' * 200}</a>{'<img>' * 200} six", FORMAT, Shuffle())
+    assert result.partition("</a>")[2].count("<img>") == 200
+    assert len(calls) < 10_000, "there are 40,000 pairs of words and images"
 
 
 @pytest.mark.parametrize(("text", "expected"), [

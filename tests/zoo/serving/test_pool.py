@@ -213,3 +213,7 @@ def test_the_time_to_choose_a_model_grows_linearly_with_its_languages(pool_of, m
     monkeypatch.setattr(LanguageCode, "parse", parsed)
     assert (len(pool.sources("abb")), pool.route("abb", "jjj").model.name) == (99, "several")
     assert parsed.call_count < 1_000, "there are 9,900 pairs"
+    bilingual = specs.load("tiny")
+    others = [bilingual.model_copy(update={"name": f"other-{number}"}) for number in range(300)]
+    pool.models |= {each.name: PooledModel(each.name, Path("x"), each) for each in others}
+    assert pool.directions() is pool.directions(), "all language pairs stay in memory"
