@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -123,7 +124,7 @@ def temporary_path(path: Path) -> Iterator[Path]:
     The parent folder is created if needed. If the process is killed, the next process that writes to the parent folder
     removes the temporary file or folder.
     """
-    partial = _partial_path(path)
+    partial = _temporary_path(path)
     with convert_disk_errors(path, partial):
         _remove_leftovers(path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -224,7 +225,20 @@ def leftovers(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _partial_path(path: Path) -> Path:
+def partial_path(path: Path) -> Path:
+    """Return the path at which an incomplete version of the file `path` is stored, such as an unfinished download."""
+    return path.with_name(f"{path.name}.partial")
+
+
+def complete_path(path: Path) -> Path:
+    """Return the path of the complete file, given the path of a partial download or of its version file.
+
+    Return other paths unchanged. All of these files share the lock of the complete file.
+    """
+    return path.with_name(re.sub(r"\.partial(\.json)?$", "", path.name))
+
+
+def _temporary_path(path: Path) -> Path:
     """Return a hidden temporary path next to `path` that no other thread or process uses."""
     return path.absolute().with_name(f".{path.name}{_host_mark()}{os.getpid()}.{threading.get_native_id()}")
 
@@ -289,7 +303,7 @@ def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
 
 def _set_aside(path: Path, suffix: str) -> Path:
     """Rename a file or folder, if it exists, to a temporary name that ends in `suffix`. Return the new path."""
-    partial = _partial_path(path) if partial_target(path.name) is None else path
+    partial = _temporary_path(path) if partial_target(path.name) is None else path
     renamed = partial.with_name(f"{partial.name.removesuffix(_REPLACED)}{suffix}")
     shutil.rmtree(renamed, ignore_errors=True)
     with suppress(FileNotFoundError):

@@ -23,11 +23,11 @@ from urllib.request import url2pathname
 
 from specs import ZooError
 from zoo.files import storage
-from zoo.files.atomic import convert_disk_errors, flush_to_disk, write_json
+from zoo.files.atomic import convert_disk_errors, flush_to_disk, partial_path, write_json
 from zoo.files.locks import exclusive
 from zoo.files.manifest import ENTRY, ManifestEntry, sha256
 from zoo.files.reading import read_json
-from zoo.files.transfer import NotFoundError, UnreachableError, discard, is_offline, partial_path, transfer
+from zoo.files.transfer import NotFoundError, UnreachableError, discard, is_offline, transfer
 from zoo.report import Report
 
 

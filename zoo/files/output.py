@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from specs import ZooError
-from zoo.files.atomic import atomic_file, convert_disk_errors
-from zoo.files.transfer import partial_path
+from zoo.files.atomic import atomic_file, convert_disk_errors, partial_path
 from zoo.report import Report, amount
 
 _DESCRIPTOR_FOLDERS = ("/dev/fd", "/proc/self/fd")
@@ -73,11 +72,14 @@ def _keep_lines(path: Path, partial: Path, stream: TextIO, report: Report) -> No
     with suppress(OSError):  # the disk has no space for the rest of the last line
         stream.close()
     with suppress(OSError), partial.open("rb+") as file:  # the first error matters more
-        lengths = [len(line) for line in file if line.endswith(b"\n")]
-        file.truncate(sum(lengths))
-        if lengths and not kept.is_dir():
+        lines = length = 0
+        for line in file:
+            if line.endswith(b"\n"):
+                lines, length = lines + 1, length + len(line)
+        file.truncate(length)
+        if lines and not kept.is_dir():
             shutil.move(partial, kept)  # unlike a copy, this needs no additional disk space
-            written = f"`{kept}` contains the first {amount(len(lengths), 'lines')}"
+            written = f"`{kept}` contains the first {amount(lines, 'lines')}"
             report.warn(f"`{path}` was not written: the command failed or was stopped; {written}")
 
 

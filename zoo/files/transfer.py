@@ -125,19 +125,6 @@ def transfer(
             time.sleep(wait)
 
 
-def partial_path(path: Path) -> Path:
-    """Return the path at which an incomplete version of the file `path` is stored, such as an unfinished download."""
-    return path.with_name(f"{path.name}.partial")
-
-
-def complete_path(path: Path) -> Path:
-    """Return the path of the complete file, given the path of a partial download or of its version file.
-
-    Return other paths unchanged. All of these files share the lock of the complete file.
-    """
-    return path.with_name(re.sub(r"\.partial(\.json)?$", "", path.name))
-
-
 def discard(partial: Path) -> None:
     """Remove a partial download, and the file that describes its version."""
     partial.unlink(missing_ok=True)

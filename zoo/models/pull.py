@@ -8,12 +8,12 @@ from pathlib import Path
 
 from specs import ZooError
 from zoo.files import manifest, storage
-from zoo.files.atomic import atomic_folder, convert_disk_errors, link_or_copy, remove_path
+from zoo.files.atomic import atomic_folder, convert_disk_errors, link_or_copy, partial_path, remove_path
 from zoo.files.locks import exclusive
 from zoo.files.manifest import ManifestEntry, sha256
 from zoo.files.reading import file_exists
 from zoo.files.storage import require_space
-from zoo.files.transfer import discard, partial_path
+from zoo.files.transfer import discard
 from zoo.models import local_store
 from zoo.models.local_store import ORIGIN_FILE, Origin, StoredModel
 from zoo.models.registries.registry import Registries, Registry, blob_path

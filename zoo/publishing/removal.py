@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.files import storage
-from zoo.files.atomic import leftovers, partial_target, remove_folder
+from zoo.files.atomic import complete_path, leftovers, partial_target, remove_folder
 from zoo.files.download import records_file
 from zoo.files.locks import existing_lock_file, try_exclusive
 from zoo.files.storage import folder_bytes
-from zoo.files.transfer import complete_path
 from zoo.models import catalogue, find, local_store
 from zoo.models.find import not_published_error
 from zoo.models.folder import RUNS

@@ -22,11 +22,10 @@ from specs.corpus import Direction
 from zoo.data.corpus import MissingFileError, existing_file, parallel_lines
 from zoo.evaluation.text_metrics import text_metric
 from zoo.files import storage
-from zoo.files.atomic import atomic_folder, convert_disk_errors, write_json
+from zoo.files.atomic import atomic_folder, convert_disk_errors, partial_path, write_json
 from zoo.files.locks import exclusive
 from zoo.files.manifest import sha256
 from zoo.files.storage import require_space
-from zoo.files.transfer import partial_path
 from zoo.generation.loading import open_model
 from zoo.generation.text_search import translate_lines
 from zoo.generation.translator import Translator
