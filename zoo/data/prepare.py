@@ -156,7 +156,7 @@ def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None 
 
 
 class _Preparation:
-    """Creates the files of one prepared corpus."""
+    """Builder of one prepared corpus. It creates the files of the corpus."""
 
     def __init__(
         self, spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None, folder: Path, report: Report

@@ -130,7 +130,7 @@ def _direct_target(path: Path) -> Path | int | None:
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(mode):
-        raise ZooError(f"`{path}` cannot be written: it is a folder", hint="give the path of a file")
+        raise ZooError(f"`{path}` cannot be written: it is a folder", hint="use the path of a file")
     return None if stat.S_ISREG(mode) else path
 
 

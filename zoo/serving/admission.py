@@ -168,7 +168,7 @@ class Budget:
 
 
 class Admission:
-    """Admits requests within the configured limits, and counts their texts.
+    """Admission control, which accepts requests within the configured limits, and counts their texts.
 
     Attributes:
         requests: Budget for the number of open requests, except for monitoring requests.
