@@ -152,7 +152,14 @@ class Preprocessor:
         return EncodedText(index, text, tuple(inputs), length, gaps, too_long and not by_sentence)
 
     def encode_sentence(self, text: str, index: int, language: str, prefix: str = "") -> SearchInput:
-        """Encode a sentence or sentence fragment for the search. `prefix` is the prefix of the text's translation."""
+        """Encode a sentence or sentence fragment for the search.
+
+        Args:
+            text: The sentence or sentence fragment.
+            index: Index of the text that contains the sentence.
+            language: Language code of the sentence.
+            prefix: The prefix that the text's translation must start with, or an empty string.
+        """
         replaced = self.replaced(text, language, prefix)
         tokens = tuple(self._encode(replaced.text, "source"))
         own = self.languages.source_tokens if self.source_length(tokens) else ()

@@ -264,7 +264,10 @@ def _token_names(side: Any) -> list[str]:
 
 
 def _language_notes(model: Model, names: list[list[str]]) -> Iterator[str]:
-    """Yield notes that describe where the user must add language tokens, because CTranslate2 does not add them."""
+    """Yield notes that describe where the user must add language tokens, because CTranslate2 does not add them.
+
+    `names` contains the source tokens and the target tokens, in ID order.
+    """
     if model.spec.languages is None:
         return
     languages = LanguagePair.of(model.spec, model.vocabulary, model.spec.default_direction)
