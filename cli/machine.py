@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def doctor(json: options.Json = False) -> None:
     """Describe this machine: backends, versions, processor, GPUs and folders.
 
-    For each backend that cannot be used, the output gives the reason and what to install. It also names the backends
+    For each backend that cannot be used, the output states the reason and what to install. It also names the backends
     that `auto` selects.
 
     Examples:

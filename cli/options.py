@@ -164,7 +164,7 @@ def refuse(belongs_to: str, **options: object) -> None:
 
 
 def refuse_beside(given: str, **options: object) -> None:
-    """Raise ZooError if the user gives one of these options together with the `given` option."""
+    """Raise ZooError if the user passes one of these options together with the `given` option."""
     if option := _first_given(options):
         raise ZooError(f"`{given}` cannot be combined with `{option}`", hint="omit one of them")
 

@@ -27,7 +27,7 @@ def list_models(
 ) -> None:
     """List runs, published models and shipped specs, with their scores.
 
-    With --available, list the catalogue of public models. If you give the name of a public model to a command or to
+    With --available, list the catalogue of public models. If you pass the name of a public model to a command or to
     `zoo.load`, the model is downloaded, imported and stored. For a language pair, the recommended model comes
     first: models for only this pair are listed before multilingual models, and smaller models before larger models.
 

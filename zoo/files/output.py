@@ -1,4 +1,4 @@
-"""Write output to paths that the user gives: regular files, devices, pipes and file descriptors."""
+"""Write output to paths that the user passes: regular files, devices, pipes and file descriptors."""
 
 from __future__ import annotations
 
