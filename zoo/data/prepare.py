@@ -156,7 +156,7 @@ def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None 
 
 
 class _Preparation:
-    """Builder of one prepared corpus. It creates the files of the corpus."""
+    """Builder that creates the files of one prepared corpus."""
 
     def __init__(
         self, spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None, folder: Path, report: Report
