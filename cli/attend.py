@@ -68,7 +68,7 @@ def attend(
     from zoo.visualization.attention import FIGURES, View, attention_page, attention_svg, figure_caption
 
     if (sentence is None) == (figure is None):
-        problem = "give either a sentence or `--figure`, not both" if figure else "the sentence is missing"
+        problem = "a sentence and `--figure` cannot be used together" if figure else "the sentence is missing"
         raise ZooError(problem, hint='write `zoo attend --spec SPEC "a sentence"`, or `--figure 3`')
     if output is not None:
         require_extension(output, "html")

@@ -73,7 +73,7 @@ def evaluate(
         folders = all_from_options(spec, options.model_names(name, model, hint), messages)
         scores = evaluate_models(folders, set or "test", **how, report=messages)
     elif (name, spec, model) != (None, None, None):
-        raise ZooError("give either a model or files to score, not both", hint="to score files, omit the model")
+        raise ZooError("a model and files to score cannot be used together", hint="to score files, omit the model")
     elif brackets is not None:
         options.refuse("models", set=set, **how)
         options.refuse("translations", hypotheses=hypotheses, references=references, **scoring)
@@ -91,7 +91,7 @@ def evaluate(
             transcripts=transcripts,
         )
     else:
-        hint = "give both files; `zoo decode MODEL -i SOURCES -o FILE` writes the translations of a model"
+        hint = "pass both files; `zoo decode MODEL -i SOURCES -o FILE` writes the translations of a model"
         raise ZooError("`--hypotheses` and `--references` must be given together", hint=hint)
     if json:
         return show_json(scores)

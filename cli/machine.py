@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def doctor(json: options.Json = False) -> None:
     """Describe this machine: backends, versions, processor, GPUs and folders.
 
-    For each backend that cannot be used, the output gives the reason and what to install. It also names the backends
+    For each backend that cannot be used, the output states the reason and what to install. It also names the backends
     that `auto` selects.
 
     Examples:
@@ -98,7 +98,7 @@ def compile_model(
     from zoo.system.processors import timed
 
     if (spec is None) == (model is None):
-        problem = "give either SPEC or `--model`, not both" if model else "SPEC or `--model` is missing"
+        problem = "SPEC and `--model` cannot be used together" if model else "SPEC or `--model` is missing"
         raise ZooError(problem, hint="run `zoo compile SPEC` or, for trained weights, `zoo compile --model NAME|RUN`")
 
     def build_and_run() -> Program:
@@ -219,7 +219,7 @@ def _show_training(speed: TrainingSpeed) -> None:
     source, target = map(_spread_cells, (speed.source_tokens_per_second, speed.target_tokens_per_second))
     rows = [
         ("source tokens per second", *source, "including EOS, excluding padding"),
-        ("target tokens per second", *target, "counted in the same way"),
+        ("target tokens per second", *target, "counted the same way"),
         ("step, ms", *_spread_cells(speed.step_seconds, 1000), f"{speed.steps} per round, each with a different batch"),
         ("first round, s", f"{speed.first_seconds:,.2f}", "", "including compilation"),
         ("padding, %", f"{100 * speed.padding:.2f}", "", "of all positions in the batches"),

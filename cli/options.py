@@ -164,7 +164,7 @@ def refuse(belongs_to: str, **options: object) -> None:
 
 
 def refuse_beside(given: str, **options: object) -> None:
-    """Raise ZooError if the user gives one of these options together with the `given` option."""
+    """Raise ZooError if the user passes one of these options together with the `given` option."""
     if option := _first_given(options):
         raise ZooError(f"`{given}` cannot be combined with `{option}`", hint="omit one of them")
 
@@ -194,7 +194,7 @@ def field_option(field: str, *names: str, shown: str = "", panel: str | None = N
     """Declare an option that overrides a field of the spec, such as "decoding.beam".
 
     The field determines the choices, limits and help text. They are read from the JSON Schema of specs, because
-    importing pydantic takes longer than printing a help text.
+    importing pydantic takes longer than printing the help.
     """
     section, _, name = field.partition(".")
     definition = _SPEC_SCHEMA["properties"][section]["$ref"].rpartition("/")[2]

@@ -146,9 +146,9 @@ def _check_options(source: Path | None, target: Path | None, name: str | None, m
     """Raise ZooError if only one of `source` and `target` is given, or if both `name` and `model` are given."""
     if (source is None) != (target is None):
         given, missing = ("--source", "--target") if target is None else ("--target", "--source")
-        raise ZooError(f"`{given}` needs `{missing}`", hint="give both files, or write tab-separated pairs to stdin")
+        raise ZooError(f"`{given}` needs `{missing}`", hint="pass both files, or write tab-separated pairs to stdin")
     if name is not None and model is not None:
-        raise ZooError("give either MODEL or `--model`, not both", hint="omit one of them")
+        raise ZooError("MODEL and `--model` cannot be used together", hint="omit one of them")
 
 
 @contextmanager

@@ -57,20 +57,21 @@ def serve(
 ) -> None:
     """Serve translations to other programs over HTTP.
 
-    The server has zoo's own API under /v1, and the APIs of LibreTranslate and DeepL, so that their clients work. If a
-    model reads audio, the server also has OpenAI's speech API. The server chooses a model for the languages of a
-    request. Without --model, a model is loaded when it is first needed. A new revision of a model in the local model
-    store is used without a restart.
+    The server has zoo's own API under /v1, and the APIs of LibreTranslate and DeepL, so clients of these services can
+    use the server. If a model reads audio, the server also has OpenAI's speech API. The server chooses a model for the
+    languages of a request. Without --model, a model is loaded when it is first needed. A new revision of a model in the
+    local model store is used without a restart.
 
     After SIGTERM or Ctrl-C, the server answers the requests that it has accepted, and exits.
 
     Options:
-        model NAME|RUN: Load this model at startup, and offer it. Repeat the option to offer several models.
+        model NAME|RUN: Load this model at startup, and serve it. Repeat the option to serve several models.
             [default: all published models on this machine]
         host ADDRESS: Listen on this address. With 0.0.0.0, other machines can connect.
         port N: Listen on this port.
         keys FILE: Accept only the API keys in this file, which is read again when it changes. Each line has the SHA-256
-            of a key and, optionally, the number of characters that the key may translate until the server is restarted.
+            of a key and, optionally, the maximum number of characters to translate for this key until the server is
+            restarted.
             [default: no key is needed]
         new_key NAME: Create an API key with this name, add its SHA-256 and its name to the --keys file, print the key,
             and exit.

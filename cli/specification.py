@@ -27,9 +27,9 @@ def list_models(
 ) -> None:
     """List runs, published models and shipped specs, with their scores.
 
-    With --available, list the catalogue of public models. If you give the name of a public model to a command or to
-    `zoo.load`, the model is downloaded, imported and stored. If you filter by a language pair, recommended models come
-    first: models for only this pair precede multilingual models, and smaller models precede larger models.
+    With --available, list the catalogue of public models. If you pass the name of a public model to a command or to
+    `zoo.load`, the model is downloaded, imported and stored. For a language pair, the recommended model comes
+    first: models for only this pair are listed before multilingual models, and smaller models before larger models.
 
     Options:
         pattern PATTERN: List only names that contain this text, or match a pattern such as `*-ende`. With --available,

@@ -109,7 +109,7 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
     from zoo.models.catalogue import EVERYDAY, recommended
 
     if not (source and target):
-        hint = "give both languages, with `--from CODE` and `--to CODE`, or name a model with `--model`"
+        hint = "specify both languages with `--from CODE` and `--to CODE`, or name a model with `--model`"
     elif card := recommended(source, target):
         command = _command(documents, output, (source, target), card)
         hint = (
@@ -190,7 +190,7 @@ def _find_files(
             a folder.
     """
     if Path("-") in (*given, output) and not Path("-").exists():
-        hint = "give the path of a file or folder; `zoo decode` translates text from stdin to stdout"
+        hint = "pass the path of a file or folder; `zoo decode` translates text from stdin to stdout"
         raise ZooError("`-` is not supported: this command reads and writes files only", hint=hint)
     is_single = len(given) == 1 and not given[0].is_dir()
     is_file = is_single and output is not None and not output.is_dir() and bool(output.suffix or output.exists())

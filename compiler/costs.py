@@ -146,7 +146,8 @@ def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> C
 def sublayer_stack(sublayer: SubLayer, d: int, layers: int, *, heads: int = 1, causal: bool = False) -> Graph:
     """Return the graph of a stack of layers. Each layer is the given sub-layer with a residual connection.
 
-    The inputs are `x` [batch, source, d] and `length` [batch]. The output is `y`, of the same shape as `x`.
+    The inputs are `x` [batch, source, d] and `length` [batch]. The output is `y`, of the same shape as `x`. If
+    `causal`, no position depends on later positions, as in a decoder.
     """
     builder = GraphBuilder(Purpose.ENCODE)
     sizes = {"d_model": d, "h": heads, "d_k": d // heads, "d_v": d // heads}

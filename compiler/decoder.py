@@ -148,7 +148,7 @@ def _source_axis(memory: ValueType) -> int | None:
 
 
 def _pad(tensor: Tensor, axis: int, length: int, *, at_end: bool = True) -> Tensor:
-    """Return a tensor padded to `length` along an axis. The padding is 0, or True (hidden) in a mask."""
+    """Return a tensor padded to `length` at one end of an axis. The padding is 0, or True (hidden) in a mask."""
     missing = length - tensor.shape[axis]
     sides = [0, missing] if at_end else [missing, 0]
     padding, value = [0, 0] * (tensor.ndim - 1 - axis) + sides, tensor.dtype == torch.bool

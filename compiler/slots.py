@@ -180,7 +180,7 @@ class BufferSizes:
 
 
 class Slots:
-    """Buffers of a beam search on a device: the slots, and the decoder's caches and states for all hypotheses."""
+    """Device memory for a beam search: a slot per sentence, and the decoder's caches and states for all hypotheses."""
 
     def __init__(self, layout: SlotLayout, count: int, like: Tensor, sizes: BufferSizes) -> None:
         """Allocate the buffers. All slots are initially free.

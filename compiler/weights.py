@@ -90,7 +90,7 @@ class StoredTensor(_Origin):
         return file[self.name]
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Convert a parameter back to tensors of a weights file. Yield the name and value of each tensor."""
+        """Invert `make`: convert a parameter to tensors of a weights file. Yield the name and value of each tensor."""
         yield self.name, parameter
 
 

@@ -43,7 +43,7 @@ def _check_url(url: str) -> str:
 
 
 class CorpusPart(Sparse):
-    """Base class of corpus parts. To add a kind of part, list its class in `Part`, and add its reader in `zoo/data`."""
+    """Base class for corpus parts. To add a kind of part, list its class in `Part`, and add a reader in `zoo/data`."""
 
     supplies: ClassVar[Container[str]] = ("pairs", "sentences")
     """Data that a part of this kind can have: sentence `pairs`, `sentences`, `trees` or `features`. The task needs one
@@ -80,7 +80,7 @@ class CorpusPart(Sparse):
 
 
 class Weighted(CorpusPart):
-    """Base class of corpus parts that have a weight, such as `Files`."""
+    """Base class for corpus parts that have a weight, such as `Files`."""
 
     weight: Positive = Field(default=1.0, le=1_000)
     """How often an epoch contains each sentence pair of this part of `corpus.train` (not in the paper). With 2, each
@@ -88,7 +88,7 @@ class Weighted(CorpusPart):
 
 
 class Directed(Weighted):
-    """Base class of corpus parts, such as `Files`, that can set their own languages for multilingual models."""
+    """Base class for corpus parts, such as `Files`, that can set their own languages for multilingual models."""
 
     source_language: LanguageCode | None = None
     """Source language of these sentence pairs, one of `languages.codes`. Default: `corpus.source`."""

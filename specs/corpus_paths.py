@@ -79,7 +79,7 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
         as_override = " ".join(f"corpus.{side}={language}" for side, language in missing.items())
         is_override = files[0].line is None
         codes = ", with codes such as en, de or pt-BR" if "CODE" in missing.values() else ""
-        problem = f"the spec does not give the {' and '.join(missing)} language of the files in `corpus.train`"
+        problem = f"the spec does not specify the {' and '.join(missing)} language of the files in `corpus.train`"
         raise ZooError(problem, hint=f"add `{as_override if is_override else in_file}`{codes}", where=files[0].where)
 
 

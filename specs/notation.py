@@ -20,7 +20,7 @@ _MAX_DIGITS = 4_300  # Python refuses to print longer integers
 
 
 def format_number(value: float) -> str:
-    """Format a number so that YAML 1.1 and YAML 1.2 parsers read it in the same way: `300000`, `1.0e-9`."""
+    """Format a number so that YAML 1.1 and YAML 1.2 parsers read it the same way: `300000`, `1.0e-9`."""
     if isinstance(value, int):
         return str(value) if value.bit_length() < 3 * _MAX_DIGITS else hex(value)
     text = repr(value)

@@ -73,7 +73,7 @@ Warp = Annotated[float, Field(ge=0, le=1)]
 
 
 class FeatureSource(Section):
-    """Base class of the sources that a model reads as features, such as `Audio` and `Image`."""
+    """Base class for sources that a model reads as features, such as `Audio` and `Image`."""
 
     modality: ClassVar[str]
     """The subclass of `FeatureModality` that reads the source, as `module:name`."""
@@ -194,7 +194,7 @@ class Norm(Section):
 
 
 class PositionKind(Section):
-    """Base class of positional encodings."""
+    """Base class for positional encodings."""
 
     score_bias: ClassVar[Literal["constant", "learned"] | None] = None
     """Type of the bias that positions add to attention scores, or None. If it is learned, all layers share it."""

@@ -29,7 +29,7 @@ Steps = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
 class Section(BaseModel):
-    """Base class of the sections of a spec, which are frozen pydantic models.
+    """Base class for the sections of a spec, which are frozen pydantic models.
 
     Missing and unknown fields are errors. Text is never converted to a number. Most fields have no defaults,
     because `base.yaml` sets them. The exceptions are options that `base.yaml` does not contain, and new fields, which
@@ -61,7 +61,7 @@ class Section(BaseModel):
 
 
 class Sparse(Section):
-    """Base class of sections that omit fields with default values when they are serialised."""
+    """Base class for sections that omit fields with default values when they are serialised."""
 
     @model_serializer(mode="wrap")
     def _omit_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

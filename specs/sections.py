@@ -113,7 +113,7 @@ OUTPUT = "target"
 
 
 class BaseTask(Section):
-    """Base class of the tasks that a model can learn. Functions and classes are written as `module:name`."""
+    """Base class for tasks that a model can learn. Functions and classes are named in the form `module:name`."""
 
     loss: ClassVar[str] = "compiler.lowering.transformer:cross_entropy"
     """The function that adds the loss to a graph. For training, this is the output `loss`, of shape [2]: the sums with

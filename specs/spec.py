@@ -82,7 +82,10 @@ class Spec(Section):
 
     @property
     def short_name(self) -> str:
-        """Name of a shipped spec ("big", "table3/a-h1"), stem of the spec file or, if there is no file, `name`."""
+        """Name in lists and commands: "big" or "table3/a-h1" for shipped specs, otherwise the file stem.
+
+        If the spec does not come from a file, this is `name`.
+        """
         return self.name if self._short_name is None else self._short_name
 
     @property
@@ -105,7 +108,7 @@ class Spec(Section):
     def yaml(self, version: str | None = None) -> str:
         """Return the spec as YAML, with all fields and the format version.
 
-        YAML 1.1 and YAML 1.2 parsers read the text in the same way.
+        YAML 1.1 and YAML 1.2 parsers read the text the same way.
 
         Args:
             version: Version of zoo to record in a comment on the first line.

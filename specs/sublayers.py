@@ -17,7 +17,7 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 
 
 class Sublayer(Sparse):
-    """Base class of sub-layers. If an option is null, the `architecture` field of the same name applies."""
+    """Base class for sub-layers. If an option is null, the `architecture` field of the same name applies."""
 
     kind: str
     norm: Norm | None = None

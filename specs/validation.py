@@ -48,7 +48,8 @@ def validate(section: type[_S], values: LocatedValue, files: Sequence[str] = (),
         section: The class of the result, such as `Spec`.
         values: The merged values of all files and overrides.
         files: Names of the files that the values come from. An extended spec precedes the spec that extends it.
-        overrides: Names of the overrides in error messages, in the order in which they are applied.
+        overrides: The origins of the overrides, as error messages name them, such as "command line: `decoding.beam=4`".
+            Later overrides replace earlier ones.
 
     Raises:
         ZooError: Values are missing, unknown or invalid. The exception is the first error in the order of `files` and

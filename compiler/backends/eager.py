@@ -106,7 +106,7 @@ class Functions(dict[Purpose, Function]):
 
 
 def build_eager(request: BuildRequest) -> EmittedProgram:
-    """Build a model that runs the emitted PyTorch code as it is, without torch.compile."""
+    """Build a model that runs the emitted PyTorch code directly, without torch.compile."""
     return program(request, Functions(emit(request.graphs.values())), make_searcher=gpu_searcher(request))
 
 

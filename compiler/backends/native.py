@@ -165,7 +165,13 @@ class _Packer:
         return self._place_tensor(name, partial(self._parameter, name), self._parameters[name].count)
 
     def _place_tensor(self, key: object, make: Callable[[], Tensor], count: int) -> int | None:
-        """Return the offset of a float32 tensor in the packed weights, or None if it has no elements."""
+        """Return the offset of a float32 tensor in the packed weights, or None if it has no elements.
+
+        Args:
+            key: Identifies the tensor. A tensor is packed only once per key.
+            make: Function that returns the tensor.
+            count: Number of elements in the tensor.
+        """
 
         def write(address: int) -> None:
             tensor = make().float().contiguous()

@@ -241,7 +241,7 @@ def seeded_dropout(
 
 
 class _SeededDropout(torch.autograd.Function):
-    """Dropout as an autograd function. The backward pass applies the same mask and scale to the gradient."""
+    """Autograd function for dropout. The backward pass applies the same mask and scale to the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:

@@ -153,7 +153,7 @@ void compute(int64_t rows, const Matrix& m, const Rows<T>& a, const Part& part, 
     if constexpr (R > 1) compute<T, SINGLE_TILE, R - 1>(rows, m, a, part, c);
 }
 
-// Calls f(first row, number of rows) for chunks of rows that fit into the level-2 cache together with two panels.
+// Calls f(first row, number of rows) for chunks of rows that fit into the L2 cache together with two panels.
 template <class T, class F>
 void for_each_chunk(const Matrix& m, const Rows<T>& a, F f) {
     constexpr int64_t MAX_CACHED_BYTES = 384 << 10;

@@ -137,7 +137,7 @@ class KernelProgram:
         shortlists: Sequence[Int64[np.ndarray, " listed"]] | None = None,
         rules: TreeRules | None = None,
     ) -> KernelState:
-        """Encode sources, and let the decoder read the prefixes (see `SearchingDecoder.start_search`)."""
+        """Encode the sources, and run the decoder on the prefixes (see `SearchingDecoder.start_search`)."""
         sources, prefixes, options, penalties = zip(*requests, strict=True)
         state = self._encode(_concatenated(sources), np.fromiter(map(len, sources), np.int32))
         if shortlists is not None:

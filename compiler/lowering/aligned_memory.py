@@ -38,7 +38,7 @@ def aligned_memory(y: Value, sublayer: AlignedMemory, context: LayerContext) -> 
 
 
 class Align(Operation):
-    """Select the encoder output at each target position, or 0 after the end of the source (dynamic unfolding).
+    """Encoder output at each target position, or 0 after the end of the source (dynamic unfolding).
 
     Inputs: the projected encoder output [batch, m, d], its padding mask [batch, 1, 1, m], and integers [batch, n]. In a
     decoder step, the integers are the positions. Otherwise they are the target tokens, of which only the shape is used.

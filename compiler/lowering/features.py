@@ -50,7 +50,7 @@ def features(b: GraphBuilder, options: Features, d_model: int) -> tuple[Value, V
 
 
 class SubsampledLength(PlainOperation):
-    """Compute the number of positions after a strided convolution, ⌈length / stride⌉: [batch] -> [batch]."""
+    """Number of positions after a strided convolution, ⌈length / stride⌉: [batch] -> [batch]."""
 
     stride: int
 

@@ -122,7 +122,7 @@ class TopKGates(Operation):
 
 
 class Experts(Operation):
-    """Compute Σ_e gate_e · (max(0, x W1_e + b1_e) W2_e + b2_e) (section 3.3; Shazeer et al. 2017, equation 1).
+    """Sum of experts: Σ_e gate_e · (max(0, x W1_e + b1_e) W2_e + b2_e) (section 3.3; Shazeer et al. 2017, equation 1).
 
     Inputs: x [batch, n, d], gates [batch, n, experts]. Parameters: W1 [experts, d, f], b1 [experts, f],
     W2 [experts, f, d], b2 [experts, d]. Result: [batch, n, d]. Every expert runs at every position, even if its gate

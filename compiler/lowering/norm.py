@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class NormOperation(Operation):
-    """Base class of norms over the last dimension."""
+    """Base class for norms over the last dimension."""
 
     epsilon: float
 
@@ -68,7 +68,7 @@ class RmsNorm(NormOperation):
 
 
 class HalfVariance(Scale):
-    """Multiply by sqrt(0.5) to keep the variance of residual sums constant (Gehring et al. 2017, section 3.5)."""
+    """Scaling by sqrt(0.5), which keeps the variance of residual sums constant (Gehring et al. 2017, section 3.5)."""
 
     factor: float = 0.5**0.5
 

@@ -118,7 +118,7 @@ def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list
 
 
 class PositionalEncoding(Operation):
-    """Add the encoding of each position (section 3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
+    """Addition of positional encodings (section 3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
 
     If there is no input `position`, positions are counted from 0. Encodings are sinusoids, or rows of a parameter
     [positions, d]. `halves` means the same as in `sinusoidal_encoding`. Position 0 gets the sinusoids of position
@@ -165,10 +165,10 @@ class PositionalEncoding(Operation):
 
 
 class GridEncoding(Operation):
-    """Add the encoding of each image patch: x [batch, n, d] -> [batch, n, d].
+    """Addition of the encodings of image patches: x [batch, n, d] -> [batch, n, d].
 
     Position p is the patch in column p // rows and row p % rows, both counted from 0. The first d / 2 features encode
-    the column as `sinusoidal_encoding` does. The other features encode the row in the same way.
+    the column as `sinusoidal_encoding` does. The other features encode the row the same way.
     """
 
     rows: int
@@ -187,7 +187,7 @@ class GridEncoding(Operation):
 
 
 class Rotate(Operation):
-    """Rotate pairs of features by angles that grow with the position (Su et al. 2021, equation 34).
+    """Rotation of pairs of features by angles that grow with the position (Su et al. 2021, equation 34).
 
     x [batch, h, n, d] [, position [batch, n]] -> [batch, h, n, d]. The features i and i + d/2 form a pair, which is
     rotated by the angle position · theta^(-2i/d). If there is no input `position`, positions are counted from 0.
@@ -223,7 +223,7 @@ class Rotate(Operation):
 
 
 class PositionBias(Operation):
-    """Base class of attention score biases that depend on the distance between query and key.
+    """Base class for attention score biases that depend on the distance between query and key.
 
     For whole sequences, the input is the input of the layer stack [batch, n, ...], and the result is [1, heads, n, n].
     Only the shape of the input is used. In a decoder step, the inputs are the positions [rows, new] and the key cache

@@ -88,7 +88,7 @@ class DepthwiseConvolution(Convolution):
 
 
 class ClearPadding(PlainOperation):
-    """Set the features at padding to zero, so that a convolution reads zeros after the end of each sentence.
+    """Features with zeros in place of padding, so that a convolution reads zeros after the end of each sentence.
 
     x [batch, n, d] and mask [batch, 1, 1, n] -> [batch, n, d].
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class BinaryOperation(PlainOperation):
-    """Base class of operations on two values of the same type, which is also the type of the result."""
+    """Base class for operations on two values of the same type, which is also the type of the result."""
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, y = inputs
@@ -29,7 +29,7 @@ class BinaryOperation(PlainOperation):
 
 
 class Add(BinaryOperation):
-    """Add two values of the same type, as in a residual connection (section 3.1)."""
+    """Sum of two values of the same type, as in a residual connection (section 3.1)."""
 
     code = "{0} + {1}"
 
@@ -43,7 +43,7 @@ class Add(BinaryOperation):
 
 
 class ActivationOperation(Operation):
-    """Base class of elementwise activation functions (section 3.3)."""
+    """Base class for elementwise activation functions (section 3.3)."""
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add the activation's instruction. If the projection before it is fused, one instruction computes both."""
@@ -96,7 +96,7 @@ class GeluTanh(ActivationOperation):
 
 
 class Multiply(BinaryOperation):
-    """Multiply two values of the same type elementwise, as in a gated feed-forward network (Shazeer 2020)."""
+    """Elementwise product of two values of the same type, as in a gated feed-forward network (Shazeer 2020)."""
 
     code = "{0} * {1}"
 
@@ -121,7 +121,7 @@ class GatedLinearUnit(Operation):
 
 
 class Scale(PlainOperation):
-    """Multiply a value by a constant."""
+    """Product of a value and a constant."""
 
     factor: float
 
@@ -132,7 +132,7 @@ class Scale(PlainOperation):
 
 
 class Dropout(Operation):
-    """In training, set elements to zero with probability `dropout`, and scale up the other elements (section 5.4)."""
+    """Dropout: training sets elements to 0 with the probability `dropout`, and scales up the others (section 5.4)."""
 
     dropout: float
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class KernelOperation:
-    """Base class of operations that have a GPU kernel, but no reference implementation for the interpreter.
+    """Base class for operations that have a GPU kernel, but no reference implementation for the interpreter.
 
     A kernel computes exactly one operation, or one sequence of operations. The passes that insert kernel operations
     therefore check the classes of the operations to replace. Kernel operations occur only in graphs for packed rows
@@ -134,9 +134,9 @@ class LinearRelu(KernelOperation, Linear):
 
 
 class PackedPositions(PositionalEncoding):
-    """Add sinusoidal encodings (section 3.5) from a table: x [batch, n, d], positions [batch, n] -> [batch, n, d].
+    """Addition of sinusoidal encodings (section 3.5) from a table.
 
-    All positions are less than n.
+    x [batch, n, d], positions [batch, n] -> [batch, n, d]. All positions are less than n.
     """
 
     code = "{0} + functional.embedding({1}, layers.sinusoids({0}, halves={self.halves}, first={self.first}))"
@@ -156,7 +156,7 @@ class WholeCrossEntropy(ChunkedCrossEntropy):
 
 
 class SlotEmbedding(KernelOperation, Operation):
-    """Embed the last token of each hypothesis, and add the encoding of its position (sections 3.4 and 3.5).
+    """Embedding of each hypothesis's last token, plus its positional encoding (sections 3.4 and 3.5).
 
     Input: the slots, which contain the beam search states (see `compiler.slots`). Parameters: table [V, d], and
     optionally learned positions. Result: [rows, 1, d]. If `positions` is None, no encodings are added.
@@ -238,7 +238,7 @@ class NormLinear(KernelOperation, Operation):
 
 
 class Part(Slice):
-    """Select the norm or the product of a `NormLinear`."""
+    """Norm or product from the result of a `NormLinear`."""
 
     index: int = 0
 
@@ -250,7 +250,7 @@ class Part(Slice):
 
 
 class SlotParents(KernelOperation, Operation):
-    """Return the row of each hypothesis's parent in the previous step: [rows].
+    """Row of each hypothesis's parent in the previous step: [rows].
 
     Input: the slots (see `compiler.slots`).
     """
@@ -264,7 +264,7 @@ class SlotParents(KernelOperation, Operation):
 
 
 class ReadState(KernelOperation, Operation):
-    """Read the previous state of each hypothesis, such as a recurrent state. Inputs: the state buffer, row indices.
+    """Previous state of each hypothesis, such as a recurrent state. Inputs: the state buffer, row indices.
 
     The buffer has one more row than there are hypotheses. This last row is zero: the state before the first token.
     """
@@ -273,6 +273,6 @@ class ReadState(KernelOperation, Operation):
 
 
 class WriteState(KernelOperation, Operation):
-    """Write the state of each hypothesis to a buffer. Inputs: the buffer, modified in place, and the state."""
+    """Copy of each hypothesis's state into a buffer. Inputs: the buffer, modified in place, and the state."""
 
     code = "{0}[:-1].copy_({1})"

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class Mask(Operation):
-    """Base class of masks. The native backend needs no masks: its buffers contain no padding and no later positions."""
+    """Base class for masks. The native backend needs no masks: its buffers have no padding and no later positions."""
 
     shares_buffer = True
 
 
 class PaddingMask(Mask):
-    """Hide the padding after the end of each sequence.
+    """Mask that hides the padding after the end of each sequence.
 
     Inputs: the lengths [batch], and the padded sequences [batch, keys, ...], of which only the shape is used. Result:
     [batch, 1, 1, keys].
@@ -55,7 +55,7 @@ class PaddingMask(Mask):
 
 
 class CausalMask(Mask):
-    """Hide keys after the query (section 3.2.3).
+    """Mask that hides keys after the query (section 3.2.3).
 
     Input: a value [batch, length, ...], of which only the shape is used. Result: [1, 1, length, length].
     """
@@ -73,7 +73,7 @@ class CausalMask(Mask):
 
 
 class DistanceMask(Mask):
-    """Hide keys that are more than `before` positions before the query, or more than `after` positions after it.
+    """Mask that hides keys more than `before` positions before the query, or more than `after` after it.
 
     Full attention with this mask has the same weights as restricted attention. This mask is used in compiled models
     that return attention weights to the caller.
@@ -105,7 +105,7 @@ class DistanceMask(Mask):
 
 
 class WindowMask(Mask):
-    """In a decoder step, hide all keys except the key at the query's position and the `radius` keys before it.
+    """Mask for a decoder step that hides all keys except the query's own and the `radius` keys before it.
 
     Inputs: the positions of the queries [rows, new], and the keys before the new keys [rows, h, radius, d]. Result:
     [rows, 1, new, radius + new].
@@ -129,7 +129,7 @@ class WindowMask(Mask):
 
 
 class UnwrittenMask(Mask):
-    """Hide cache entries that are empty, or that contain the key of a position after the query.
+    """Mask that hides cache entries that are empty, or that contain the key of a position after the query.
 
     Inputs: the positions of the queries [rows, new], and the key cache [rows, h, n, d]. Result: [rows, 1, new,
     entries]. Rows may be at different positions. A `planned` cache is preallocated: entries = n, and the keys of a row

@@ -1,4 +1,4 @@
-"""Base class of all operations, and the types of the values that they compute."""
+"""Base class for all operations, and the types of the values that they compute."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class MaskRole(StrEnum):
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Operation(ABC):
-    """Base class of operations on values and parameters. The fields of an operation are plain numbers and options.
+    """Base class for operations on values and parameters. The fields of an operation are plain numbers and options.
 
     Each subclass becomes a frozen dataclass, so that operations can be compared and printed. Compiler passes, cost
     functions and backends read the traits of an operation, such as `is_attention`, or ask for a variant of the
@@ -290,7 +290,7 @@ class Operation(ABC):
 
 
 class PlainOperation(Operation):
-    """Base class of operations whose `code` calls only PyTorch. The interpreter evaluates this code."""
+    """Base class for operations whose `code` calls only PyTorch. The interpreter evaluates this code."""
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         """Compute the result by evaluating `code`, the PyTorch expression of the operation."""

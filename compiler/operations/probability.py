@@ -50,7 +50,7 @@ class LogSoftmax(PlainOperation):
 
 
 class PickLabels(Operation):
-    """Select the log-probability of each label, or 0 if the label is PAD.
+    """Log-probability of each label, or 0 if the label is PAD.
 
     log-probabilities [..., V], labels [...] -> [...].
     """
@@ -100,7 +100,7 @@ class CrossEntropy(Operation):
 
 
 class AlignmentLoss(Operation):
-    """Add a guided alignment loss to the smoothed loss.
+    """Guided alignment loss, which is added to the smoothed loss.
 
     The added loss is the cross entropy between the first head's attention weights and a word alignment.
 
@@ -127,7 +127,7 @@ class AlignmentLoss(Operation):
 
 
 class CtcLoss(Operation):
-    """Add the connectionist temporal classification (CTC) loss to the smoothed loss (Graves et al. 2006).
+    """Connectionist temporal classification (CTC) loss, added to the smoothed loss (Graves et al. 2006).
 
     The CTC loss is the negative logarithm of the total probability of all paths that spell the labels. A path has one
     symbol per encoder position. PAD is the blank. To read the labels from a path, merge repeated symbols, then remove

@@ -65,7 +65,7 @@ class Embedding(Operation):
 
 
 class _Projection(Operation):
-    """Base class of projections x W + b. The matrix may be stored transposed."""
+    """Base class for projections x W + b. The matrix may be stored transposed."""
 
     transposed: ClassVar[bool] = False
     """Whether the matrix is [o, i] instead of [i, o]."""
@@ -145,10 +145,10 @@ class Logits(_Projection):
 
 
 class QuantisedLinear(_Int8, Linear):
-    """Linear map in int8, with one scale per row of x and column of W: x [..., i], W [i, o], scales [o] [, b [o]].
+    """Linear map in int8: x [..., i], W [i, o], scales of the columns of W [o] [, b [o]] -> [..., o].
 
-    Integer sums are exact. The scale of a row of x depends on this row alone, so results do not depend on the other
-    rows of a batch.
+    Each row of x also has its own scale, which is computed from this row alone. Results therefore do not depend on the
+    other rows of a batch. Integer sums are exact.
     """
 
 

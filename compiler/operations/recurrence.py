@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Recurrence(Operation):
-    """Base class of recurrent layers. They run from the first position to the last or, if `backwards`, in reverse.
+    """Base class for recurrent layers. They run from the first position to the last or, if `backwards`, in reverse.
 
     The inputs in `position_inputs` have one value per position. If `backwards`, a further input is the length [batch]
     of each row without padding. In a decoder step, a further input is the initial state, and the result starts with

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class View(PlainOperation):
-    """Base class of operations whose result is a view of the first input."""
+    """Base class for operations whose result is a view of the first input."""
 
     view = True
     shares_buffer = True
 
 
 class Slice(View):
-    """Select `start:stop` along `dimension`. Negative values count from the end."""
+    """Slice `start:stop` along `dimension`. Negative values count from the end."""
 
     dimension: int
     start: int = 0
@@ -83,7 +83,7 @@ class Slice(View):
 
 
 class SplitHeads(View):
-    """Split features into h heads: [batch, n, h·d] -> [batch, h, n, d] (section 3.2.2)."""
+    """Split of features into h heads: [batch, n, h·d] -> [batch, h, n, d] (section 3.2.2)."""
 
     heads: int
 
@@ -97,7 +97,7 @@ class SplitHeads(View):
 
 
 class MergeHeads(PlainOperation):
-    """Concatenate the heads: [batch, h, n, d] -> [batch, n, h·d] (section 3.2.2)."""
+    """Concatenation of the heads: [batch, h, n, d] -> [batch, n, h·d] (section 3.2.2)."""
 
     shares_buffer = True
     code = "{0}.transpose(1, 2).flatten(2)"
@@ -108,7 +108,7 @@ class MergeHeads(PlainOperation):
 
 
 class Concat(PlainOperation):
-    """Concatenate features: x [..., d], y [..., e] -> [..., d + e]."""
+    """Concatenation of features: x [..., d], y [..., e] -> [..., d + e]."""
 
     code = "torch.cat([{0}, {1}], dim=-1)"
 
@@ -122,7 +122,7 @@ class Concat(PlainOperation):
 
 
 class BeamsToRows(View):
-    """Merge the axes of sentences and beams, so that each hypothesis is a row.
+    """View that merges the axes of sentences and beams, so that each hypothesis is a row.
 
     [batch, beams, new, ...] -> [batch·beams, new, ...].
     """
@@ -135,7 +135,7 @@ class BeamsToRows(View):
 
 
 class RowsToQueries(View):
-    """Merge the hypotheses of each sentence into one row, so that they read the encoder output together.
+    """View that merges the hypotheses of each sentence into one row, so that they read the encoder output together.
 
     Inputs: x [batch·beams, new, w], and another value [batch, beams, new, ...], of which only the shape is used.
     Result: [batch, beams·new, w].
@@ -150,7 +150,7 @@ class RowsToQueries(View):
 
 
 class QueriesToRows(View):
-    """Undo `RowsToQueries`: give each hypothesis a separate row again.
+    """Inverse of `RowsToQueries`: each hypothesis becomes a separate row again.
 
     Inputs: x [batch, beams·new, w], and another value [batch, beams, new, ...], of which only the shape is used.
     Result: [batch·beams, new, w].
@@ -165,7 +165,7 @@ class QueriesToRows(View):
 
 
 class AppendToCache(PlainOperation):
-    """Append new positions to a cache: cache [rows, h, n, d], new [rows, h, k, d] -> [rows, h, n + k, d].
+    """Concatenation of a cache and new positions: cache [rows, h, n, d], new [rows, h, k, d] -> [rows, h, n + k, d].
 
     The head axis is optional. Positions are the second-to-last axis.
     """
@@ -186,7 +186,7 @@ class AppendToCache(PlainOperation):
 
 
 class WriteToCache(Operation):
-    """Write new positions into a preallocated cache, in place.
+    """Preallocated cache into which new positions are written, in place.
 
     cache [rows, h, capacity, d], new [rows, h, k, d], position [rows, k] -> [rows, h, capacity, d].
     """

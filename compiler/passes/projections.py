@@ -90,7 +90,13 @@ def _fuse(group: list[Node], name: str, names: list[str], parameters: dict[str, 
 
 
 def _insert(graph: Graph, fused: Mapping[str, list[Node]], parameters: dict[str, Parameter]) -> Graph:
-    """Insert each list of fused nodes before the node that its key names. Remove old nodes with the same names."""
+    """Return a graph in which fused nodes replace the projections that have the same names.
+
+    Args:
+        graph: The graph.
+        fused: Lists of new nodes. The key of a list is the name of the node before which the list is inserted.
+        parameters: The parameters of the new graph.
+    """
     replaced = {node.name for nodes in fused.values() for node in nodes}
     nodes = []
     for node in graph.nodes:

@@ -387,7 +387,7 @@ def _softmax_of_largest(scores: Float[Tensor, "batch n experts"], k: int) -> Flo
 
 
 class _BalanceGradient(torch.autograd.Function):
-    """Return the gates unchanged. The backward pass adds the gradient of the balance loss to the gates' gradient.
+    """Autograd function that returns the gates unchanged. Its backward pass adds the gradient of the balance loss.
 
     The balance loss is `balance` · CV(I)² (Shazeer et al. 2017, equation 7). I_e is the sum of the gates of expert e
     over all P positions, and CV is the standard deviation divided by the mean. Training minimises the sum of this

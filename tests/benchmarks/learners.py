@@ -49,7 +49,7 @@ class Zoo:
 
 
 class Peer(ABC):
-    """Base class of other toolkits: a training step with fused Adam for the toolkit's module."""
+    """Base class for other toolkits: a training step with fused Adam for the toolkit's module."""
 
     def __init__(self, spec: Spec) -> None:
         torch.manual_seed(1)

@@ -129,7 +129,7 @@ class Transformers(System):
         return found
 
     def _fill(self, spec: Spec, tensors: dict[str, Tensor]) -> None:
-        """Load zoo's weights and position encodings into the model, and set the epsilon of the layer norms."""
+        """Load zoo's weights and positional encodings into the model, and set the epsilon of the layer norms."""
         self.model.eval()
         if strange := self.model.load_state_dict(tensors, strict=False).unexpected_keys:
             raise SystemExit(f"transformers has no {', '.join(strange)}")

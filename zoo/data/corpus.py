@@ -246,7 +246,7 @@ class _TreebankReader(PartReader[Treebank]):
         with file_errors(folder):
             files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
         if not files:
-            raise ZooError(f"the treebank folder `{folder}` contains no files", hint="give another folder, or a file")
+            raise ZooError(f"the treebank folder `{folder}` contains no files", hint="use another folder, or a file")
         return files
 
     def examples(self) -> Iterator[Example]:
@@ -398,7 +398,7 @@ def parallel_lines(paths: Sequence[Path], streams: Sequence[Iterator[str]]) -> I
         count += 1
     if not count:
         unit = "<seg>" if is_sgml(paths[0]) else "lines"
-        hint = "give another file, or remove this part of the corpus"
+        hint = "use another file, or remove this part of the corpus"
         raise ZooError(f"`{paths[0]}` contains no {unit}", hint=hint)
 
 

@@ -45,7 +45,7 @@ from zoo.text.modality import Modality
 from zoo.text.spans import never
 from zoo.text.vocabulary import SIDES, Vocabulary, check_learnable, learning_examples
 
-_FORMAT = 6  # increase this number whenever the same corpus gives different prepared files
+_FORMAT = 6  # increase this number whenever the same corpus leads to different prepared files
 _PROGRESS_PAIRS = 256  # number of pairs after which the progress is shown
 _LANGUAGE_EXAMPLES = 500  # number of examples from which the languages are detected
 _CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
@@ -156,7 +156,7 @@ def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None 
 
 
 class _Preparation:
-    """Creates the files of one prepared corpus."""
+    """Builder that creates the files of one prepared corpus."""
 
     def __init__(
         self, spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None, folder: Path, report: Report

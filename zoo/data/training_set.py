@@ -38,7 +38,7 @@ A larger pool would need less padding.
 
 
 class SubwordSampler:
-    """Samples random tokenisations of the same sentences (subword regularisation) with SentencePiece.
+    """Sampler of random tokenisations of the same sentences (subword regularisation), based on SentencePiece.
 
     With a BPE vocabulary, merges are skipped at random (BPE-dropout). With a unigram vocabulary, tokenisations are
     sampled according to their probabilities.
@@ -98,7 +98,8 @@ class TrainingSet:
             spec: Spec with the `training` and `corpus` sections.
             store: Token IDs or features of the training set.
             sampler: Sampler for subword regularisation. None: no subword regularisation.
-            packed: Whether the examples of a batch are concatenated instead of padded, so that padding does not count.
+            packed: Whether the training step concatenates the examples of a batch instead of padding them. If true,
+                padding does not count towards the batch size.
         """
         self._spec, self.store, self._sampler = spec, store, sampler
         self._modality, self._bounds_of = modality_of(spec.task), packed_bounds if packed else padded_bounds

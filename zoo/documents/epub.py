@@ -42,6 +42,10 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
     """Return the format of each text file in an e-book, according to the media types in its package documents.
 
     If the package documents list no text files, file suffixes select the formats.
+
+    Args:
+        names: Names of the files in the e-book.
+        read: Function that returns the content of a file, given its name.
     """
     known, formats = set(names), dict[str, Format]()
     roots = dict(_links(read(_CONTAINER), "", "rootfile", "full-path")) if _CONTAINER in known else {}

@@ -239,7 +239,7 @@ def match_tags(fragments: Sequence[Fragment]) -> dict[int, int]:
 
 
 class Divider:
-    """Divider of fragments into segments, at line breaks, item separators and unmatched tags.
+    """Object that divides fragments into segments at line breaks, item separators and unmatched tags.
 
     Elements around a line break are closed before the line break and opened again after the line break. Elements around
     an item separator also enclose the separator.

@@ -138,7 +138,7 @@ def _place_delimiters(text: str) -> str:
 
 
 def _side(parts: list[str], index: int, step: int) -> str:
-    """Return the character after a run of delimiters (`step=1`) or before the run (`step=-1`)."""
+    """Return the character after the run of delimiters at `parts[index]` (`step=1`), or before the run (`step=-1`)."""
     position = index + step
     while 0 <= position < len(parts):
         part = parts[position] if position % 2 else parts[position].strip(_MARKERS)
@@ -151,7 +151,7 @@ def _side(parts: list[str], index: int, step: int) -> str:
 
 
 def _is_flanking(parts: list[str], index: int, step: int) -> bool:
-    """Return whether a delimiter can open an element (`step=1`) or close an element (`step=-1`)."""
+    """Return whether the delimiter `parts[index]` can open an element (`step=1`) or close an element (`step=-1`)."""
     inside, outside = _side(parts, index, step), _side(parts, index, -step)
     return not inside.isspace() and (not _is_punctuation(inside) or outside.isspace() or _is_punctuation(outside))
 
@@ -161,7 +161,13 @@ def _is_punctuation(character: str) -> bool:
 
 
 def _move_in(parts: list[str], index: int, partner: int) -> None:
-    """Move punctuation and spaces out of an element, until its delimiter can open or close the element."""
+    """Move punctuation and spaces out of an element, until its delimiter can open or close the element.
+
+    Args:
+        parts: Text and delimiters in alternation. The list is changed in place.
+        index: Index of the delimiter.
+        partner: Index of the delimiter at the other end of the element.
+    """
     step = 1 if partner > index else -1
     for _ in range(_MAX_MOVED):
         inner = parts[index + step]

@@ -69,7 +69,8 @@ def read_tokens(text: str, namespaces: Mapping[str, str]) -> list[Token]:
     names: dict[str, str] = {}
 
     def refuse(*_: object) -> None:
-        raise ZooError("the XML declares entities, which can make it very large", hint="remove the entity declarations")
+        problem = "the XML declares entities, which zoo rejects because they can expand to very long texts"
+        raise ZooError(problem, hint="remove the entity declarations")
 
     def record(kind: _TokenKind, name: str = "") -> None:
         if name not in names:
@@ -175,7 +176,7 @@ class InlineElement(NamedTuple):
 
 
 class ParagraphReader(ABC):
-    """Base class of readers for the paragraphs in office documents.
+    """Base class for readers of paragraphs in office documents.
 
     Attributes:
         paragraphs: Names of the paragraph elements.

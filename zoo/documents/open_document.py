@@ -119,6 +119,10 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
     """Return the format of each XML file that contains text in an OpenDocument archive.
 
     Notes are translated before the paragraphs that contain them, because translating a paragraph can move its notes.
+
+    Args:
+        names: Names of the files in the archive.
+        read: Function that returns the content of a file, given its name.
     """
     files = [name for name in ("content.xml", "styles.xml") if name in names]
     roles = dict.fromkeys(code_styles(*map(read, files)), Role.COPIED)

@@ -45,7 +45,7 @@ class _FieldCode:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Run in a Word document: text with one style. Runs with the same style are equal.
+    """Run in a Word document: text with one style. Two runs compare equal if their styles are equal.
 
     Attributes:
         style: The properties of the run, as they are written in the document.

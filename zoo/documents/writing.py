@@ -160,7 +160,7 @@ class Writer:
             self._write_text(" ", common(self._parts[-1].stack, stack))
 
     def _write_raw(self, content: str, stack: Stack, *, is_bridge: bool = False) -> None:
-        """Write content unchanged inside the elements of `stack`."""
+        """Write content unchanged inside the elements of `stack`. If `is_bridge`, a link may extend over it."""
         self._parts.append(_Part(content, stack, is_bridge=is_bridge))
 
     def _join(self) -> str:

@@ -23,6 +23,10 @@ class ErrorRate(Metric):
     def __init__(self, unit: Literal["words", "characters"], *, lowercase: bool = False) -> None:
         """Create a metric.
 
+        Args:
+            unit: Whether to count edits of words or of characters.
+            lowercase: Whether to ignore upper and lower case.
+
         Raises:
             ZooError: jiwer is not installed.
         """

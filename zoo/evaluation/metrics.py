@@ -81,7 +81,7 @@ def perplexity(scores: Sequence[TokenScores]) -> float:
     """
     tokens = sum(score.tokens for score in scores)
     if not tokens:
-        raise ZooError("there is nothing to score: there are no sentences", hint="pass at least one sentence")
+        raise ZooError("there are no sentences to score", hint="pass at least one sentence")
     mean = -math.fsum(score.log_probability for score in scores) / tokens
     try:
         return math.exp(mean)

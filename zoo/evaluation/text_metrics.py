@@ -138,8 +138,8 @@ def check_lengths(outputs: Sequence[str], references: Sequence[str]) -> None:
     """Raise ZooError if there are no outputs, or if the numbers of outputs and references differ."""
     check_same_length(outputs, references, ("outputs", "references"))
     if not references:
-        hint = "give at least one output and its reference: check whether the files are empty"
-        raise ZooError("there is nothing to score: there are no outputs and no references", hint=hint)
+        hint = "pass at least one output and its reference: check whether the files are empty"
+        raise ZooError("there are no outputs and no references to score", hint=hint)
 
 
 def read_aligned(outputs: Path | str, references: Path | str) -> tuple[list[str], list[str]]:

@@ -172,7 +172,7 @@ def identify(paths: Iterable[str]) -> str:
 
 
 def input_files(path: Path, suffixes: tuple[str, ...]) -> list[str] | None:
-    """Find the input files for a path that the user gives.
+    """Find the input files for a path that the user passes.
 
     Returns:
         For a folder, its files with one of the suffixes, except hidden files, sorted by name. For an input file, only

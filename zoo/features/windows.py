@@ -173,7 +173,13 @@ def _threshold(levels: npt.NDArray[np.float64], previous: float) -> float:
 
 
 def _cut(levels: npt.NDArray[np.float64], silent: npt.NDArray[np.bool_], limit: int) -> tuple[int, int]:
-    """Return the end of the first window and the start of the next window, in hops (short blocks of samples)."""
+    """Return the end of the first window and the start of the next window, in hops (short blocks of samples).
+
+    Args:
+        levels: Sound level of each hop, in decibels.
+        silent: Whether each hop is silent.
+        limit: Maximum length of a window, in hops.
+    """
     edges = np.flatnonzero(np.diff(silent, prepend=False, append=False))
     pauses = [(int(first), int(last)) for first, last in edges.reshape(-1, 2) if 0 < first < limit]
     for first, last in pauses:

@@ -136,7 +136,13 @@ def temporary_path(path: Path) -> Iterator[Path]:
 
 
 def _rename_folder(partial: Path, path: Path, replace: bool) -> None:
-    """Rename a complete folder to its final name. Try again if another process changes `path` at the same time."""
+    """Rename a complete folder to its final name. Try again if another process changes `path` at the same time.
+
+    Args:
+        partial: The complete folder, under a temporary name.
+        path: The final name.
+        replace: Whether to replace a folder that already exists at `path`. If false, raise FolderExistsError.
+    """
     for attempt in range(_MAX_ATTEMPTS):
         try:
             if replace and os.path.lexists(path):

@@ -1,4 +1,4 @@
-"""Write output to paths that the user gives: regular files, devices, pipes and file descriptors."""
+"""Write output to paths that the user passes: regular files, devices, pipes and file descriptors."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _direct_target(path: Path) -> Path | int | None:
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(mode):
-        raise ZooError(f"`{path}` cannot be written: it is a folder", hint="give the path of a file")
+        raise ZooError(f"`{path}` cannot be written: it is a folder", hint="use the path of a file")
     return None if stat.S_ISREG(mode) else path
 
 

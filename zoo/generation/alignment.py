@@ -100,7 +100,7 @@ def align(
     build_program = translator.require_attention()
     tokenizers = translator.vocabulary.source, translator.vocabulary.target
     if not isinstance(tokenizers[1], Tokenizer):
-        raise ZooError("a parser's trees cannot be aligned to the sentences", hint="use a model that translates")
+        raise ZooError("a parser cannot align its trees to sentences", hint="use a translation model")
     preprocessor = translator.preprocessor(source, target, split=True)
     results: list[list[AlignedToken]] = [[] for _ in sources]
     pairs = [

@@ -47,8 +47,8 @@ class Constraint(Protocol):
     """Constraint on the tokens that a search may choose. It has no mutable state, so worker threads can share it.
 
     The search never chooses forbidden tokens. Allowed tokens keep the model's log-probabilities, without
-    renormalisation. PAD and BOS are always forbidden, even without a constraint. While the search reads the prefix that
-    an output must start with, the sentence has only one row.
+    renormalisation. PAD and BOS are always forbidden, even without a constraint. If an output must start with a prefix,
+    the state has a single row for this sentence until the end of the prefix.
     """
 
     def start(self, sources: Sequence[SearchInput], device: torch.device | str) -> ConstraintState:

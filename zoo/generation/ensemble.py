@@ -72,7 +72,7 @@ class Ensemble:
 def check_compatible(translators: Sequence[Translator]) -> None:
     """Raise ZooError if there are no translators, or if the translators have different vocabularies or devices."""
     if not translators:
-        raise ZooError("an ensemble needs at least one model", hint="give the name of at least one model")
+        raise ZooError("an ensemble needs at least one model", hint="pass the name of at least one model")
     first = translators[0]
     for other in translators[1:]:
         if first.vocabulary is not other.vocabulary and first.vocabulary.digest != other.vocabulary.digest:

@@ -68,7 +68,7 @@ def open_model(
 def _open_version(
     folder: Path, options: BackendOptions, max_batch_tokens: int | None, constrained: bool, report: Report
 ) -> Translator:
-    """Open a model. Raise _ReplacedError if another process replaces the model at the same time."""
+    """Open a model (see `open_model`). Raise _ReplacedError if another process replaces the model at the same time."""
     light = read_model(folder, tensors=False)
 
     def build_complete(model: PackedModel | None) -> Program:

@@ -38,7 +38,7 @@ class ParserPreprocessor(Preprocessor):
                 f"{name} has the prefix {excerpt(prefix)}, but a parser does not accept prefixes",
                 hint="remove the prefix",
             )
-        self.require_length(name, length, "give one sentence per line")
+        self.require_length(name, length, "write one sentence per line")
         words = split_words(text)
         # Two of the MAX_DEPTH nested levels are the root and the word.
         max_length = min(self._max_target_length(length), len(words) + 2 * (MAX_DEPTH - 2))
@@ -147,6 +147,10 @@ class Parser(Translator):
         Trees are simplified as in the training data. A sentence whose words differ from the words of its tree is
         tokenised.
 
+        Args:
+            texts: Two iterables: the sentences and their trees.
+            first: Number of the first pair in error messages.
+
         Raises:
             ZooError: A target is not a tree with the words of its sentence.
         """
@@ -159,7 +163,7 @@ class Parser(Translator):
             if words != split_words(text):
                 raise ZooError(
                     f"the words of the tree {excerpt(bracketed)} differ from the words of the sentence {excerpt(text)}",
-                    hint="give the trees in the same order as the sentences, one tree per sentence",
+                    hint="pass the trees in the same order as the sentences, one tree per sentence",
                 )
             trees[index] = str(tree)
         return sentences, trees

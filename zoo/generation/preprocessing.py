@@ -65,7 +65,7 @@ class InputTerms:
 
 @dataclass(frozen=True, eq=False)
 class Preprocessor:
-    """Converts texts to inputs for the search. It has no mutable state, so all calls can share it.
+    """Preprocessor that converts texts to inputs for the search. It has no mutable state, so all calls can share it.
 
     If `splits_sentences` is false, a text is only split if it is too long for the model, into as few parts as possible.
 
@@ -104,7 +104,7 @@ class Preprocessor:
         return longest if self.positions is None else min(longest, self.positions - own)
 
     def is_unchanged(self, text: str) -> bool:
-        """Return whether a text is kept as it is, because `protects` is true and it has no words to translate."""
+        """Return whether a text is kept as is, because `protects` is true and it has no words to translate."""
         return self.protects and not needs_translation(text[len(language_tokens(text)) :])
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
@@ -126,7 +126,7 @@ class Preprocessor:
         if not self.source_length(whole.tokens):
             if prefix.strip():
                 problem = f"an empty text has the prefix {excerpt(prefix)}"
-                raise ZooError(problem, hint="give this text an empty prefix; prefix n belongs to text n")
+                raise ZooError(problem, hint="pass an empty prefix for this text; prefix n belongs to text n")
             return EncodedText(index, text, (), 0)
         length = self.source_length(whole.tokens) - len(self.languages.source_tokens)
         too_long = length > self.max_source_length
@@ -152,7 +152,14 @@ class Preprocessor:
         return EncodedText(index, text, tuple(inputs), length, gaps, too_long and not by_sentence)
 
     def encode_sentence(self, text: str, index: int, language: str, prefix: str = "") -> SearchInput:
-        """Encode a sentence or sentence fragment for the search. `prefix` is the prefix of the text's translation."""
+        """Encode a sentence or sentence fragment for the search.
+
+        Args:
+            text: The sentence or sentence fragment.
+            index: Index of the text that contains the sentence.
+            language: Language code of the sentence.
+            prefix: The prefix that the text's translation must start with, or an empty string.
+        """
         replaced = self.replaced(text, language, prefix)
         tokens = tuple(self._encode(replaced.text, "source"))
         own = self.languages.source_tokens if self.source_length(tokens) else ()

@@ -81,7 +81,7 @@ class _Plan(NamedTuple):
 
 
 class Protection:
-    """Checks that translations keep the amounts, links and similar spans of the source, and repairs bad translations.
+    """Protection of amounts, links and similar spans: translations that do not keep them are found and repaired.
 
     To repair a translation, its sentence is decoded again under a `SpanConstraint`, in up to three ways:
 

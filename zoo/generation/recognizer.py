@@ -71,7 +71,14 @@ class FilePreprocessor(Preprocessor):
         return EncodedText(index, text, (part,), len(part))
 
     def search_input(self, frames: Frames, name: str, index: int = 0, prefix: str = "") -> SearchInput:
-        """Convert frames (feature vectors) to an input for the search. Error messages call the input `name`."""
+        """Convert frames (feature vectors) to an input for the search.
+
+        Args:
+            frames: The frames of the input.
+            name: Name of the input in error messages, such as its path.
+            index: Index of the input in the request.
+            prefix: The prefix that the output must start with, or an empty string.
+        """
         forced = self._encode_prefix(prefix)
         self.require_length(f"`{name}`", len(frames), f"split it into shorter {self.terms.unit}")
         max_length = self._max_target_length(-(-len(frames) // self.spec.architecture.source_stride))

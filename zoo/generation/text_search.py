@@ -50,7 +50,7 @@ _OTHER_NAMES = {"from_": "source", "to": "target"}
 
 @dataclass(eq=False, repr=False)
 class TextSearch:
-    """Base class of `Translator`. It searches for translations of texts, and returns them with scores.
+    """Base class for `Translator`. It searches for translations of texts, and returns them with scores.
 
     To open a model by name, use `zoo.load` instead of the constructor.
 

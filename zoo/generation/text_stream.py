@@ -20,7 +20,7 @@ _MAX_UNKNOWN = 8  # characters or words in a warning
 
 
 class TextStream:
-    """Encodes the texts of one request for the search, and joins the translations of split texts.
+    """Texts of one request, which are encoded for the search. The translations of split texts are joined again.
 
     Attributes:
         preprocessor: The preprocessor that encodes the texts.

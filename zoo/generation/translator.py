@@ -138,7 +138,7 @@ class Translator(TextSearch):
             prefix_list = None if prefixes is None else [prefixes]
             return self.translate([texts], n_best=n_best, prefixes=prefix_list, **options)[0]
         if isinstance(texts, str) or isinstance(prefixes, str):
-            raise TypeError("give one text and one prefix, or a list of texts and a list of prefixes")
+            raise TypeError("pass one text and one prefix, or a list of texts and a list of prefixes")
         hypotheses = self.hypotheses(texts, n_best=n_best, prefixes=prefixes, **options)
         lists = [[translation.text for translation in translations] for translations in hypotheses]
         if n_best is not None:
@@ -181,7 +181,7 @@ class Translator(TextSearch):
         if isinstance(sources, str) and isinstance(targets, str):
             return self.score([sources], [targets], max_batch_tokens=max_batch_tokens, **languages)[0]
         if isinstance(sources, str) or isinstance(targets, str):
-            raise TypeError("give one text and one translation, or a list of texts and a list of translations")
+            raise TypeError("pass one text and one translation, or a list of texts and a list of translations")
         scores = self.score_tokens(sources, targets, max_batch_tokens=max_batch_tokens, **languages)
         return [score.log_probability for score in scores]
 
@@ -223,6 +223,10 @@ class Translator(TextSearch):
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
         """Check sources and their translations before scoring. Return the list of sources and the list of translations.
+
+        Args:
+            texts: Two iterables: the sources and their translations.
+            first: Number of the first pair in error messages.
 
         Raises:
             ZooError: The numbers of sources and targets differ, or a text has more than one line.
@@ -291,7 +295,7 @@ class Translator(TextSearch):
         encoded, languages = preprocessor.encode(text, "", 0), preprocessor.languages
         if not encoded.parts:
             raise ZooError("an empty text has no attention weights", hint="enter a sentence")
-        preprocessor.require_length("the text", encoded.length, "give a single sentence")
+        preprocessor.require_length("the text", encoded.length, "pass a single sentence")
         source_ids: Sequence[int] = encoded.parts[0].tokens
         target_ids: Sequence[int]
         if translation is None:
@@ -355,7 +359,11 @@ class LanguageModel(Translator):
         return [score.log_probability for score in self.score_tokens(texts, max_batch_tokens=max_batch_tokens)]
 
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
-        """Check texts before scoring. Return a tuple with one element, the list of texts.
+        """Check texts before scoring. Return a tuple with one list, because a language model has no sources.
+
+        Args:
+            texts: A single iterable, which contains the texts.
+            first: Number of the first text in error messages.
 
         Raises:
             ZooError: A text has more than one line.

@@ -48,7 +48,7 @@ _PLAIN_TYPES: dict[str, Any] = {
     "argparse.Namespace": argparse.Namespace,
     "collections.defaultdict": collections.defaultdict,
 }
-_CHECKPOINT_HINT = "give a checkpoint that fairseq wrote in training, such as `checkpoint_best.pt`"
+_CHECKPOINT_HINT = "use a checkpoint that fairseq wrote in training, such as `checkpoint_best.pt`"
 _WITHOUT_EFFECT = ("version", "embed_positions._float_tensor", "embed_positions.weights")
 _CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 _LISTED_FILES = 5
@@ -114,7 +114,7 @@ def _no_checkpoint(path: Path) -> ZooError:
     listed = ", ".join(names[:_LISTED_FILES]) + (", ..." if len(names) > _LISTED_FILES else "")
     found = f"has {len(names):,} other `.pt` files ({listed})" if names else "has no `.pt` files"
     problem = f"cannot find the checkpoint in `{path}`: it contains none of {', '.join(_CHECKPOINTS)}, and {found}"
-    return ZooError(problem, hint="give the path of the checkpoint file instead of the folder")
+    return ZooError(problem, hint="use the path of the checkpoint file instead of the folder")
 
 
 def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from zoo.models.weights import Weights
 from zoo.publishing.reference_results import ReferenceLogProbabilities
 
 PositionConvention = Literal["marian", "transformers"]
-"""Toolkit that trained a MarianMTModel. Each toolkit has its own formula for sinusoidal position encodings."""
+"""Toolkit that trained a MarianMTModel. Each toolkit has its own formula for sinusoidal positional encodings."""
 UNKNOWN_LANGUAGES = ("und", "und")
 """Language codes for a model whose files do not contain its languages. `und` is ISO 639 for "undetermined"."""
 _LANGUAGE_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}([-_][A-Za-z0-9]+)*")
@@ -52,7 +52,7 @@ class ImportRequest:
     """Codes of the source and target languages. If None, use the codes in the model's files. If the files contain no
     codes, use `UNKNOWN_LANGUAGES`."""
     positions: PositionConvention | None = None
-    """Formula for the sinusoidal position encodings. If None, use the default of the format."""
+    """Formula for the sinusoidal positional encodings. If None, use the default of the format."""
     origin_name: str | None = None
     """Original name of the model, for example on the Hugging Face Hub. If None, use the name of its file or folder."""
     text: TextOptions = field(default_factory=TextOptions)
@@ -78,7 +78,7 @@ class ImportFormat(Protocol):
     name: ClassVar[str]
     """The value of `--format` that selects this format."""
     takes_positions: ClassVar[bool] = False
-    """Whether the user may choose the formula for the sinusoidal position encodings."""
+    """Whether the user may choose the formula for the sinusoidal positional encodings."""
 
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
@@ -195,7 +195,7 @@ def language_codes(source: str, target: str) -> tuple[str, str] | None:
 def require_folder(path: Path, format: str) -> None:
     """Raise ZooError unless `path` is a folder. Call this function for formats whose models are folders."""
     if not path.is_dir():
-        raise ZooError(f"`{path}` is a file, but a model in {format} format is a folder", hint="give its folder")
+        raise ZooError(f"`{path}` is a file, but a model in {format} format is a folder", hint="use the model's folder")
 
 
 def assemble(

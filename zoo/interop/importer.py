@@ -151,7 +151,7 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
         ZooError: The path does not exist, there is no format with this name, or the files have no known format.
     """
     if not path.exists():
-        hint = "give a file or a folder, or `hf:ORG/NAME`"
+        hint = "use the path of a file or folder, or `hf:ORG/NAME`"
         if catalogue.find(str(path)) is not None:
             hint = f"`zoo pull {path}` downloads and imports the public model with this name"
         raise ZooError(f"`{path}` does not exist", hint=hint)
@@ -162,7 +162,7 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
         if format.recognises(path):
             return format
     if path.is_file() and any(format.recognises(path.parent) for format in formats):
-        raise ZooError(f"`{path}` is only part of a model", hint=f"give the model's folder, `{path.parent}`")
+        raise ZooError(f"`{path}` is only part of a model", hint=f"use the model's folder, `{path.parent}`")
     if found := model_type(path):
         known = ", ".join(f"`{type_}`" for each in formats if isinstance(each, Family) for type_ in each.model_types)
         problem = f"`{path}` is a transformers model of the type `{found}`, but zoo imports only {known}"

@@ -146,7 +146,7 @@ def _read_codes(file: Path) -> str:
         BPECodes(content)
     except ValueError as error:
         problem = f"`{file}` does not contain subword-nmt or fastBPE codes: {error}"
-        raise ZooError(problem, hint="restore the file from its source, or give another file with `--bpe`") from None
+        raise ZooError(problem, hint="restore the file from its source, or use another file with `--bpe`") from None
     return _require_short(content, file)
 
 

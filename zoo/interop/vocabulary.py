@@ -34,7 +34,7 @@ _FILES_OF_BOTH_SIDES = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.m
 _MAX_LANGUAGES = 8  # language tokens in a message
 _WITHOUT_MODEL = (
     "The model comes without a SentencePiece model. Sources must be tokenised text, with spaces between the tokens. "
-    "Translations are tokenised in the same way."
+    "Translations are tokenised the same way."
 )
 _SUBWORD_NMT = (
     "Tokens that end in `@@` come from subword-nmt or fastBPE. To translate raw text, import the model again with its "
@@ -65,7 +65,7 @@ def find_sentencepiece_files(folder: Path, languages: tuple[str, str] | None) ->
     """Find the source and target SentencePiece models in a folder. Both paths may be the same file.
 
     The name of a model contains the side (`source.spm`, `vocab.trg.spm`) or the language (`vocab.de.spm`). A model for
-    both sides has a usual name, or is the only `.spm` file.
+    both sides has a common name, such as `sentencepiece.model`, or is the only `.spm` file in the folder.
 
     Raises:
         ZooError: There is a model for one side only.
@@ -137,7 +137,7 @@ def convert_vocabulary(
         raise ZooError(problem, hint="omit `--tokenizer` and `--bpe`, and pass texts that pyonmttok has tokenised")
     if rules and not rules.sides[0].codes and _has_subwords(target):
         problem = f"`{where}` lists subwords, which end in `{SEPARATOR}`, but there are no BPE codes to split words"
-        raise ZooError(problem, hint="add the codes to the folder as `bpecodes`, or give them with `--bpe FILE`")
+        raise ZooError(problem, hint="add the codes to the folder as `bpecodes`, or use `--bpe FILE`")
     tokenizers = [
         model[0].renumbered(numbering, control) if model else word_list_tokenizer(numbering, str(where), of_side)
         for model, numbering, of_side in zip(of_sides, numberings, rules.sides if rules else (None, None), strict=True)

@@ -65,7 +65,7 @@ def all_from_options(spec: str | None, model_names: Sequence[str] | None, report
     if spec is None and model_names:
         return [folder for name in model_names for folder in models(name, report)]
     problem = "no model is given" if spec is None else "`--spec` and `--model` are both given"
-    raise ZooError(problem, hint="give either `--spec SPEC` or `--model NAME|RUN`; `zoo list` lists what is available")
+    raise ZooError(problem, hint="use either `--spec SPEC` or `--model NAME|RUN`; `zoo list` lists what is available")
 
 
 def of_spec(reference: str, report: Report = WARNINGS) -> Path:
@@ -82,7 +82,7 @@ def of_spec(reference: str, report: Report = WARNINGS) -> Path:
         spec = specs.load(reference)
     except ZooError:
         if not reference.endswith(_YAML) and (local_model(reference) is not None or find_run(reference) is not None):
-            hint = f"use `--model {reference}`, or give the spec that the model was trained with"
+            hint = f"use `--model {reference}`, or use the spec that the model was trained with"
             raise ZooError(f"`{reference}` is a model, not a spec", hint=hint) from None
         raise
     # The name or the folder alone do not identify a spec: `extends` inherits names, and specs can share a file name.
@@ -310,7 +310,7 @@ def pull_model(reference: str, report: Report) -> list[Path]:
     registries = Registries.configured()
     if parsed is not None and (stored := local_store.find(parsed)) is not None:
         for address in registries.skipped:
-            report.warn(f"`{address}` was not searched because of ZOO_OFFLINE")
+            report.warn(f"`{address}` was not searched because ZOO_OFFLINE is set")
         report.info(f"`{reference}` is already in the local model store, so nothing was pulled")
         return [stored.folder]
     if registries == Registries([included_registry()], []):

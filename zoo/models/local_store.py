@@ -133,5 +133,5 @@ def find(reference: Reference) -> StoredModel | None:
             f"`{reference}` is ambiguous: two registries have different revisions with this number, and both are in "
             "the local model store"
         )
-        raise ZooError(problem, hint=f"give the path of one of the folders: {choices}")
+        raise ZooError(problem, hint=f"use the path of one of the folders: {choices}")
     return matches[0] if matches else None

@@ -105,7 +105,7 @@ def read_measurements(root: Path | None, report: Report) -> Measurements:
         ZooError: `root` is given but does not exist.
     """
     if root is not None and not root.is_dir():
-        hint = "give a folder of training runs, or of a sweep, with `--runs DIR`"
+        hint = "select a folder of training runs, or of a sweep, with `--runs DIR`"
         raise ZooError(f"there is no folder `{root}`", hint=hint)
     shipped = {spec.name: spec for spec in map(specs.load, specs.names())}
     runs = []

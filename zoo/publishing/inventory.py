@@ -172,7 +172,7 @@ def published_models(pattern: str | None, report: Report) -> tuple[PublishedMode
     for registry in registries.searched:
         models += _models_in(registry, report)
     for address in registries.skipped:
-        report.warn(f"`{address}` was not searched because of ZOO_OFFLINE")
+        report.warn(f"`{address}` was not searched because ZOO_OFFLINE is set")
     return tuple(model for model in models if _matches(pattern, model.name))
 
 

@@ -110,7 +110,10 @@ class Metrics:
         Gauge(name, description, registry=self._registry).set_function(value)
 
     def count_request(self, path: str, status: int, seconds: float, *, is_monitoring: bool) -> None:
-        """Count a request that was answered, or whose client has disconnected, and record its duration in seconds."""
+        """Count a request that was answered, or whose client has disconnected, and record its duration in seconds.
+
+        Monitoring requests (`is_monitoring`) are not counted in the log of HTTP statuses.
+        """
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
         if not is_monitoring:
@@ -168,7 +171,7 @@ class Budget:
 
 
 class Admission:
-    """Admits requests within the configured limits, and counts their texts.
+    """Admission control, which accepts requests within the configured limits, and counts their texts.
 
     Attributes:
         requests: Budget for the number of open requests, except for monitoring requests.

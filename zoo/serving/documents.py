@@ -71,7 +71,7 @@ class _Job:
 
 
 class Documents:
-    """Translates markup and documents for the clients of all APIs.
+    """Translator of markup and documents for the clients of all APIs.
 
     Attributes:
         downloads: Translated documents that clients can download.

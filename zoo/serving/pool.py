@@ -52,10 +52,10 @@ class LoadedModel:
 
 @dataclass(eq=False)
 class PooledModel:
-    """Model that the server offers. It is in memory only if it was used recently.
+    """Model that the server serves. It is in memory only if it was used recently.
 
     Attributes:
-        name: Name under which the server offers the model.
+        name: Name of the model in requests.
         folder: Folder of the model.
         spec: Spec of the most recently read revision.
         known_scores: Scores of this revision, by split. Empty if they are unknown, or if their file is damaged.

@@ -60,11 +60,11 @@ class Plan:
 
 
 class Service:
-    """Translates, scores and parses for the clients of all APIs, within the configured limits.
+    """Service that translates, scores and parses for the clients of all APIs, within the configured limits.
 
     Attributes:
         settings: Settings of the server.
-        pool: Models that the server offers.
+        pool: Models that the server serves.
         metrics: Metrics for monitoring.
         admission: Checks requests against the limits.
     """

@@ -60,7 +60,7 @@ class BPECodes:
     def split(self, word: str) -> Sequence[str]:
         """Return the subwords of a word, without separators.
 
-        If the codes have format 0.1 and a vocabulary, the last subword may be empty, as in subword-nmt.
+        If the codes file has format 0.1 and there is a vocabulary, the last subword may be empty, as in subword-nmt.
         """
         return self._split_cached(word) if len(word) <= _MAX_CACHED_LENGTH else self._split(word)
 

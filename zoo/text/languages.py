@@ -86,10 +86,10 @@ def _ids(tokenizer: Tokenizer, languages: Languages, code: str | None) -> tuple[
 
 
 def choose_direction(spec: Spec, source: str | None, target: str | None, report: Report) -> Direction:
-    """Return the source and target language of a request. A language that the user did not give comes from the spec.
+    """Return the source and target language of a request. A language that the user did not specify comes from the spec.
 
-    If the model has only two languages, the user need only give one of them. If the model does not read a token for the
-    source language, the user need not give the source language.
+    If the model has only two languages, the user need only specify one of them. If the model does not read a token for
+    the source language, the user need not specify the source language.
 
     A recognition model outputs text in the target language of the spec's corpus by default. If only the language of the
     input files is given, the output is in a language that the model was trained to write for this input language.

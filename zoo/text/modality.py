@@ -84,7 +84,12 @@ class Modality(ABC):
         """Convert the raw data of an example to token IDs. Raise ZooError if it cannot be encoded."""
 
     def encode_all(self, raw: Sequence[str], unusable: Callable[[str], None] | None = None) -> list[list[int]]:
-        """Convert the raw data of each example to token IDs. `unusable` is only for modalities whose data are files."""
+        """Convert the raw data of each example to token IDs.
+
+        Args:
+            raw: The raw data of each example, such as a line of text.
+            unusable: Not used. Only feature modalities, whose raw data are files, report unusable examples.
+        """
         return list(map(self.encode, raw))
 
     @abstractmethod

@@ -86,7 +86,7 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
     """Raise ZooError if two parallel lists have different lengths. `names` are the names of the lists in the error."""
     if len(first) != len(second):
-        hint = "give the same number of texts in both lists, in the same order; in a file, each line is one text"
+        hint = "pass the same number of texts in both lists, in the same order; in a file, each line is one text"
         raise ZooError(f"the numbers of {' and '.join(names)} differ: {len(first):,} and {len(second):,}", hint=hint)
 
 
@@ -107,7 +107,7 @@ def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterat
     for number, (text, prefix) in enumerate(zip_longest(texts, prefixes, fillvalue=end)):
         if text is end or prefix is end:
             fewer, more = ("texts", "prefixes") if text is end else ("prefixes", "texts")
-            hint = "give one prefix for each text: the beginning of its translation, or an empty string"
+            hint = "pass one prefix for each text: the beginning of its translation, or an empty string"
             raise ZooError(f"there are more {more} than {fewer} (number of {fewer}: {number:,})", hint=hint)
         yield text, prefix
 

@@ -155,7 +155,7 @@ class AmountSpan(NumberSpan):
 
     @property
     def keys(self) -> frozenset[Hashable]:
-        """Each value, paired with the unit."""
+        """The keys that identify matching spans: pairs of a possible value and the unit."""
         return frozenset((value, self.unit) for value in self.values)
 
 

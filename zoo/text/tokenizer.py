@@ -203,7 +203,12 @@ class Tokenizer(Modality):
         return 3 <= count <= lower and len(word) <= 2.5 * count
 
     def encode_all(self, raw: Sequence[str], unusable: Callable[[str], None] | None = None) -> list[list[int]]:
-        """Return the token IDs of each line, without BOS and EOS. The lengths of the lines are not checked."""
+        """Return the token IDs of each line, without BOS and EOS. The lengths of the lines are not checked.
+
+        Args:
+            raw: The lines.
+            unusable: Not used, because no line is unusable (see `Modality.encode_all`).
+        """
         texts = list(map(clean, raw))
         return list(map(self._encode_clean, texts) if self.is_word_level or self.added else self.model.encode(texts))
 

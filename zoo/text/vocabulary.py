@@ -60,7 +60,7 @@ class Vocabulary:
     """
 
     def __init__(self, source: Tokenizer, target: Modality | None = None) -> None:
-        """Combine two tokenizers. If `target` is None, `source` is used for both sides."""
+        """Combine a source tokenizer with the modality of the target. If `target` is None, both sides use `source`."""
         self.shared = target is None
         self.source, self.target = source, source if target is None else target
 

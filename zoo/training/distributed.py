@@ -133,7 +133,7 @@ def join_processes(device: str) -> Iterator[Processes]:
 
 
 def _store(rank: int, count: int) -> TCPStore:
-    """Return a key-value store for the processes that train together, hosted by the first process.
+    """Return a key-value store for the `count` processes that train together, hosted by the first process.
 
     torchrun also has a store, which outlives the worker processes. Restarted workers would find the addresses of dead
     processes in it (https://github.com/pytorch/pytorch/issues/135712), so torchrun's store is used only to publish the

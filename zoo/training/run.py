@@ -68,7 +68,7 @@ class RunIdentity:
 
 
 def read_record(kind: Callable[..., Record], file: Path) -> Record:
-    """Read a dataclass from a JSON file. Raise ZooError if another version of zoo wrote the file."""
+    """Read a dataclass (`kind`) from a JSON file. Raise ZooError if another version of zoo wrote the file."""
     try:
         return kind(**read_json(file))
     except TypeError:

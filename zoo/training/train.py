@@ -229,7 +229,10 @@ def _with_backend_of(run: Run, spec: Spec) -> Spec:
 def _start(
     spec: Spec, run: Run, prepared: PreparedCorpus, identity: RunIdentity, *, fresh: bool, report: Report
 ) -> RunIdentity:
-    """Start or resume a run, in the process that writes the run's files. Return the identity of the run."""
+    """Start a run (if `fresh`, from the beginning) or resume it, in the process that writes the run's files.
+
+    Return the identity of the run.
+    """
     if fresh or not list_checkpoints(run):
         require_scorable_dev_set(spec, prepared.vocabulary)
     if fresh:

@@ -166,7 +166,7 @@ class Trainer:
         return self.progress.end_reason(self.spec.training) is not None
 
     def step(self, number: int, batch: Batch) -> StepResult:
-        """Compute one step, update the weights, and return the losses."""
+        """Compute the training step `number`, update the weights, and return the losses."""
         with message_if_slow(self.report, LAZY_MESSAGE) if self._compiles else nullcontext():
             result = self.train_step(number, batch)
         self._compiles = False

@@ -153,7 +153,7 @@ def test_lines_are_read_as_evalb_reads_them(files):
 
 def test_invalid_references_and_empty_or_unequal_lists_are_refused(files):
     refused("outputs and references differ: 2 and 1", score_brackets, [BROKEN] * 2, [GOLD])
-    refused("nothing to score", score_brackets, [], [])
+    refused("no outputs and no references", score_brackets, [], [])
     error = refused(r"^`\(S \(NN dog\)` is not a bracketed tree \(.*/gold:2\)", files, [GOLD, GOLD], [GOLD, BROKEN])
     assert "(NP (DT the) (NN dog))" in error.hint
 

@@ -103,7 +103,7 @@ def test_perplexity_is_per_token_over_all_sentences():
     scores = [TokenScores((-1.0, -2.0, -3.0)), TokenScores((-4.0,))]
     assert perplexity(scores) == pytest.approx(math.exp(10 / 4))  # not the mean of the sentences' own
     assert perplexity([TokenScores((-math.inf,))]) == perplexity([TokenScores((-5000.0,))]) == math.inf
-    refused("nothing to score", perplexity, [])
+    refused("no sentences to score", perplexity, [])
 
 
 PART = [{"source": "pairs.en", "target": "pairs.de"}]

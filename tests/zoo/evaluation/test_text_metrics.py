@@ -39,7 +39,7 @@ def test_text_that_looks_tokenised_gives_no_warning(capfd):
 @pytest.mark.parametrize("name", TEXT_METRICS)
 def test_texts_that_cannot_be_scored_are_refused(name):
     refused("outputs and references differ: 3 and 2", score, name, HYPOTHESES, REFERENCES[:2])
-    refused("nothing to score", score, name, [], [])
+    refused("no outputs and no references", score, name, [], [])
 
 
 def test_moses_tokens_with_german_compounds_split():

@@ -110,7 +110,7 @@ def test_restricted_attention_is_self_attention(trained: Callable[..., Run]) -> 
 
 def test_empty_and_split_texts_are_refused(trained: Callable[..., Run]) -> None:
     translator = zoo.load(trained(decoding={"max_source_length": 8}).folder, device="cpu")
-    long, empty = r"at most 8.*\s+hint: give a single sentence$", "an empty text has no attention weights"
+    long, empty = r"at most 8.*\s+hint: pass a single sentence$", "an empty text has no attention weights"
     for text, message in (("the dog sees. the old dog sees", long), ("", empty), (" \t", empty)):
         refused(message, translator.attention, text)
 

@@ -199,7 +199,7 @@ def test_a_folder_without_a_usual_checkpoint_is_rejected_with_the_names_of_its_c
     for number in range(1, 7):
         (tmp_path / f"checkpoint{number}.pt").touch()
     listed = r"has 6 other `.pt` files \(checkpoint1.pt, .*, checkpoint5.pt, ...\)"
-    refused(rf"{listed}\s+hint: give the path of the checkpoint file", read, tmp_path)
+    refused(rf"{listed}\s+hint: use the path of the checkpoint file", read, tmp_path)
     (tmp_path / "model.bin").touch()
     refused(r"its name does not end in `.pt`", read, tmp_path / "model.bin")
 

@@ -238,7 +238,7 @@ def test_offline_only_the_store_is_used(publish, web, monkeypatch, report):
     publish(1)
     monkeypatch.setenv("ZOO_REGISTRIES", web.address)
     monkeypatch.setenv("ZOO_OFFLINE", "1")
-    refused(f"`{web.address}` was not searched because of ZOO_OFFLINE", find.published_model, "model")
+    refused(f"`{web.address}` was not searched because ZOO_OFFLINE is set", find.published_model, "model")
     assert web.asked == []
     monkeypatch.delenv("ZOO_OFFLINE")
     find.published_model("model")
@@ -247,7 +247,7 @@ def test_offline_only_the_store_is_used(publish, web, monkeypatch, report):
     assert seed_of(find.published_model("model")) == seed_of(find.published_model("model@1")) == 1
     assert find.pull_model("model", report) == [find.local_model("model")]
     assert report.said[-1] == "`model` is already in the local model store, so nothing was pulled"
-    assert report.warnings == [f"`{web.address}` was not searched because of ZOO_OFFLINE"]
+    assert report.warnings == [f"`{web.address}` was not searched because ZOO_OFFLINE is set"]
     assert web.asked == []
 
 

@@ -103,7 +103,7 @@ def test_published_models_are_listed_with_their_location(
     assert len(report.warnings) == 1
     monkeypatch.setenv("ZOO_OFFLINE", "1")
     assert len(inventory.published_models(None, report)) == 2
-    assert report.warnings[1:] == ["`http://127.0.0.1:1` was not searched because of ZOO_OFFLINE"]
+    assert report.warnings[1:] == ["`http://127.0.0.1:1` was not searched because ZOO_OFFLINE is set"]
     switch_home(tmp_path, monkeypatch)
     find.published_model(f"{NAME}@1")
     assert [model.location for model in inventory.published_models(NAME, Report())] == [inventory.LOCAL, address]

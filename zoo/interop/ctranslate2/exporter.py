@@ -213,7 +213,7 @@ def _padded_heads(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, T
 
 
 def _set_scalars_and_positions(a: Architecture, side: str, stack: Any, tensors: Mapping[str, Tensor]) -> None:
-    """Set the position encodings, position biases and scalar settings of CTranslate2's encoder or decoder (`stack`)."""
+    """Set the positional encodings, position biases and scalars of CTranslate2's encoder or decoder (`stack`)."""
     stack.scale_embeddings = a.scale_embeddings
     if (encodings := _encodings(a, side, tensors)) is not None:
         stack.position_encodings.encodings = encodings
@@ -228,10 +228,10 @@ def _set_scalars_and_positions(a: Architecture, side: str, stack: Any, tensors: 
 
 
 def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """Return the position encodings, [positions, d_model], that are added to the embeddings of the encoder or decoder.
+    """Return the positional encodings, [positions, d_model], that are added to the encoder's or decoder's embeddings.
 
-    If a model file has no position encodings, CTranslate2 adds its own sinusoids, which differ from zoo's. So a model
-    without position encodings gets a table of zeros. Return None if positions only affect self-attention.
+    If a model file has no positional encodings, CTranslate2 adds its own sinusoids, which differ from zoo's. A model
+    without positional encodings therefore gets a table of zeros. Return None if positions only affect self-attention.
     """
     if isinstance(a.positions, Sinusoidal):
         rows, halves = torch.empty(1, POSITIONS, a.d_model), a.positions.kind == "sinusoidal_halves"
@@ -264,7 +264,10 @@ def _token_names(side: Any) -> list[str]:
 
 
 def _language_notes(model: Model, names: list[list[str]]) -> Iterator[str]:
-    """Yield notes that describe where the user must add language tokens, because CTranslate2 does not add them."""
+    """Yield notes that describe where the user must add language tokens, because CTranslate2 does not add them.
+
+    `names` contains the source tokens and the target tokens, in ID order.
+    """
     if model.spec.languages is None:
         return
     languages = LanguagePair.of(model.spec, model.vocabulary, model.spec.default_direction)

@@ -336,7 +336,7 @@ class Network(ForeignTensors):
         dimension = self._of_layers("self_attention", "rotary_dim", -1, STACKS)
         biases = [name for name in self if name.endswith("/relative_attention_bias")]
         if len(stored) == 1 or (stored and biases):
-            raise ZooError("the encoder and the decoder have different position encodings, which zoo does not support")
+            raise ZooError("the encoder and the decoder have different positional encodings; zoo does not support this")
         if dimension >= 0:
             is_interleaved = self._of_layers("self_attention", "rotary_interleave", 1, STACKS)
             if dimension not in (0, d_k) or is_interleaved:
@@ -344,7 +344,7 @@ class Network(ForeignTensors):
                     "the rotary position embeddings rotate only a part of each head, or pair neighbouring "
                     "features (`rotary_interleave`)"
                 )
-                raise ZooError(f"{problem}, but zoo rotates all features, in pairs of features that are d_k / 2 apart")
+                raise ZooError(f"{problem}, but zoo rotates all features, and pairs feature i with feature i + d_k / 2")
             theta = self._of_layers("self_attention", "rotary_base", _DEFAULT_ROTARY_BASE, STACKS)
             return {"kind": "rotary", "theta": theta}, {}
         if biases:

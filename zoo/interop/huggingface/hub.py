@@ -61,7 +61,7 @@ class HubModel:
         """URL of the model's page."""
         return f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co').rstrip('/')}/{self.name}"
 
-    def download(self, report: Report, otherwise: str = "give a folder on this computer") -> Path:
+    def download(self, report: Report, otherwise: str = "use a folder on this computer") -> Path:
         """Download the files that are needed to import the model.
 
         Args:

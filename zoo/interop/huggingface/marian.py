@@ -1,7 +1,8 @@
 """Import and export of transformers' Marian models.
 
 These models are post-norm Transformers with layer norm, and all their linear maps have biases. transformers computes
-sinusoids that differ from zoo's. An export therefore writes the position encodings as a table, which transformers uses.
+sinusoids that differ from zoo's. An export therefore writes the positional encodings as a table, which transformers
+uses.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class HuggingFaceMarian(Family):
         }
 
     def of_weights(self, a: Architecture) -> Collection[str]:
-        """Return `("positions",)` if the exported weights contain the model's position encodings, otherwise `()`."""
+        """Return `("positions",)` if the exported weights contain the model's positional encodings, otherwise `()`."""
         return ("positions",) if isinstance(a.positions, Sinusoidal | Learned) else ()
 
     def max_length(self, spec: Spec) -> int:
@@ -195,9 +196,9 @@ class HuggingFaceMarian(Family):
 
 
 def _position_rows(spec: Spec) -> int:
-    """Return the number of rows in the exported table of position encodings.
+    """Return the number of rows in the exported table of positional encodings.
 
-    For sinusoidal position encodings, this is the maximum source length plus 1 for EOS, but at most `_MAX_POSITIONS`.
+    For sinusoidal positional encodings, this is the maximum source length plus 1 for EOS, but at most `_MAX_POSITIONS`.
     """
     if (rows := spec.architecture.max_positions) is not None:
         return rows

@@ -95,7 +95,7 @@ class TokenizerClass:
         return model, [*FAIRSEQ_SPECIAL, *model.names()[3:]]
 
     def is_text(self, name: str, *, is_control: bool) -> bool:
-        """Return whether a token is a text token. In transformers, text tokens come before language tokens.
+        """Return whether a token represents text. In transformers, such tokens have lower IDs than language tokens.
 
         Args:
             name: The name of the token, which is neither a special token nor a language token.
@@ -139,7 +139,7 @@ class _M2M100(TokenizerClass):
         return SentencePieceModel(folder / SENTENCEPIECE), _read_ids(folder / VOCABULARY)
 
     def is_text(self, name: str, *, is_control: bool) -> bool:
-        """Return whether a token is a text token. Control tokens such as `<128104>` mark rows without a token."""
+        """Return whether a token represents text. Control tokens such as `<128104>` only fill unused IDs."""
         return not (is_control and _UNNAMED.fullmatch(name))
 
     def model_tokens(self, sentencepiece: SentencePieceModel, text: Sequence[int]) -> Sequence[int]:

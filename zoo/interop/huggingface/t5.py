@@ -203,6 +203,8 @@ class _Tokens:
     def add(self, name: str, id: int | None = None, *, special: bool = True) -> None:
         """Add a token that the tokenizer finds in raw text. A new token gets the next ID unless `id` is given.
 
+        Translations omit the token if it is `special`.
+
         Raises:
             ZooError: The ID belongs to another token, or it is too large.
         """

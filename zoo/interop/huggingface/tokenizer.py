@@ -156,7 +156,7 @@ def read_saved_model(file: Path, kind: str, unknown: str, control: Collection[st
         control: Names of control tokens, which never occur in text.
 
     Raises:
-        ZooError: SentencePiece cannot split text in the same way.
+        ZooError: SentencePiece cannot split text the same way.
         ValueError: The file is damaged.
     """
     content = read_optional_json(file)

@@ -64,13 +64,14 @@ def take_tables(
 ) -> EmbeddingTables:
     """Pop the embeddings and the output projection from `source`.
 
-    These matrices are called tables below. A file contains equal tables once, or under several names. If the source or
-    target embedding is missing and need not be equal to other tables, the table `shared` replaces it.
+    These matrices are called tables below. The tables in `equal` may be stored once, under any of their names, or
+    several times. If a source or target embedding outside `equal` is missing, the table `shared` is used instead.
 
     Args:
         source: The tensors of the model in transformers.
-        names: transformers' names of the tables `shared`, `source`, `target` and `output`, in order of preference.
-        equal: The tables that must be equal.
+        names: The name of each table in transformers, keyed by `shared`, `source`, `target` and `output`. If all tables
+            in `equal` are missing, the error names the first of them.
+        equal: The keys of the tables that must be equal, because the model ties them.
         shape: The required shape of each table. By default, all shapes are allowed.
         bias: The bias of the output projection. None means zeros.
         scale: The factor by which the model multiplies embeddings.

@@ -82,7 +82,7 @@ def _read_binary(file: Path) -> dict[str, np.ndarray]:
         reader = BinaryReader(stream, file)
         if (version := reader.integer("Q")) != _VERSION:
             problem = f"`{file}` uses version {version} of the binary format, but zoo supports only version {_VERSION}"
-            raise ZooError(problem, hint="give a `.bin` file from Marian, Bergamot or Firefox Translations")
+            raise ZooError(problem, hint="use a `.bin` file from Marian, Bergamot or Firefox Translations")
         headers = [reader.numbers("4Q") for _ in range(reader.integer("Q"))]
         names = [reader.text(length) for length, *_ in headers]
         shapes = [reader.numbers(f"{rank}i") for _, _, rank, _ in headers]
@@ -223,7 +223,7 @@ def _find(path: Path) -> tuple[Path | None, Path | None]:
             return models[0], None
         names = ", ".join(file.name for file in files or models) or "none"
         problem = f"`{path}` does not contain exactly one model (found: {names})"
-        raise ZooError(problem, hint="give the `.npz` or `.bin` file")
+        raise ZooError(problem, hint="pass the path of the `.npz` or `.bin` file")
     if path.suffix in (".yml", ".yaml"):
         return None, path
     candidates = (path.with_name(f"{path.name}.{SUFFIX}"), path.with_suffix(f".{SUFFIX}"), path.with_name(SUFFIX))

@@ -64,7 +64,7 @@ _INCOMPLETE_SCHEME = re.compile(r"[a-z][a-z0-9]+:(?!//)")  # such as `s3:/bucket
 
 
 class Index(Record):
-    """Content of `index.json`: the newest revision of each model when the file was written."""
+    """Content of `index.json`: for each model, the revision that was the newest when the file was written."""
 
     format: Literal[1] = 1
     models: tuple[IndexEntry, ...]
@@ -278,7 +278,7 @@ class Registries:
 
     Attributes:
         searched: The registries to search, in order.
-        skipped: Addresses of the registries that are not searched because of `ZOO_OFFLINE`.
+        skipped: Addresses of the registries that are not searched because `ZOO_OFFLINE` is set.
     """
 
     searched: Sequence[Registry]
@@ -332,7 +332,7 @@ class Registries:
     def describe_search(self, reference: Reference) -> str:
         """Describe the searched registries and the revisions of the model in them, for an error message."""
         searched = [f", `{registry.address}`{registry.describe_failure(reference)}" for registry in self.searched]
-        skipped = [f" (`{address}` was not searched because of ZOO_OFFLINE)" for address in self.skipped]
+        skipped = [f" (`{address}` was not searched because ZOO_OFFLINE is set)" for address in self.skipped]
         return "".join([*searched, *skipped])
 
 

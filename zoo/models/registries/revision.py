@@ -25,7 +25,7 @@ _Text = Annotated[str, Field(max_length=10_000)]
 
 
 class Record(BaseModel):
-    """Base class of JSON records. Types are checked strictly. Fields that are unknown to this version are ignored."""
+    """Base class for JSON records. Types are checked strictly. Fields that are unknown to this version are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 

@@ -192,7 +192,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[Tree]:
             pending.clear()
     yield from read()
     if not count:
-        raise ZooError(f"`{name}` contains no trees", hint="give another file, or remove this part of the corpus")
+        raise ZooError(f"`{name}` contains no trees", hint="use another file, or remove this part of the corpus")
 
 
 def _read_trees(text: str) -> Iterator[Tree]:
