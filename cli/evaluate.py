@@ -120,9 +120,9 @@ def _show_brackets(gold: Path, test: Path, *, json: bool) -> None:
     if excluded := scores.excluded:
         number, row = excluded[0]
         report().warn(
-            f"{len(excluded):,} of {scores.sentences:,} sentences have errors or no words and, as in EVALB, are not "
-            f"scored; the first is sentence {number:,}: {row.problem} (punctuation and other tokens that EVALB ignores "
-            "are not compared)"
+            f"{len(excluded):,} of {scores.sentences:,} sentences have errors or no words, so they are not scored, as "
+            f"in EVALB; the first is sentence {number:,}: {row.problem} (punctuation and other tokens that EVALB "
+            "ignores do not count as words)"
         )
     return None
 

@@ -144,7 +144,10 @@ def _recommend(
 
 
 def _confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
-    """Return whether existing files may be replaced: no file exists, `yes` is true, or the user agrees."""
+    """Ask the user whether existing files may be replaced. Return whether the files may be written.
+
+    If `yes` is true or none of the files exist, return True without asking.
+    """
     from cli.console import confirm
 
     existing = [] if yes else [file for file in files if file.exists()]

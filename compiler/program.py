@@ -99,7 +99,7 @@ class DecoderOnly(Protocol):
 
 
 class BeamOptions(NamedTuple):
-    """Options of the beam search for one sentence in a `SearchingDecoder`."""
+    """Beam search options for one sentence in a `SearchingDecoder`."""
 
     size: int
     candidates: int

@@ -258,7 +258,7 @@ TokenId = Annotated[int, Field(ge=0, le=1_048_576)]
 
 
 class Training(Section):
-    """Options of training (section 5) and of averaging checkpoints (section 6.1)."""
+    """Options for training (section 5) and for averaging checkpoints (section 6.1)."""
 
     steps: Steps
     """Number of training steps (section 5.2 and Table 3: 100,000 for base, 300,000 for big). Unit: optimiser

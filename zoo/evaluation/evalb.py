@@ -1,7 +1,7 @@
 """Bracket scores of parse trees, computed as EVALB does (Sekine and Collins 1997).
 
 The scores follow the standard parameters for English, COLLINS.prm (Collins 1997): labelled brackets without root,
-traces and punctuation. Unlike EVALB with this file, this module allows any number of sentences in error, because a
+traces and punctuation. Unlike EVALB with this file, this module allows any number of sentences with errors, because a
 parser makes many errors early in training.
 """
 
@@ -232,7 +232,7 @@ class BracketScores:
 
     @property
     def excluded(self) -> list[tuple[int, SentenceScore]]:
-        """The number (from 1) and the scores of each sentence that EVALB excludes: errors and empty sentences."""
+        """The sentences with errors and the empty sentences, which are not scored, as pairs (number from 1, scores)."""
         return [(number, row) for number, row in enumerate(self.rows, start=1) if row.status != VALID]
 
 
@@ -246,7 +246,8 @@ def score_brackets(
     from the references.
 
     Args:
-        outputs: The trees to score. A tree without words is skipped. An output that is not a tree counts as an error.
+        outputs: The trees to score. Trees without words are skipped. Outputs that are not trees count as sentences
+            with errors.
         references: The reference of each tree.
         own_tags: Whether to use the tags in the outputs, if there are any. If false, each word gets its tag from the
             reference. Then wrong punctuation tags are not errors, and tagging accuracy is not computed.

@@ -146,7 +146,11 @@ def _import(card: ModelCard, missing: Collection[str], source: Path, report: Rep
 
 
 def _model_path(card: ModelCard, number: int, source: Path) -> Path:
-    """Return the path to import: the checkpoint `card.files[number]`, or the folder that contains all files."""
+    """Return the path to import for member `number` (from 0) of a model or ensemble.
+
+    If the card lists checkpoints in an archive, this is the checkpoint `card.files[number]`. Otherwise, it is the
+    folder with the model's files. `source` is the folder that `_obtain` returned.
+    """
     inside = [path for path in source.iterdir() if not path.name.startswith(".")]  # macOS adds `._NAME` for each file
     folder = inside[0] if len(inside) == 1 and inside[0].is_dir() else source
     if not card.files or card.is_folder:

@@ -221,7 +221,7 @@ class Native(Endpoint):
 
 
 class Upload(Native):
-    """Endpoint for file uploads."""
+    """Endpoint of zoo's own API to which clients upload a file."""
 
     accepts_file = True
 

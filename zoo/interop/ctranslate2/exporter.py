@@ -228,10 +228,11 @@ def _set_scalars_and_positions(a: Architecture, side: str, stack: Any, tensors: 
 
 
 def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """Return the positional encodings, [positions, d_model], that are added to the encoder's or decoder's embeddings.
+    """Return the table of encodings, [positions, d_model], that CTranslate2 adds to the encoder or decoder embeddings.
 
-    If a model file has no positional encodings, CTranslate2 adds its own sinusoids, which differ from zoo's. A model
-    without positional encodings therefore gets a table of zeros. Return None if positions only affect self-attention.
+    Sinusoids are also stored as a table, because CTranslate2's own sinusoids differ from zoo's. For a model that uses
+    no positions, the table contains zeros, because CTranslate2 would add its own sinusoids if there were no table.
+    Return None if positions only affect self-attention, as relative positions do.
     """
     if isinstance(a.positions, Sinusoidal):
         rows, halves = torch.empty(1, POSITIONS, a.d_model), a.positions.kind == "sinusoidal_halves"

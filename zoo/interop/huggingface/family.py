@@ -63,7 +63,7 @@ class Family(ImportFormat, ExportFormat):
         """Read the settings of a model.
 
         Raises:
-            ZooError: The path is not a folder, a file is damaged, or the user gave options for tokenisation.
+            ZooError: The path is not a folder, a file is damaged, or the user passed tokenisation options.
         """
         refuse_options(request.text, "transformers' models come with their tokenizers")
         require_folder(path, self.name)

@@ -227,7 +227,7 @@ def _read_trees(text: str) -> Iterator[Tree]:
 
 
 def simplify(tree: Tree) -> Tree:
-    r"""Simplify a tree of a treebank for training and evaluation.
+    r"""Simplify a treebank tree for training and evaluation.
 
     Remove traces (empty elements), constituents that only contain traces, and function tags (`NP-SBJ-1` becomes
     `NP`). Replace old escapes in words (`1\/2` becomes `1/2`), and add a root with the label `TOP`.
