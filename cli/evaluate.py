@@ -91,7 +91,7 @@ def evaluate(
             transcripts=transcripts,
         )
     else:
-        hint = "pass both files; `zoo decode MODEL -i SOURCES -o FILE` writes the translations of a model"
+        hint = "pass both files; to write a model's translations, run `zoo decode MODEL -i SOURCES -o FILE`"
         raise ZooError("`--hypotheses` and `--references` must be given together", hint=hint)
     if json:
         return show_json(scores)

@@ -117,7 +117,7 @@ def _list_available(pattern: str | None, json: bool) -> None:
     show_tables(Table(columns, rows))
     has_patterns = any("{source}" in model.name for model in models)
     languages = "; in a name, write languages for {source} and {target}" if has_patterns else ""
-    return report().info(f"`zoo pull MODEL` downloads a model{languages}")
+    return report().info(f"run `zoo pull MODEL` to download a model{languages}")
 
 
 def _cells(*values: str | int | None) -> list[str]:

@@ -74,7 +74,7 @@ def _ask(card: ModelCard, report: Report) -> None:
     if card.licence and card.licence != card.short_licence:
         report.info(f"licence: {card.licence}")
     about = f"{bytes}, licence: {card.short_licence or 'not documented'}"
-    refused, hint = f"`{card.name}` was not downloaded", f"`{command}` downloads it ({about})"
+    refused, hint = f"`{card.name}` was not downloaded", f"run `{command}` to download it ({about})"
     if report.ask and not report.ask(f"download it from {card.source} ({about})?", refused, hint):
         raise ZooError(refused, hint=hint)
     report.info(f"fetching {card.source} ({about})")
@@ -96,7 +96,7 @@ def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
                 archive.extract_all(fetched.path, work)
         except archive.DamagedArchiveError as error:  # such as an error page in place of the file
             download.discard_damaged(url, fetched)
-            raise ZooError(error.problem, hint=f"{again} downloads it again from {url}", exit_code=1) from None
+            raise ZooError(error.problem, hint=f"run {again} to download it again from {url}", exit_code=1) from None
     return work
 
 

@@ -49,7 +49,7 @@ def card(
     try:
         score_table, confidence = _scores(scores, spec), _confidence(scores)
     except (KeyError, TypeError, ValueError):
-        hint = "remove the file; `zoo evaluate --model RUN` writes it again"
+        hint = "remove the file, and run `zoo evaluate --model RUN` to write it again"
         problem = f"the run's `{SCORES}` is damaged: some values are missing"
         raise specs.ZooError(problem, hint=hint, exit_code=1) from None
     target, modality = next((target for _, target in _directions(spec)), None), modality_of(spec.task)

@@ -109,7 +109,7 @@ def file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        hint = "download it again, or remove `.gz` from its name if it is not compressed; `gzip -t` checks the file"
+        hint = "download it again, or remove `.gz` from its name if it is not compressed; to check it, run `gzip -t`"
         raise ZooError(f"`{path}` is truncated or damaged: {error}", hint=hint) from error
     except OSError as error:
         raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from error
@@ -182,7 +182,8 @@ def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
 
 _CONVERT = "convert the text first, for instance with `iconv -f {} -t utf-8`"
 _MIXED = (
-    "correct this line; `iconv -c -f utf-8 -t utf-8` removes all bytes that are not UTF-8 (earlier lines are UTF-8)"
+    "correct this line (earlier lines are UTF-8), or remove all bytes that are not UTF-8 with "
+    "`iconv -c -f utf-8 -t utf-8`"
 )
 _MIN_CHARACTERS_PER_NUL = 4  # in UTF-16, about every second character of Western text is NUL
 _NEEDS_RECOGNITION = (

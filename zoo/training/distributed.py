@@ -125,7 +125,7 @@ def join_processes(device: str) -> Iterator[Processes]:
         if not isinstance(error, dist.DistError) and not _DISCONNECTED.search(str(error)):
             raise
         problem = "another process of this training run has ended"
-        hint = "read the output of that process; `torchrun --max-restarts N` resumes automatically"
+        hint = "read the output of that process; to resume automatically, use `torchrun --max-restarts N`"
         raise ZooError(problem, hint=hint, exit_code=1) from error
     finally:
         if dist.is_initialized():

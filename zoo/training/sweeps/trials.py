@@ -291,7 +291,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
             time.sleep(_POLL_SECONDS)
     if failed:
         problems = "".join(f"\n  {process.trial.name}: {process.problem.result()}" for process in failed)
-        hint = "repeat the command to train the failed runs again; `--list` prints the command line of each run"
+        hint = "repeat the command to train the failed runs again; add `--list` to print the command line of each run"
         raise ZooError(f"{len(failed)} of {len(trials)} runs failed:{problems}", hint=hint, exit_code=1)
     return stopped()
 
