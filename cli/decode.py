@@ -122,7 +122,7 @@ def parse(
     max_batch_tokens: options.MaxBatchTokens = None,
     **how: Unpack[options.Execution],
 ) -> None:
-    """Print the constituency tree of each line of stdin.
+    """Print a constituency tree for each line of stdin.
 
     Select a model with MODEL, --model or --spec. English sentences are first tokenised as in the Penn Treebank:
     `The cat can't sleep.` has the words `The cat ca n't sleep .` With --tokenized, and in other languages, words are

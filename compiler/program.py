@@ -22,7 +22,7 @@ and TensorRT engines read at most 8 tokens per step."""
 
 
 class TopK(NamedTuple):
-    """The most probable next tokens of each row. If tokens are equally probable, the lowest ID comes first.
+    """The most probable next tokens for each row. If tokens are equally probable, the lowest ID comes first.
 
     PAD, BOS and tokens that are not allowed are never included. If a decoder step reads k tokens per hypothesis, the
     result has k consecutive rows for each hypothesis: one row for each token.
@@ -210,7 +210,7 @@ class SearchingProgram(Protocol):
 
     @property
     def searcher(self) -> SearchingDecoder[Any] | None:
-        """The beam search of the compiled model, or None if it only decodes step by step."""
+        """The compiled model's own beam search, or None if it only decodes step by step."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Slots of a beam search that runs on the device: one row of numbers for each sentence that is being decoded.
+"""Slots for a beam search on the device: one row of numbers for each sentence that is being decoded.
 
 A slot contains the options of a sentence, its live hypotheses, and its finished hypotheses. Step by step,
 `compiler.cuda.search.select` selects the best continuations, exactly as `zoo.generation.beam_search` does. Keys and

@@ -203,9 +203,9 @@ class Table(Directed):
     tsv: Path
     """Path of the TSV file, relative to `corpus.folder`. It may be a .gz file."""
     source_column: Column = 1
-    """Column of the source sentences, counted from 1."""
+    """Number of the column with the source sentences, counted from 1."""
     target_column: Column = 2
-    """Column of the target sentences, counted from 1."""
+    """Number of the column with the target sentences, counted from 1."""
 
 
 class Archive(Directed):
@@ -247,7 +247,7 @@ class SearchOptions(Sparse):
     """Sample only from the most probable tokens whose total probability reaches this value. Default: the
     model's value. Unit: probability."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    """Random seed of sampling. Default: `training.seed` of the model."""
+    """Random seed for sampling. Default: `training.seed` of the model."""
 
 
 class Synthetic(Directed):
@@ -276,7 +276,7 @@ class Synthetic(Directed):
     """Number of translations of each sentence. Each distinct translation forms a pair. Default: 1.
     Unit: translations."""
     decoding: SearchOptions = SearchOptions()
-    """Options of the search, such as `{beam: 8}` or `{search: sample, top_k: 10}`. Other options come from the spec of
+    """Search options, such as `{beam: 8}` or `{search: sample, top_k: 10}`. Other options come from the spec of
     the first model."""
 
     def _check(self) -> None:

@@ -14,7 +14,7 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 
 class Vocabulary(Section):
-    """Options of the subword vocabulary, which SentencePiece learns from the training text (section 5.1)."""
+    """Options for the subword vocabulary, which SentencePiece learns from the training text (section 5.1)."""
 
     kind: Literal["bpe", "unigram"]
     """Algorithm that learns the tokens (section 5.1: bpe). bpe: byte-pair encoding. unigram: a unigram language
@@ -67,8 +67,8 @@ class Languages(Section):
     """
 
     codes: Annotated[tuple[LanguageCode, ...], Field(strict=False)] = Field(min_length=2, max_length=1_000)
-    """Codes of all languages of the model, such as `[en, de, fr]`. NLLB models use codes such as `eng_Latn`. A
-    model for a single language has `languages: null`."""
+    """Codes of all languages that the model supports, such as `[en, de, fr]`. NLLB models use codes such as `eng_Latn`.
+    A model for a single language has `languages: null`."""
     token: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$", max_length=40)] = "<2{}>"
     """Pattern for the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` gives the token
     `<2de>` for German. Default: `<2{}>`."""
@@ -146,7 +146,7 @@ class BaseTask(Section):
 
     @property
     def features(self) -> FeatureSource | None:
-        """Options of the source if it consists of features. None if it consists of tokens or if there is no source."""
+        """Options for the source if it consists of features. None if it consists of tokens or if there is no source."""
         return None
 
     @property
@@ -246,7 +246,7 @@ class Recognition(BaseTask):
 
     @property
     def features(self) -> FeatureSource:
-        """Options of the source, which consists of features."""
+        """Options for the source, which consists of features."""
         return self.source
 
 
@@ -353,7 +353,7 @@ class Training(Section):
 
 
 class Decoding(Section):
-    """Options of beam search and sampling (section 6.1)."""
+    """Options for beam search and sampling (section 6.1)."""
 
     search: Literal["beam", "sample"]
     """Decoding method (section 6.1: beam). beam is beam search; sample draws each token from the model's

@@ -1,4 +1,4 @@
-"""Collect the spoken lines of the game Fish Fillets, for `specs/speech/fillets-cs.yaml`.
+"""Collect the spoken lines from the game Fish Fillets, for `specs/speech/fillets-cs.yaml`.
 
     python -m tests.benchmarks.fillets LANGUAGE OUT [GAME]
 

@@ -224,7 +224,7 @@ class _HeldOutReader(PartReader[HeldOut]):
 
 
 class _SyntheticReader(PartReader[Synthetic]):
-    """Reader of a part whose text does not exist yet, because models generate it by translation before training.
+    """Reader for a part whose text does not exist yet, because models generate it by translation before training.
 
     `zoo.training.synthetic` generates the text, and replaces the part with files.
     """
@@ -276,7 +276,7 @@ class _ParallelReader(PartReader[_Part]):
 
 
 class _FilesReader(_ParallelReader[_Part]):
-    """Reader of parallel files: line n of each file belongs to example n."""
+    """Reader for parallel files: line n of each file belongs to example n."""
 
     def check_suffixes(self) -> None:
         for (side, own), other in zip(self.languages.items(), reversed(self.direction), strict=True):

@@ -24,7 +24,7 @@ _HEAD = re.compile(
 """The number of a subtitle, which is optional, and its times."""
 _EXACT = r"-?\d+:\d\d[:,.]\d[\d:,.]*+"
 _DAMAGED = re.compile(rf"(?:(?<![^\r\n])[ \t]*+{_EXACT}[ \t]*+(?:-->|-+>[ \t]*+{_EXACT})|-->[ \t]*+{_EXACT})")
-"""A line with only one time of a subtitle, or with a different arrow. Other arrows may be part of the text."""
+"""A line with only one of a subtitle's two times, or with a different arrow. Other arrows may be part of the text."""
 _MARKUP = re.compile(
     r"<(?P<close>/?)(?P<name>[a-zA-Z]++)[^<>\r\n]*>|(?P<code>\{[^{}\r\n]*\})"
     rf"|(?P<blank>{_LINE}(?:[ \t]*+{_LINE})+)|(?P<line>{_LINE}|\\[Nn])"

@@ -107,8 +107,8 @@ class SentenceScore:
         matched: Number of brackets that are in both the parser's tree and the reference.
         gold: Number of brackets in the reference.
         test: Number of brackets in the parser's tree.
-        crossing: Number of brackets in the parser's tree that cross a bracket of the reference.
-        tags: Number of correct tags. None if the tags of the reference were used.
+        crossing: Number of brackets in the parser's tree that cross a bracket in the reference.
+        tags: Number of correct tags. None if the tags from the reference were used.
         problem: Reason why the status is not VALID. Empty if it is VALID.
     """
 
@@ -210,7 +210,7 @@ class BracketScores:
         crossing: Mean number of crossing brackets per sentence, not in percent.
         no_crossing: Percentage of sentences without crossing brackets.
         two_or_less: Percentage of sentences with at most two crossing brackets.
-        tagging: Percentage of words with the correct tag. None if the tags of the references were used.
+        tagging: Percentage of words with the correct tag. None if the tags from the references were used.
         signature: Settings of the evaluation: the EVALB parameters, and whether the tags are from the `test` trees or
             from the `reference` trees.
         rows: Scores of each sentence, in order.

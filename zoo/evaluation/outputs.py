@@ -113,7 +113,7 @@ class ModelOutputs:
 
     @cached_property
     def reference_scores(self) -> list[TokenScores]:
-        """The log-probabilities of the tokens of each reference."""
+        """The log-probabilities of the tokens in each reference."""
         score = partial(self._translator.score_tokens, max_batch_tokens=self._options.get("max_batch_tokens"))
         return self._in_each_direction(score, self.evaluation_set.streams.values())
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compiler import EmittedProgram
 
 BEGIN, END = "<s>", "</s>"
-"""Strings that represent BOS and EOS in lists of tokens. No token of a text is equal to one of these strings."""
+"""Strings that represent BOS and EOS in lists of tokens. No token in a text is equal to one of these strings."""
 _SELF_ATTENTION = ("self_attention", "restricted_attention")
 CROSS_ATTENTION = ("cross_attention",)
 _BYTE = re.compile("<0x([0-9A-F]{2})>")

@@ -150,7 +150,7 @@ class BracketConstraint:
         vocabulary_size: int,
         max_consecutive: int | None = None,
     ) -> None:
-        """Build the tables of the constraint.
+        """Build the constraint's lookup tables.
 
         Args:
             opening: Token IDs of the opening brackets, one for each label.

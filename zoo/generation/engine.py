@@ -1,4 +1,4 @@
-"""Decoding engine: worker threads that decode the sentences of all callers in continuously refilled batches.
+"""Decoding engine: worker threads that decode the sentences from all callers in continuously refilled batches.
 
 An `Engine` belongs to one compiled model and lives as long as this model. Callers add sentences to its `RequestQueue`,
 and its workers take them from there. Each worker has one running batch for each batch key (see `BeamSearch.batch_key`),

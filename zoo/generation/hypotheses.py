@@ -1,4 +1,4 @@
-"""Scores of hypotheses, the search history of a sentence, and the interface of search strategies."""
+"""Scores of hypotheses, the search history for a sentence, and the interface of search strategies."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class SearchHistory:
     """
 
     def __init__(self, source: SearchInput, strategy: SearchStrategy, random_streams: tuple[Random, ...] = ()) -> None:
-        """Start the history of a sentence.
+        """Start the search history for a sentence.
 
         Args:
             source: The sentence.

@@ -171,7 +171,7 @@ class Parser(Translator):
     def to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
-        """Convert the hypotheses of a sentence to trees in bracketed notation."""
+        """Convert the hypotheses for a sentence to trees in bracketed notation."""
         words = list(map(escape_brackets, split_words(source.text)))
         return [each.with_text(str(self.symbols.to_tree(each.tokens, words))) for each in hypotheses]
 

@@ -1,4 +1,4 @@
-"""Protection of amounts, dates, links, placeholders and the like: check translations and, if needed, repair them."""
+"""Protect amounts, dates, links, placeholders and the like: check translations and, if needed, repair them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Damage(NamedTuple):
     text: str
     """The text of the sentence, without language tokens."""
     spans: Sequence[Span]
-    """The spans of the text, except numbers that the translation may contain as words."""
+    """The spans in the text, except numbers that the translation may contain as words."""
     differences: Differences
     lacks_only_names: bool
     """Whether the translation has lost only months and weekdays."""
@@ -81,7 +81,7 @@ class _Plan(NamedTuple):
 
 
 class Protection:
-    """Protection of amounts, links and similar spans: translations that do not keep them are found and repaired.
+    """Protection for amounts, links and similar spans: translations that do not keep them are found and repaired.
 
     To repair a translation, its sentence is decoded again under a `SpanConstraint`, in up to three ways:
 
@@ -146,7 +146,7 @@ class Protection:
         return results
 
     def _check(self, source: SearchInput, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        """Convert the hypotheses of a sentence to translations. List lost spans and added numbers in `unkept`."""
+        """Convert the hypotheses for a sentence to translations. List lost spans and added numbers in `unkept`."""
         translations = self._convert(source, hypotheses)
         protects = self._preprocessor.protects
         if not (protects and (source.replaced.spans or find_spans(_text(source), source.language, self._target))):

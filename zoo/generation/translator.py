@@ -194,7 +194,7 @@ class Translator(TextSearch):
         report: Report | None = None,
         first: int = 1,
     ) -> list[TokenScores]:
-        """Return the log-probability of each token of the given translations.
+        """Return the log-probability of each token in the given translations.
 
         Args:
             *texts: Two arguments: the sources and their translations. For a language model, one argument: the texts.

@@ -309,7 +309,7 @@ def monitoring(service: Service) -> APIRouter:
     routes = APIRouter(route_class=_Monitoring)
 
     async def models() -> ModelList:
-        """List the models of this server."""
+        """List the models on this server."""
         models = [
             ModelInfo(
                 id=model.name,

@@ -204,7 +204,7 @@ def has_symbol(text: str) -> bool:
 def _copied(
     text: str, spans: Sequence[Span], source: str, target: str, is_rare: Callable[[str], bool] = never
 ) -> list[Span]:
-    """Return the spans of a text that copy symbols may replace: first numbers, links and the like, then names.
+    """Return the spans in a text that copy symbols may replace: first numbers, links and the like, then names.
 
     Months, weekdays, and small numbers are omitted, because a translation may spell them as words.
     """

@@ -73,7 +73,7 @@ def read_lines(path: Path | str) -> list[str]:
 
 
 def read_sentences(path: Path) -> Iterator[str]:
-    """Yield the sentences of a file: its lines or, for SGML, its segments. `.gz` files are decompressed.
+    """Yield the sentences in a file: its lines or, for SGML, its segments. `.gz` files are decompressed.
 
     Raises:
         ZooError: The file is missing, damaged, or implausibly large after decompression, or a line is not UTF-8 or

@@ -1,4 +1,4 @@
-"""Base class for modalities of tokens. They read the raw data of a stream, and convert it to token IDs and back.
+"""Base class for token modalities. They read the raw data of a stream, and convert it to token IDs and back.
 
 Each modality has its own file: `zoo/text/tokenizer.py` contains `text`, and `zoo/text/trees/tokenizer.py` contains
 `trees`. The table `MODALITIES` in `zoo/text/vocabulary.py` lists the modalities. Each task in `specs/sections.py`

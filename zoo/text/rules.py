@@ -150,7 +150,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
 
 
 class AddedTokens:
-    """Added tokens of a vocabulary, with their IDs.
+    """Added tokens in a vocabulary, with their IDs.
 
     Attributes:
         ids: The ID of each token, keyed by the token. The ID is None for tokens that texts must not contain, because

@@ -22,7 +22,7 @@ SIDES: tuple[Side, Side] = ("source", "target")
 Loaded = TypeVar("Loaded", bound=Modality)
 ExampleSource = Callable[[], Iterable[Mapping[str, str]]]
 MODALITIES: Mapping[str, type[Modality]] = {"text": Tokenizer, "trees": TreeTokenizer}
-"""The class of each modality of tokens. All other modalities consist of features (see `BaseTask.features`)."""
+"""The class of each token modality. All other modalities consist of features (see `BaseTask.features`)."""
 
 MAX_EXAMPLES = 1_000_000
 """Maximum number of examples to learn a vocabulary from. SentencePiece holds all of them in memory."""

@@ -147,7 +147,7 @@ class AutogradUpdate(Update):
     sharded: bool
     """Whether the weights are sharded across the processes."""
     aligner: BatchAligner | None
-    """Aligner of the batches, for guided alignment."""
+    """Aligner for the batches, for guided alignment."""
 
     def __post_init__(self) -> None:
         self._width = getattr(self.spec.architecture.source, "width", None)

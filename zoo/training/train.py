@@ -333,7 +333,7 @@ def stop_requested(on_stop: Callable[[], object]) -> Iterator[Callable[[], int]]
 
 
 def batches(spec: Spec | str | os.PathLike[str]) -> Iterator[Batch]:
-    """Yield the training batches of a spec endlessly, epoch after epoch, in the same order as `zoo train`.
+    """Yield the training batches for a spec endlessly, epoch after epoch, in the same order as `zoo train`.
 
     If the corpus is not prepared yet, it is prepared first.
 

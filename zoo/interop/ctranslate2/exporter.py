@@ -173,7 +173,7 @@ def require_supported(a: Architecture) -> None:
 
 
 def _options(a: Architecture, side: str) -> dict[str, Any]:
-    """Return the constructor arguments of CTranslate2's encoder or decoder class."""
+    """Return the constructor arguments for CTranslate2's encoder or decoder class."""
     activations = import_module("ctranslate2.specs.common_spec").Activation
     attention, *_, feed_forward = getattr(a, side)
     h, d_k = a.option(attention, "h"), a.option(attention, "d_k")

@@ -1,4 +1,4 @@
-"""Import of CTranslate2 models."""
+"""Import CTranslate2 models."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class ModelFiles:
     config: Settings
     """The settings of the network."""
     search: Settings
-    """The settings of the search. In older folders, they are part of `config.json`, and `search` is `config`."""
+    """The search settings. In older folders, they are part of `config.json`, and `search` is `config`."""
 
     @classmethod
     def open(cls, path: Path, model_types: Collection[str]) -> Self:

@@ -101,7 +101,7 @@ class TreeTokenizer(Modality):
 
     @staticmethod
     def read(path: Path) -> Iterator[str]:
-        """Yield the simplified trees of a treebank file, in bracketed notation."""
+        """Yield the simplified trees in a treebank file, in bracketed notation."""
         # Clean lines before parsing, so that a control character in a word is an error with a line number.
         return map(str, read_treebank(map(without_control, read_sentences(path)), str(path)))
 
@@ -165,7 +165,7 @@ class TreeTokenizer(Modality):
                 yield (self._closing_ids if closes else self._opening_ids).get(visited.label, UNK)
 
     def word_ids(self, words: Iterable[str]) -> tuple[int, ...]:
-        """Return the ID of the token that must represent each word of a sentence in its linearised tree.
+        """Return the ID of the token that must represent each word in a sentence in its linearised tree.
 
         Returns:
             One ID per word. The ID is UNK if the word may have any token, because its initial is unknown or the
