@@ -76,7 +76,7 @@ def decode(
         part K/N: Translate only the K-th of N parts of the input file, so that N processes can share the work. The
             concatenated outputs of all parts equal the output of one process. [default: all lines]
         no_split: Translate each line as a whole. By default, a model that was trained on single sentences translates
-            the sentences of a line one by one.
+            the sentences in a line one by one.
         seed N: Random seed. The samples of a line do not depend on other lines. [default: the spec's training.seed]
 
     Examples:

@@ -25,7 +25,7 @@ CACHE_BLOCK = 16
 class State:
     """State of a decoder between two steps, for a batch of sentences with one or more hypotheses (beams) each.
 
-    In tensors with one row per hypothesis, the hypotheses of a sentence are in consecutive rows.
+    In tensors with one row per hypothesis, the hypotheses for a sentence are in consecutive rows.
     """
 
     memory: Mapping[str, Tensor]

@@ -38,7 +38,7 @@ class TopK(NamedTuple):
 class StepwiseDecoder(Protocol[State]):
     """Interface of a compiled model that decodes step by step. Search algorithms use this interface.
 
-    Each row of a state is a hypothesis. The hypotheses of a sentence are consecutive rows, and all sentences have the
+    Each row of a state is a hypothesis. The hypotheses for a sentence are consecutive rows, and all sentences have the
     same number of rows. A state is invalid after it has been passed to any of these methods.
     """
 

@@ -96,7 +96,7 @@ class Directed(Weighted):
     """Target language of these sentence pairs, one of `languages.codes`. Default: `corpus.target`."""
     tag: SourceTag | None = None
     """Token that precedes each source sentence of this part of `corpus.train`, such as `<BT>` for back-translations
-    (not in the paper; Caswell et al. 2019). It becomes one token of the vocabulary. Default: null."""
+    (not in the paper; Caswell et al. 2019). It becomes one token in the vocabulary. Default: null."""
 
     def check_languages(self, name: str, corpus: "Corpus", languages: Languages | None, *, reads_text: bool) -> None:
         """Reject the source or the target language if the model does not have it."""
@@ -231,7 +231,7 @@ class Archive(Directed):
 
 
 class SearchOptions(Sparse):
-    """Options that override the search options of a trained model."""
+    """Options that override a trained model's search options."""
 
     search: Literal["beam", "sample"] | None = None
     """Decoding method, as in the `decoding` section. Default: the model's method."""

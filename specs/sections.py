@@ -28,7 +28,7 @@ class Vocabulary(Section):
     byte_fallback: bool
     """Whether a character that is not in the vocabulary is encoded as its UTF-8 bytes (not in the paper). 256 tokens of
     the vocabulary are then bytes. The rarest 0.01% of all characters in the training text get no token of their own,
-    so that the byte tokens are trained. If false, every character of the training text gets a token, and any other
+    so that the byte tokens are trained. If false, every character in the training text gets a token, and any other
     character is unknown."""
     shared: bool
     """Whether source and target share one vocabulary (section 5.1: yes). If false, they have separate vocabularies."""
@@ -209,7 +209,7 @@ class Parsing(BaseTask):
     for each word. tensor2tensor (the code of the paper's authors): `S NP NNP /NP /S`, with each word's part of speech.
     initials: `(S (NP J )NP )S`, with each word's first character."""
     constrained: bool
-    """Whether decoding is restricted to valid trees over the words of the sentence (not in the paper). If false,
+    """Whether decoding is restricted to valid trees over the words in the sentence (not in the paper). If false,
     invalid trees are corrected afterwards."""
 
 
@@ -345,7 +345,7 @@ class Training(Section):
 
     def _check(self) -> None:
         if self.patience is not None and self.dev_score is None:
-            problem = "`training.patience` needs a score of each checkpoint, but `training.dev_score` is null"
+            problem = "`training.patience` needs a score for each checkpoint, but `training.dev_score` is null"
             reject(("patience", "dev_score"), problem, "write `dev_score: perplexity`, or `patience: null`")
         if self.cooldown_steps is not None and self.cooldown_steps > self.steps:
             problem = f"`training.cooldown_steps` is {self.cooldown_steps:,}, but training has {self.steps:,} steps"

@@ -22,7 +22,7 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 _EXPORT_LOCK = Lock()
-"""Lets only one thread export at a time, because an export changes process-wide settings of warnings and logging."""
+"""Lets only one thread export at a time, because an export changes process-wide settings for warnings and logging."""
 
 
 def write_models(request: BuildRequest, folder: Path) -> None:
@@ -32,7 +32,7 @@ def write_models(request: BuildRequest, folder: Path) -> None:
     inputs. Warnings from the exporter are suppressed.
     """
     with _EXPORT_LOCK, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecation warnings of torch's own code
+        warnings.simplefilter("ignore")  # deprecation warnings from torch's own code
         disabled = logging.root.manager.disable
         logging.disable(max(logging.WARNING, disabled))
         try:

@@ -178,7 +178,7 @@ def reasons_to_drop(values: Rows, section: Corpus, *, features: bool = False) ->
 
     Args:
         values: Token IDs or features of the examples, by stream.
-        section: Settings of the corpus, such as `corpus.max_length` and `corpus.max_ratio`.
+        section: Settings for the corpus, such as `corpus.max_length` and `corpus.max_ratio`.
         features: Whether the first stream consists of features. If so, an example without frames is dropped, because
             its file is unusable.
     """

@@ -1,4 +1,4 @@
-"""Place markup: put the markup of a segment around the words of its translation."""
+"""Place markup: put the markup of a segment around the words in its translation."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Bracket(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bracketing:
-    """The words of a sentence, a tag for each word, and the constituents in the order in which they open.
+    """The words in a sentence, a tag for each word, and the constituents in the order in which they open.
 
     `is_tree` is false if the brackets are unbalanced or a word has no tag. Then `words` ends before the first error.
     """
@@ -211,7 +211,7 @@ class BracketScores:
         no_crossing: Percentage of sentences without crossing brackets.
         two_or_less: Percentage of sentences with at most two crossing brackets.
         tagging: Percentage of words with the correct tag. None if the tags from the references were used.
-        signature: Settings of the evaluation: the EVALB parameters, and whether the tags are from the `test` trees or
+        signature: Evaluation settings: the EVALB parameters, and whether the tags are from the `test` trees or
             from the `reference` trees.
         rows: Scores of each sentence, in order.
     """

@@ -61,7 +61,7 @@ class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
     """Options for `Translator.translate`: languages, sentence splitting, decoding, protection of numbers and links."""
 
     split: bool
-    """Whether to translate each sentence of a text separately. Default: true.
+    """Whether to translate each sentence in a text separately. Default: true.
 
     This only applies if the model was trained on single sentences and the text has no prefix. The white space between
     the sentences is kept. If false, only a text that is too long for the model is split.

@@ -132,7 +132,7 @@ class SearchHistory:
         """Record a decoding step.
 
         Args:
-            record: The candidates of the step for all sentences of the batch.
+            record: The candidates of the step for all sentences in the batch.
             sentence: Index of this sentence in `record`.
             best_live: The highest log-probability of an unfinished hypothesis after the step.
             has_ended: Whether a candidate of this sentence has ended with EOS.

@@ -103,7 +103,7 @@ class Protection:
         Args:
             translator: The model.
             preprocessor: Preprocessor of the sentences.
-            config: Options of the search.
+            config: Search options.
         """
         self._translator, self._preprocessor, self._config = translator, preprocessor, config
         self._convert = partial(translator.to_translations, preprocessor)
@@ -111,7 +111,7 @@ class Protection:
         self._can_repair = config.search == "beam" and config.n_best == 1 and translator.constraint is None
 
     def translations(self, found: Sequence[tuple[SearchInput, Sequence[Hypothesis]]]) -> Steps[list[list[Translation]]]:
-        """Convert the hypotheses of sentences to translations, and repair the translations of damaged sentences.
+        """Convert the hypotheses for sentences to translations, and repair the translations of damaged sentences.
 
         Each search covers all sentences that still need a repair. Translations with a prefix are never repaired.
 

@@ -290,7 +290,7 @@ class TextSearch:
 
         Args:
             chunks: Texts with their prefixes.
-            config: Options of the search.
+            config: Search options.
             stream: The stream that encodes the texts.
         """
         engine, strategy = self._engine_for(config), config.strategy(self.constraint, self.shortlist)

@@ -56,7 +56,7 @@ _CODES = ("subword_nmt", "fastbpe")
 """Values of fairseq's `bpe` option for methods that use BPE codes."""
 _OVERWRITE = " #fairseq:overwrite"
 _DECODING = {**search_fields(beam=5, extra_length=200), "min_length": 1}
-"""Default search options of the `fairseq-generate` command. A checkpoint contains no search options."""
+"""Default search options for the `fairseq-generate` command. A checkpoint contains no search options."""
 
 
 class FairseqImport(ImportFormat):

@@ -42,7 +42,7 @@ class Weights:
     """Named tensors and their metadata. Each weight matrix in the paper is one tensor. Tied matrices share a tensor.
 
     Examples of metadata are `steps` (the training steps of the averaged checkpoints, separated by commas),
-    `longest_source` (the number of tokens in the longest source sentence of the training text), and `alignment_head`
+    `longest_source` (the number of tokens in the longest source sentence in the training text), and `alignment_head`
     (the attention head that aligns best, see `zoo.generation.alignment.AlignmentHead`).
     """
 
@@ -53,7 +53,7 @@ class Weights:
 
     @property
     def longest_source(self) -> int | None:
-        """Number of tokens in the longest source sentence of the training data, without EOS.
+        """Number of tokens in the longest source sentence in the training data, without EOS.
 
         None if the file does not record it.
         """

@@ -74,7 +74,7 @@ def card(
 
 
 def escape(text: str) -> str:
-    """Join the lines of a text and escape all Markdown characters, because the text may come from an imported model."""
+    """Join the lines in a text and escape all Markdown characters, because the text may come from an imported model."""
     line = " ".join(text.split())
     return "".join(f"\\{sign}" if sign in r"\`*_[]<>|#~&!" else sign for sign in line)
 

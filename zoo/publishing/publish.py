@@ -34,7 +34,7 @@ from zoo.training.run import Run
 REQUIRED_FILES = (SPEC, WEIGHTS, reference_results.NAME, SCORES, CARD)
 """Files of every bundle, besides its vocabulary and its manifest."""
 EXACT: BackendOptions = {"device": "cpu", "precision": "float32", "backend": "eager"}
-"""Options of the reference implementation, which runs on every machine."""
+"""Options that select the reference implementation, which runs on every machine."""
 
 
 def publish(

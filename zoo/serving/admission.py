@@ -329,7 +329,7 @@ def new_key(file: Path, name: str) -> str:
     """Create an API key, append its SHA-256 and its name to a file, and return the key. The key itself is not stored.
 
     Raises:
-        ZooError: The name is invalid, the file already has a key with this name, or a line of the file is invalid.
+        ZooError: The name is invalid, the file already has a key with this name, or a line in the file is invalid.
     """
     if not _NAME.fullmatch(name):
         hint = "use letters, digits, spaces and the characters `-`, `_`, `.` and `@`; do not begin with `-`"

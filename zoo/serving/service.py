@@ -157,7 +157,7 @@ class Service:
     async def attention(
         self, call: Call, pair: tuple[str, str], layer: int | None, head: int | None
     ) -> tuple[Attention, int, int | None, str]:
-        """Return the attention weights between the words of a text and its translation.
+        """Return the attention weights between the words in a text and its translation.
 
         Args:
             call: The client's request, with the source and target language.

@@ -17,7 +17,7 @@ import numpy as np
 from specs import Vocabulary
 
 Options = Mapping[str, Any]
-"""Options of a task that determine how examples are encoded (see `BaseTask.encoding`)."""
+"""Task options that determine how examples are encoded (see `BaseTask.encoding`)."""
 
 
 class Modality(ABC):
@@ -67,11 +67,11 @@ class Modality(ABC):
 
         Args:
             lines: Raw data of the examples.
-            section: Settings of the vocabulary, including its sizes.
+            section: Settings for the vocabulary, including its sizes.
             stream: Name of the stream, such as `source`. It determines which size in `section` applies.
             language_tokens: Tokens to add for languages. Text is never encoded as these tokens, even if it contains
                 their names.
-            options: Options of the task that determine how examples are encoded.
+            options: Task options that determine how examples are encoded.
         """
 
     @classmethod

@@ -221,7 +221,7 @@ def _marked(subwords: Sequence[str]) -> list[str]:
 
 
 def _sentence_starts(words: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """Yield each word, and whether the word may be the first word of a sentence."""
+    """Yield each word, and whether the word may be the first word in a sentence."""
     first = True
     for word in words:
         yield word, first

@@ -38,7 +38,7 @@ _PORT_KEY, _CONNECT_SECONDS, _ATTEMPT = "zoo/port", 300, timedelta(seconds=3)
 _USABLE_SHARE = 0.9
 """Maximum fraction of a device's memory that training may use without sharding."""
 _DISCONNECTED = re.compile("connection (closed by peer|reset|refused)|broken pipe|socket|timed out", re.IGNORECASE)
-"""Messages of torch's errors about a lost connection to another process."""
+"""Messages in torch's errors about a lost connection to another process."""
 
 
 class Processes:

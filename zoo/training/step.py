@@ -55,7 +55,7 @@ class Update(ABC):
         Args:
             batch: This process's share of the batch.
             rate: The learning rate.
-            seed: Seed of the dropout masks.
+            seed: Seed for the dropout masks.
         """
 
     def _apply_adam(self, rate: float | Tensor, taken: Tensor) -> None:

@@ -275,7 +275,7 @@ def _language_notes(model: Model, names: list[list[str]]) -> Iterator[str]:
     if languages.source_tokens:
         tokens = " ".join(names[0][id] for id in languages.source_tokens)
         code = languages.source if model.spec.languages.source_token == "source" else languages.target
-        yield f"Put the language tokens before the tokens of each source sentence: for `{code}`, `{tokens}`."
+        yield f"Put the language tokens before the tokens in each source sentence: for `{code}`, `{tokens}`."
     if languages.target_tokens:
         tokens = " ".join(names[1][id] for id in languages.target_tokens)
         yield f"Pass the language tokens of the target as `target_prefix`: for `{languages.target}`, `{tokens}`."

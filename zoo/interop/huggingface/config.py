@@ -64,7 +64,7 @@ class ModelFiles:
     path: Path
     """The folder of the model."""
     config: Settings
-    """The settings of the network."""
+    """The network's settings."""
     search: Settings
     """The search settings. In older folders, they are part of `config.json`, and `search` is `config`."""
 

@@ -60,7 +60,7 @@ class Family(ImportFormat, ExportFormat):
         return model_type(path) in self.model_types
 
     def open(self, path: Path, request: ImportRequest) -> ModelFiles:
-        """Read the settings of a model.
+        """Read a model's settings.
 
         Raises:
             ZooError: The path is not a folder, a file is damaged, or the user passed tokenisation options.

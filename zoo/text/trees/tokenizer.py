@@ -183,7 +183,7 @@ class TreeTokenizer(Modality):
         return [f"▁{self._names.get(id, _UNKNOWN)}" for id in ids]
 
     def to_tree(self, ids: Iterable[int], words: Sequence[str]) -> Tree:
-        """Build a tree from token IDs and the words of the sentence. Accept invalid token sequences.
+        """Build a tree from token IDs and the words in the sentence. Accept invalid token sequences.
 
         A closing bracket of an outer constituent also closes the constituents inside it. Closing brackets without an
         opening bracket, and empty constituents, are dropped. Remaining words are added to the constituent that is open
@@ -191,7 +191,7 @@ class TreeTokenizer(Modality):
 
         Args:
             ids: The token IDs. They need not form a valid tree.
-            words: The words of the sentence. There must be at least one word.
+            words: The words in the sentence. There must be at least one word.
         """
         children: list[list[Tree]] = [[]]
         labels: list[int] = []

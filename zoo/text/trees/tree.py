@@ -165,7 +165,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[Tree]:
     """Yield the trees in a file, each simplified by `simplify`. A tree may span several lines.
 
     Args:
-        lines: Lines of the file.
+        lines: Lines in the file.
         name: Name of the file in error messages.
 
     Raises:
