@@ -77,7 +77,7 @@ def decode(
             concatenated outputs of all parts equal the output of one process. [default: all lines]
         no_split: Translate each line as a whole. By default, a model that was trained on single sentences translates
             the sentences in a line one by one.
-        seed N: Random seed. The samples of a line do not depend on other lines. [default: the spec's training.seed]
+        seed N: Random seed. The samples for a line do not depend on other lines. [default: the spec's training.seed]
 
     Examples:
         echo "the old dog sees a small house" | zoo decode --spec tiny
@@ -128,7 +128,7 @@ def parse(
     `The cat can't sleep.` has the words `The cat ca n't sleep .` With --tokenized, and in other languages, words are
     separated by spaces only. Each input line produces one bracketed tree over exactly its words, in the same order; `(`
     and `)` are written `-LRB-` and `-RRB-`. Empty lines remain empty. A model that was trained without part-of-speech
-    tags outputs `XX` as the tag of each word.
+    tags outputs `XX` as the tag for each word.
 
     With --json, each line becomes an object with `source` and `trees`. Each tree has `tree`, `score`
     (length-penalised) and `log_probability` (of the whole tree, as a natural logarithm).

@@ -173,7 +173,7 @@ def compare(
         split = set or "test"
         found = compare_models(*models, split, **how, report=messages)
         compared = found.comparisons
-        messages.info(f"A is `{a}`, B is `{b}`; {amount(found.sentences, 'sentences')} of the {split} set")
+        messages.info(f"A is `{a}`, B is `{b}`; {amount(found.sentences, 'sentences')} in the {split} set")
         messages.info(f"the specs differ in {'; '.join(found.settings)}" if found.settings else "the specs are equal")
     if json:
         show_json([{**asdict(item), "difference": item.difference, "better": item.better} for item in compared])

@@ -250,7 +250,7 @@ class TranslationModel(StepwiseDecoder[Any], Scorer, Protocol):
 
 
 class Program(TranslationModel, Protocol):
-    """Compiled model, which a backend has built from the graphs of a spec. `compiler.build` returns a `Program`."""
+    """Compiled model, built by a backend from the graphs of a spec. `compiler.build` returns a `Program`."""
 
     spec: Spec
     graphs: Graphs

@@ -43,7 +43,7 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
     """Return the graphs for a beam search on a GPU, for the purposes ENCODE and DECODE_STEP.
 
     Args:
-        spec: The spec of the model.
+        spec: The model's spec.
         purposes: All purposes of the compiled model. They determine how the parameters are stored.
         precision: The precision of the compiled model.
 

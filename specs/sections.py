@@ -14,7 +14,7 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 
 class Vocabulary(Section):
-    """Options for the subword vocabulary, which SentencePiece learns from the training text (section 5.1)."""
+    """Options for the subword vocabulary, learned by SentencePiece from the training text (section 5.1)."""
 
     kind: Literal["bpe", "unigram"]
     """Algorithm that learns the tokens (section 5.1: bpe). bpe: byte-pair encoding. unigram: a unigram language

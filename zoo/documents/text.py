@@ -12,7 +12,7 @@ _GAP = re.compile(r"([\r\n\v\f\x85\u2028\u2029]+|\t+|[ \u00a0]{2,})")
 _RULES = re.compile(
     DIVIDERS + r"|^([-=*~#+])\3{2,}|(?<![\w*~#+=-])([-=*~#+])\4{2,}\s*$|([-=])\5{2,}\s*$|(?<!\S)\.{4,}(?!\S)"
 )
-"""Text that is copied within a line, including lines of repeated signs at the edges, and leader dots between spaces.
+"""Text that is copied within a line, including rules such as `-----` at the edges, and leader dots between spaces.
 
 Stars after a letter may replace letters. A rule of underscores may be a blank in a sentence, so it is not included.
 """

@@ -162,7 +162,7 @@ class Parser(Translator):
                 sentences[index] = text = self.tokenize(text)
             if words != split_words(text):
                 raise ZooError(
-                    f"the words of the tree {excerpt(bracketed)} differ from the words of the sentence {excerpt(text)}",
+                    f"the words in the tree {excerpt(bracketed)} differ from the words in the sentence {excerpt(text)}",
                     hint="pass the trees in the same order as the sentences, one tree per sentence",
                 )
             trees[index] = str(tree)

@@ -123,7 +123,7 @@ def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
     if isinstance(source, str) and isinstance(target, str) and source and target:
         return source, target
     problem = f"the checkpoint in `{folder}` does not specify its languages (`source_lang`, `target_lang`)"
-    raise ZooError(problem, hint="import a checkpoint of fairseq's `translation` task, which stores the languages")
+    raise ZooError(problem, hint="import a checkpoint from fairseq's `translation` task, which stores the languages")
 
 
 def _text(options: Settings, request: ImportRequest) -> ModelText:

@@ -157,7 +157,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
                 raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
     if _VOCABULARY in metadata and not same_vocabulary(metadata, _vocabulary_metadata(file.parent)):
         problem = f"the vocabulary in `{file.parent}` is damaged, or is not the one that `{file.name}` was trained with"
-        raise ZooError(problem, hint="restore the vocabulary and the weights from the source of the model", exit_code=1)
+        raise ZooError(problem, hint="restore the vocabulary and the weights from the model's source", exit_code=1)
     return Weights(tensors, metadata, int8_dimensions)
 
 

@@ -252,6 +252,6 @@ def _snapshot(folder: Path) -> Iterator[Path]:
                 hint = "rename the file: use letters, digits, `-` and `_`, then an extension such as `.txt`"
                 raise ZooError(problem, hint=hint)
             if not file_exists(folder / name):
-                raise ZooError(f"`{folder / name}` is missing", hint="publish the run of this model again", exit_code=1)
+                raise ZooError(f"`{folder / name}` is missing", hint="publish this model's run again", exit_code=1)
             link_or_copy(folder / name, snapshot / name)
         yield snapshot

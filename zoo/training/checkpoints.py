@@ -213,7 +213,7 @@ def resume(
                 remove_folder(later.folder)
         return progress
     if list_checkpoints(run):
-        hint = "start over with `--fresh`, which removes the run's checkpoints"
+        hint = "use `--fresh` to remove the run's checkpoints and start over"
         raise ZooError(f"training cannot resume from any checkpoint in `{run.checkpoints}`", hint=hint, exit_code=1)
     return TrainingProgress()
 

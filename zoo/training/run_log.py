@@ -62,7 +62,7 @@ class RunLog:
         Args:
             run: The run, with the path of `log.jsonl` and the folder for TensorBoard event files. TensorBoard ignores
                 any metrics that are already logged for steps after `start`.
-            spec: The spec of the model. Its metrics determine whether the log contains perplexity.
+            spec: The model's spec. Its metrics determine whether the log contains perplexity.
             start: The progress at which training starts or resumes.
             peak: The FLOPs per second of a large matrix product, from which the utilisation is computed.
             device: The device whose memory is logged.

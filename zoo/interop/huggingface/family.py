@@ -138,7 +138,7 @@ class Family(ImportFormat, ExportFormat):
 
         Args:
             a: The architecture of the exported model.
-            spec: The spec of the model.
+            spec: The model's spec.
             tensors: The tensors of the model, keyed by zoo's names.
             ids: The token IDs of the exported model.
         """
