@@ -353,8 +353,7 @@ def kind_of_part(part: Any) -> type[CorpusPart] | None:
     Return None if the keys match no class or several classes.
 
     A class is identified by its first required field. A misspelt key also identifies a class, so that the error message
-    can suggest the right key. `source` and `target` identify only `Files`, although other
-    classes also have these fields.
+    can suggest the right key. `source` and `target` identify `Files`, although other classes also have these fields.
     """
     if isinstance(part, CorpusPart):
         return type(part)

@@ -37,7 +37,7 @@ from zoo.report import WARNINGS, Report
 _YAML = (".yaml", ".yml")
 _CREATE_HINTS = {
     "model": "to train a model, run `zoo train SPEC`",
-    "run": "to start a run, run `zoo train SPEC`",
+    "run": "to start training, run `zoo train SPEC`",
     "published model": "to publish a model, run `zoo publish RUN`",
 }
 

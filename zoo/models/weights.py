@@ -28,8 +28,8 @@ else:
 MAX_HEADER_BYTES = 10_000_000
 """Maximum size of the header of a safetensors file. Headers that zoo writes have about a hundred bytes per tensor."""
 RESTORE_HINT = (
-    "restore the file from its source: for a pulled model, run `zoo pull NAME`; for an imported model, run `zoo import "
-    "--replace`; for a run, run `zoo average RUN`"
+    "restore the file from its source: for a pulled model, use `zoo pull NAME`; for an imported model, use `zoo import "
+    "--replace`; for a run, use `zoo average RUN`"
 )
 _DIGEST, _VOCABULARY, _BRACKETS = "sha256", "vocabulary", "brackets"
 _METADATA = "zoo"
