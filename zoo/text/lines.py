@@ -181,9 +181,7 @@ def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
 
 
 _CONVERT = "convert the text first, for instance with `iconv -f {} -t utf-8`"
-_MIXED = (
-    "correct this line, or remove all non-UTF-8 bytes with `iconv -c -f utf-8 -t utf-8` (earlier lines are UTF-8)"
-)
+_MIXED = "correct this line, or remove all non-UTF-8 bytes with `iconv -c -f utf-8 -t utf-8` (earlier lines are UTF-8)"
 _MIN_CHARACTERS_PER_NUL = 4  # in UTF-16, about every second character of Western text is NUL
 _NEEDS_RECOGNITION = (
     "it is audio or an image: use a model with the `recognition` task. In a corpus, write a list of file names"
