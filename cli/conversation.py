@@ -18,7 +18,7 @@ HELP = """\
 /to CODE    translate into this language
 /from CODE  read texts in this language
 /swap       swap the two languages
-/best N     print the N best results of each text
+/best N     print the N best results for each text
 /help       print this list
 /exit       end the session (also Ctrl-D)"""
 

@@ -76,8 +76,8 @@ def decode(
         part K/N: Translate only the K-th of N parts of the input file, so that N processes can share the work. The
             concatenated outputs of all parts equal the output of one process. [default: all lines]
         no_split: Translate each line as a whole. By default, a model that was trained on single sentences translates
-            the sentences of a line one by one.
-        seed N: Random seed. The samples of a line do not depend on other lines. [default: the spec's training.seed]
+            the sentences in a line one by one.
+        seed N: Random seed. The samples for a line do not depend on other lines. [default: the spec's training.seed]
 
     Examples:
         echo "the old dog sees a small house" | zoo decode --spec tiny
@@ -122,13 +122,13 @@ def parse(
     max_batch_tokens: options.MaxBatchTokens = None,
     **how: Unpack[options.Execution],
 ) -> None:
-    """Print the constituency tree of each line of stdin.
+    """Print a constituency tree for each line of stdin.
 
     Select a model with MODEL, --model or --spec. English sentences are first tokenised as in the Penn Treebank:
     `The cat can't sleep.` has the words `The cat ca n't sleep .` With --tokenized, and in other languages, words are
     separated by spaces only. Each input line produces one bracketed tree over exactly its words, in the same order; `(`
     and `)` are written `-LRB-` and `-RRB-`. Empty lines remain empty. A model that was trained without part-of-speech
-    tags outputs `XX` as the tag of each word.
+    tags outputs `XX` as the tag for each word.
 
     With --json, each line becomes an object with `source` and `trees`. Each tree has `tree`, `score`
     (length-penalised) and `log_probability` (of the whole tree, as a natural logarithm).

@@ -91,7 +91,7 @@ def evaluate(
             transcripts=transcripts,
         )
     else:
-        hint = "pass both files; `zoo decode MODEL -i SOURCES -o FILE` writes the translations of a model"
+        hint = "pass both files; to write a model's translations, run `zoo decode MODEL -i SOURCES -o FILE`"
         raise ZooError("`--hypotheses` and `--references` must be given together", hint=hint)
     if json:
         return show_json(scores)
@@ -120,9 +120,9 @@ def _show_brackets(gold: Path, test: Path, *, json: bool) -> None:
     if excluded := scores.excluded:
         number, row = excluded[0]
         report().warn(
-            f"{len(excluded):,} of {scores.sentences:,} sentences have errors or no words and, as in EVALB, are not "
-            f"scored; the first is sentence {number:,}: {row.problem} (punctuation and other tokens that EVALB ignores "
-            "are not compared)"
+            f"{len(excluded):,} of {scores.sentences:,} sentences have errors or no words, so they are not scored, as "
+            f"in EVALB; the first is sentence {number:,}: {row.problem} (punctuation and other tokens that EVALB "
+            "ignores do not count as words)"
         )
     return None
 
@@ -173,7 +173,7 @@ def compare(
         split = set or "test"
         found = compare_models(*models, split, **how, report=messages)
         compared = found.comparisons
-        messages.info(f"A is `{a}`, B is `{b}`; {amount(found.sentences, 'sentences')} of the {split} set")
+        messages.info(f"A is `{a}`, B is `{b}`; {amount(found.sentences, 'sentences')} in the {split} set")
         messages.info(f"the specs differ in {'; '.join(found.settings)}" if found.settings else "the specs are equal")
     if json:
         show_json([{**asdict(item), "difference": item.difference, "better": item.better} for item in compared])

@@ -21,7 +21,7 @@ Options:
     Output FILE: Write to this file. A regular file appears only when it is complete. After an error, FILE.partial
         contains the lines that were written before the error. A pipe or device receives each line immediately.
         [default: stdout]
-    NBest N: Print the N best results of each line, best first, as line number, score and text separated by tabs.
+    NBest N: Print the N best results for each line, best first, as line number, score and text separated by tabs.
         Results differ in their tokens, but two results may have the same text. If the results are sampled, print N
         samples in the order in which they are drawn.
     Device auto|cpu|cuda|cuda:N: Device to compute on. auto selects the GPU if there is one, otherwise the CPU.
@@ -30,7 +30,7 @@ Options:
     Source FILE: Read the source texts from this file, one per line. Requires --target. [default: pairs from stdin]
     Target FILE: Read the translation or tree of each source text from this file. [default: pairs from stdin]
     Split dev|test: Use the dev set or the test set of the model's corpus. [default: test]
-    Language CODE: Language of the files, such as de. It selects the tokeniser of the paper's BLEU. [default: the
+    Language CODE: Language of the files, such as de. It selects the tokeniser for the paper's BLEU. [default: the
         suffix of the reference file]
     Transcripts: The files contain transcripts of audio or recognised text: compute WER and CER instead of the metrics
         for translations.

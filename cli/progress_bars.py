@@ -89,7 +89,7 @@ class _Bar(Progress):
 
 
 class _FiguresColumn(ProgressColumn):
-    """Column of a progress bar that shows the completed work, the time left, the metrics and the speed.
+    """Progress bar column that shows the completed work, the time left, the metrics and the speed.
 
     The most important values come first, because the console truncates long lines.
     """

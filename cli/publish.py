@@ -22,9 +22,9 @@ def publish(
 ) -> None:
     """Publish a run as a bundle in the local model store, and optionally in a registry.
 
-    The local model store is in your data folder, which ZOO_HOME sets. The bundle contains the spec, weights,
-    vocabulary, scores, a record of the training, a model card and the hash of each file. It also contains reference
-    log-probabilities of a few sentences, which the model must reproduce.
+    The local model store is in your data folder, which you can set with ZOO_HOME. The bundle contains the spec,
+    weights, vocabulary, scores, a record of the training, a model card and the hash of each file. It also contains
+    reference log-probabilities for a few sentences, which the model must reproduce.
 
     The bundle is verified before it is published. It replaces a published model of the same name only with --replace.
 
@@ -218,7 +218,7 @@ def import_model(
     """Convert another toolkit's model to a bundle in the local model store.
 
     The bundle can be used like a model trained with zoo: translate with it, publish it to a registry, or continue its
-    training with `training.start_from`. Its spec contains the decoding settings of the original model. A model with
+    training with `training.start_from`. Its spec contains the original model's decoding settings. A model with
     features that a spec cannot express is rejected.
 
     Options:

@@ -84,7 +84,7 @@ def align(
 
     Select a model with MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
     from --source and --target. For each pair, one line is printed, in Pharaoh's format: `0-1` means that the first
-    word of the source is aligned to the second word of the translation. Words are separated by spaces.
+    word in the source is aligned to the second word in the translation. Words are separated by spaces.
 
     With --json, each pair becomes a JSON list with an entry for each target token: the start and end of the token in
     the translation (`target`), the start and end of the source token that it attends to most (`source`), and the
@@ -158,7 +158,7 @@ def _open_pairs(
     """Yield an iterator over (source, target) pairs, and a function that returns whether the input has paused.
 
     The input has paused if no further line is available at the moment. If the task reads no source, each line is a text
-    to score. If the task reads audio or images, each line of the source file is the name of such a file.
+    to score. If the task reads audio or images, each line in the source file is the name of such a file.
     """
     from cli.console import open_lines
     from zoo.features.modality import modality_of

@@ -117,7 +117,7 @@ def _list_available(pattern: str | None, json: bool) -> None:
     show_tables(Table(columns, rows))
     has_patterns = any("{source}" in model.name for model in models)
     languages = "; in a name, write languages for {source} and {target}" if has_patterns else ""
-    return report().info(f"`zoo pull MODEL` downloads a model{languages}")
+    return report().info(f"run `zoo pull MODEL` to download a model{languages}")
 
 
 def _cells(*values: str | int | None) -> list[str]:
@@ -235,8 +235,8 @@ def plan(
     Options:
         passes: Print only what each compiler pass changes.
         code: Print only the generated PyTorch code.
-        graph FILE.dot: Instead of printing the plan, write the graph of the network to this file, in the format of
-            Graphviz. To draw it, run `dot -Tsvg FILE.dot -o FILE.svg`.
+        graph FILE.dot: Instead of printing the plan, write the graph of the network to this file, in Graphviz's DOT
+            format. To draw it, run `dot -Tsvg FILE.dot -o FILE.svg`.
         length N: Number of tokens in each source and target sentence. FLOPs and memory depend on this length.
             [default: 27]
 

@@ -113,13 +113,13 @@ def _no_model_error(documents: Sequence[Path], output: Path | None, source: str 
     elif card := recommended(source, target):
         command = _command(documents, output, (source, target), card)
         hint = (
-            f"{card.summary} translates from `{source}` to `{target}`: `{command}`; "
-            f"`zoo list --available {source}-{target}` lists other models"
+            f"{card.summary} translates from `{source}` to `{target}`: run `{command}`; "
+            f"to list other models, run `zoo list --available {source}-{target}`"
         )
     else:
         hint = (
             f"no public model translates from `{source}` to `{target}`: write language codes, such as `de`, or "
-            "name a model with `--model`; `zoo list --available` lists the public models"
+            "name a model with `--model`; to list the public models, run `zoo list --available`"
         )
     problem = f"the included model `{EVERYDAY}` only translates between English, German, French and Spanish"
     return ZooError(problem, hint=hint)
@@ -144,7 +144,10 @@ def _recommend(
 
 
 def _confirm_replacement(files: Iterable[Path], *, yes: bool) -> bool:
-    """Return whether existing files may be replaced: no file exists, `yes` is true, or the user agrees."""
+    """Ask the user whether existing files may be replaced. Return whether the files may be written.
+
+    If `yes` is true or none of the files exist, return True without asking.
+    """
     from cli.console import confirm
 
     existing = [] if yes else [file for file in files if file.exists()]
@@ -190,7 +193,7 @@ def _find_files(
             a folder.
     """
     if Path("-") in (*given, output) and not Path("-").exists():
-        hint = "pass the path of a file or folder; `zoo decode` translates text from stdin to stdout"
+        hint = "pass the path of a file or folder; to translate text from stdin to stdout, use `zoo decode`"
         raise ZooError("`-` is not supported: this command reads and writes files only", hint=hint)
     is_single = len(given) == 1 and not given[0].is_dir()
     is_file = is_single and output is not None and not output.is_dir() and bool(output.suffix or output.exists())

@@ -44,7 +44,7 @@ def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack
     afterwards.
 
     Args:
-        spec: The spec of the model.
+        spec: The model's spec.
         purposes: The purposes of the compiled model, such as encoding, decoder steps and scoring.
         **options: See `BuildOptions`.
 
@@ -105,7 +105,7 @@ def prepare_build(
     """Return the backend that `build` would choose, and the request that `build` would pass to this backend.
 
     Args:
-        spec: The spec of the model.
+        spec: The model's spec.
         purposes: The purposes of the compiled model.
         **options: See `BuildOptions`.
 

@@ -25,7 +25,7 @@ CACHE_BLOCK = 16
 class State:
     """State of a decoder between two steps, for a batch of sentences with one or more hypotheses (beams) each.
 
-    In tensors with one row per hypothesis, the hypotheses of a sentence are in consecutive rows.
+    In tensors with one row per hypothesis, the hypotheses for a sentence are in consecutive rows.
     """
 
     memory: Mapping[str, Tensor]
@@ -168,7 +168,7 @@ def top_k(
     count: int,
     allowed: Bool[Tensor, "#rows vocabulary"] | None = None,
 ) -> TopK:
-    """Return the `count` most probable tokens of each row. If tokens are equally probable, prefer the lowest IDs.
+    """Return the `count` most probable tokens in each row. If tokens are equally probable, prefer the lowest IDs.
 
     Tokens that are not allowed are never returned. The log-probabilities of the other tokens do not change.
 
@@ -204,7 +204,7 @@ def top_k(
 def _lowest_ids(
     rows: Float32[Tensor, "rows vocabulary"], last: Float32[Tensor, "rows 1"], count: int
 ) -> Int[Tensor, "rows count"]:
-    """Return the most probable tokens of each row, in any order. Among tokens as probable as `last`, prefer low IDs.
+    """Return the most probable tokens in each row, in any order. Among tokens as probable as `last`, prefer low IDs.
 
     Args:
         rows: The log-probabilities of all tokens.

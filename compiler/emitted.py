@@ -76,7 +76,7 @@ class EmittedProgram(DecoderStates, nn.Module):
         """Create the modules that contain the parameters.
 
         Args:
-            spec: The spec of the model.
+            spec: The model's spec.
             graphs: The graphs after all passes.
             functions: The implementation of each graph.
             parameters: The parameters of the graphs, keyed by name.

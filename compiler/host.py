@@ -1,4 +1,4 @@
-"""Properties of the machine, and settings of torch and the C library that apply to the whole process.
+"""Properties of the machine, and settings for torch and the C library that apply to the whole process.
 
 Most of these settings are only changed while our code runs, and then restored. A process that uses our models therefore
 keeps its torch settings.

@@ -54,7 +54,7 @@ class MatrixType(IntEnum):
 
 
 class Status(IntEnum):
-    """Status code of a call to the kernels, which cannot throw C++ exceptions into Python."""
+    """Status code returned by a call to the kernels, which cannot throw C++ exceptions into Python."""
 
     DONE = 0
     NO_MEMORY = 1

@@ -1,4 +1,4 @@
-"""Options of the compiler: backend, device and precision. This module imports neither torch nor graphs."""
+"""Compiler options: backend, device and precision. This module imports neither torch nor graphs."""
 
 from __future__ import annotations
 

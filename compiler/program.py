@@ -22,7 +22,7 @@ and TensorRT engines read at most 8 tokens per step."""
 
 
 class TopK(NamedTuple):
-    """The most probable next tokens of each row. If tokens are equally probable, the lowest ID comes first.
+    """The most probable next tokens for each row. If tokens are equally probable, the lowest ID comes first.
 
     PAD, BOS and tokens that are not allowed are never included. If a decoder step reads k tokens per hypothesis, the
     result has k consecutive rows for each hypothesis: one row for each token.
@@ -38,7 +38,7 @@ class TopK(NamedTuple):
 class StepwiseDecoder(Protocol[State]):
     """Interface of a compiled model that decodes step by step. Search algorithms use this interface.
 
-    Each row of a state is a hypothesis. The hypotheses of a sentence are consecutive rows, and all sentences have the
+    Each row of a state is a hypothesis. The hypotheses for a sentence are consecutive rows, and all sentences have the
     same number of rows. A state is invalid after it has been passed to any of these methods.
     """
 
@@ -99,7 +99,7 @@ class DecoderOnly(Protocol):
 
 
 class BeamOptions(NamedTuple):
-    """Options of the beam search for one sentence in a `SearchingDecoder`."""
+    """Beam search options for one sentence in a `SearchingDecoder`."""
 
     size: int
     candidates: int
@@ -210,7 +210,7 @@ class SearchingProgram(Protocol):
 
     @property
     def searcher(self) -> SearchingDecoder[Any] | None:
-        """The beam search of the compiled model, or None if it only decodes step by step."""
+        """The compiled model's own beam search, or None if it only decodes step by step."""
 
 
 @runtime_checkable
@@ -250,7 +250,7 @@ class TranslationModel(StepwiseDecoder[Any], Scorer, Protocol):
 
 
 class Program(TranslationModel, Protocol):
-    """Compiled model, which a backend has built from the graphs of a spec. `compiler.build` returns a `Program`."""
+    """Compiled model, built by a backend from the graphs of a spec. `compiler.build` returns a `Program`."""
 
     spec: Spec
     graphs: Graphs

@@ -1,4 +1,4 @@
-"""Graphs of a beam search that runs on a GPU: an encoder on packed rows, and a decoder step on slots.
+"""Graphs for a beam search on a GPU: an encoder on packed rows, and a decoder step on slots.
 
 The graphs are derived from a compiled model's own graphs for the encoder and the decoder step. They have the same
 parameters in the same layout, so all these graphs share one copy of the weights.
@@ -40,10 +40,10 @@ _PARENTS = "slot_parents"
 
 
 def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Graphs:
-    """Return the graphs of a beam search on a GPU, for the purposes ENCODE and DECODE_STEP.
+    """Return the graphs for a beam search on a GPU, for the purposes ENCODE and DECODE_STEP.
 
     Args:
-        spec: The spec of the model.
+        spec: The model's spec.
         purposes: All purposes of the compiled model. They determine how the parameters are stored.
         precision: The precision of the compiled model.
 

@@ -1,6 +1,6 @@
-"""Slots of a beam search that runs on the device: one row of numbers for each sentence that is being decoded.
+"""Slots for a beam search on the device: one row of numbers for each sentence that is being decoded.
 
-A slot contains the options of a sentence, its live hypotheses, and its finished hypotheses. Step by step,
+A slot contains the search options for a sentence, its live hypotheses, and its finished hypotheses. Step by step,
 `compiler.cuda.search.select` selects the best continuations, exactly as `zoo.generation.beam_search` does. Keys and
 values of earlier tokens are not moved when hypotheses are reordered. Instead, for each hypothesis and position, the
 slot stores the index of the row that computed these keys and values.

@@ -65,7 +65,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def spec_fields() -> str:
-    """Return the tables of all spec fields as Markdown."""
+    """Return Markdown tables that describe all spec fields."""
     base = yaml.safe_load((ROOT / "specs" / "base.yaml").read_text(encoding="utf-8"))
     sections = {name: field for name, field in Spec.model_fields.items() if _models(field.annotation)}
     general = [name for name in Spec.model_fields if name not in sections]
@@ -76,7 +76,7 @@ def spec_fields() -> str:
 
 
 def formats(command: str) -> str:
-    """Return a table of the formats of `zoo import` or `zoo export` as Markdown."""
+    """Return a Markdown table of the formats that `zoo import` or `zoo export` supports."""
     rows = (f"| `{name}` | {_cell(format['files'])} |" for name, format in FORMATS[command].items())
     return "\n".join(["| Format | Files |", "|---|---|", *rows])
 
@@ -151,7 +151,7 @@ def _cell(text: str) -> str:
 
 
 def commands() -> str:
-    """Return the reference of all commands as Markdown, made by typer from their help texts."""
+    """Return the command reference as Markdown, which typer generates from the help texts."""
     import typer.main
     from typer.cli import get_docs_for_click
 

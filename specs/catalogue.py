@@ -109,13 +109,13 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Spe
     guess = "this path exists, but is not a spec; " if os.path.exists(path) else suggest(name, known)
     if is_path:
         start = "the folder of the file that contains it" if referrer else "the current folder"
-        hint = f"{guess}relative paths are relative to {start}; `zoo list` prints the shipped specs"
+        hint = f"{guess}relative paths are relative to {start}; to list the shipped specs, run `zoo list`"
         raise ZooError(f"no such file: {quote(reference)}", where=where, hint=hint)
     inner = os.path.join(path, "spec.yaml")
     if os.path.isfile(inner):
         problem = f"{quote(reference)} is a folder, not a spec file"
         raise ZooError(problem, where=where, hint=f"write {quote(inner)}, the spec in this folder")
-    hint = f"{guess}`zoo list` prints the shipped specs; for a file, write its path, ending in .yaml"
+    hint = f"{guess}run `zoo list` to list the shipped specs; for a file, write its path, ending in .yaml"
     raise ZooError(f"no spec is named {quote(reference)}", where=where, hint=hint)
 
 

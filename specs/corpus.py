@@ -96,7 +96,7 @@ class Directed(Weighted):
     """Target language of these sentence pairs, one of `languages.codes`. Default: `corpus.target`."""
     tag: SourceTag | None = None
     """Token that precedes each source sentence of this part of `corpus.train`, such as `<BT>` for back-translations
-    (not in the paper; Caswell et al. 2019). It becomes one token of the vocabulary. Default: null."""
+    (not in the paper; Caswell et al. 2019). It becomes one token in the vocabulary. Default: null."""
 
     def check_languages(self, name: str, corpus: "Corpus", languages: Languages | None, *, reads_text: bool) -> None:
         """Reject the source or the target language if the model does not have it."""
@@ -203,9 +203,9 @@ class Table(Directed):
     tsv: Path
     """Path of the TSV file, relative to `corpus.folder`. It may be a .gz file."""
     source_column: Column = 1
-    """Column of the source sentences, counted from 1."""
+    """Number of the column with the source sentences, counted from 1."""
     target_column: Column = 2
-    """Column of the target sentences, counted from 1."""
+    """Number of the column with the target sentences, counted from 1."""
 
 
 class Archive(Directed):
@@ -231,7 +231,7 @@ class Archive(Directed):
 
 
 class SearchOptions(Sparse):
-    """Options that override the search options of a trained model."""
+    """Options that override a trained model's search options."""
 
     search: Literal["beam", "sample"] | None = None
     """Decoding method, as in the `decoding` section. Default: the model's method."""
@@ -247,7 +247,7 @@ class SearchOptions(Sparse):
     """Sample only from the most probable tokens whose total probability reaches this value. Default: the
     model's value. Unit: probability."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    """Random seed of sampling. Default: `training.seed` of the model."""
+    """Random seed for sampling. Default: `training.seed` of the model."""
 
 
 class Synthetic(Directed):
@@ -276,7 +276,7 @@ class Synthetic(Directed):
     """Number of translations of each sentence. Each distinct translation forms a pair. Default: 1.
     Unit: translations."""
     decoding: SearchOptions = SearchOptions()
-    """Options of the search, such as `{beam: 8}` or `{search: sample, top_k: 10}`. Other options come from the spec of
+    """Search options, such as `{beam: 8}` or `{search: sample, top_k: 10}`. Other options come from the spec of
     the first model."""
 
     def _check(self) -> None:
@@ -353,7 +353,7 @@ def kind_of_part(part: Any) -> type[CorpusPart] | None:
     Return None if the keys match no class or several classes.
 
     A class is identified by its first required field. A misspelt key also identifies a class, so that the error message
-    can suggest the right key. Only `Files` is identified by `source` and `target`, which other classes also have.
+    can suggest the right key. `source` and `target` identify `Files`, although other classes also have these fields.
     """
     if isinstance(part, CorpusPart):
         return type(part)

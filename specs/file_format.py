@@ -22,7 +22,7 @@ _WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
 
 
 class NewerFormatError(ZooError):
-    """Error for a spec file in a newer format, which a newer version of zoo wrote."""
+    """Error for a spec file in a newer format, written by a newer version of zoo."""
 
 
 def writer_version(text: str) -> str | None:

@@ -17,7 +17,7 @@ class Tokens(Section):
 
 
 class Subsampling(Section):
-    """Options of a convolution over source features, which usually shortens the sequence."""
+    """Options for a convolution over source features, which usually shortens the sequence."""
 
     kernel: Annotated[int, Field(ge=1, le=255)]
     """Kernel size, an odd number: the kernel is centred on a position. Unit: positions."""

@@ -14,7 +14,7 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 
 class Vocabulary(Section):
-    """Options of the subword vocabulary, which SentencePiece learns from the training text (section 5.1)."""
+    """Options for the subword vocabulary, learned by SentencePiece from the training text (section 5.1)."""
 
     kind: Literal["bpe", "unigram"]
     """Algorithm that learns the tokens (section 5.1: bpe). bpe: byte-pair encoding. unigram: a unigram language
@@ -28,7 +28,7 @@ class Vocabulary(Section):
     byte_fallback: bool
     """Whether a character that is not in the vocabulary is encoded as its UTF-8 bytes (not in the paper). 256 tokens of
     the vocabulary are then bytes. The rarest 0.01% of all characters in the training text get no token of their own,
-    so that the byte tokens are trained. If false, every character of the training text gets a token, and any other
+    so that the byte tokens are trained. If false, every character in the training text gets a token, and any other
     character is unknown."""
     shared: bool
     """Whether source and target share one vocabulary (section 5.1: yes). If false, they have separate vocabularies."""
@@ -67,8 +67,8 @@ class Languages(Section):
     """
 
     codes: Annotated[tuple[LanguageCode, ...], Field(strict=False)] = Field(min_length=2, max_length=1_000)
-    """Codes of all languages of the model, such as `[en, de, fr]`. NLLB models use codes such as `eng_Latn`. A
-    model for a single language has `languages: null`."""
+    """Codes of all languages that the model supports, such as `[en, de, fr]`. NLLB models use codes such as `eng_Latn`.
+    A model for a single language has `languages: null`."""
     token: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$", max_length=40)] = "<2{}>"
     """Pattern for the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` gives the token
     `<2de>` for German. Default: `<2{}>`."""
@@ -146,7 +146,7 @@ class BaseTask(Section):
 
     @property
     def features(self) -> FeatureSource | None:
-        """Options of the source if it consists of features. None if it consists of tokens or if there is no source."""
+        """Options for the source if it consists of features. None if it consists of tokens or if there is no source."""
         return None
 
     @property
@@ -209,7 +209,7 @@ class Parsing(BaseTask):
     for each word. tensor2tensor (the code of the paper's authors): `S NP NNP /NP /S`, with each word's part of speech.
     initials: `(S (NP J )NP )S`, with each word's first character."""
     constrained: bool
-    """Whether decoding is restricted to valid trees over the words of the sentence (not in the paper). If false,
+    """Whether decoding is restricted to valid trees over the words in the sentence (not in the paper). If false,
     invalid trees are corrected afterwards."""
 
 
@@ -246,7 +246,7 @@ class Recognition(BaseTask):
 
     @property
     def features(self) -> FeatureSource:
-        """Options of the source, which consists of features."""
+        """Options for the source, which consists of features."""
         return self.source
 
 
@@ -258,7 +258,7 @@ TokenId = Annotated[int, Field(ge=0, le=1_048_576)]
 
 
 class Training(Section):
-    """Options of training (section 5) and of averaging checkpoints (section 6.1)."""
+    """Options for training (section 5) and for averaging checkpoints (section 6.1)."""
 
     steps: Steps
     """Number of training steps (section 5.2 and Table 3: 100,000 for base, 300,000 for big). Unit: optimiser
@@ -345,7 +345,7 @@ class Training(Section):
 
     def _check(self) -> None:
         if self.patience is not None and self.dev_score is None:
-            problem = "`training.patience` needs a score of each checkpoint, but `training.dev_score` is null"
+            problem = "`training.patience` needs a score for each checkpoint, but `training.dev_score` is null"
             reject(("patience", "dev_score"), problem, "write `dev_score: perplexity`, or `patience: null`")
         if self.cooldown_steps is not None and self.cooldown_steps > self.steps:
             problem = f"`training.cooldown_steps` is {self.cooldown_steps:,}, but training has {self.steps:,} steps"
@@ -353,7 +353,7 @@ class Training(Section):
 
 
 class Decoding(Section):
-    """Options of beam search and sampling (section 6.1)."""
+    """Options for beam search and sampling (section 6.1)."""
 
     search: Literal["beam", "sample"]
     """Decoding method (section 6.1: beam). beam is beam search; sample draws each token from the model's

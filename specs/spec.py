@@ -33,7 +33,7 @@ METADATA_FIELDS = ("name", "description", "licence")
 
 
 class Compilation(Section):
-    """Options of the compiler. They change how a model is executed, not its architecture or training data."""
+    """Compiler options. They change how a model is executed, not its architecture or training data."""
 
     backend: Literal["auto", "eager", "inductor", "native", "aot", "onnx", "tensorrt"]
     """Backend that runs the compiled model (not in the paper). auto: the fastest backend that is installed for the
@@ -206,7 +206,7 @@ class Spec(Section):
 
     @property
     def scores(self) -> tuple[str, ...]:
-        """Evaluation metrics of the model, and permitted values of `training.dev_score`. The main metric comes first.
+        """Evaluation metrics for the model, and permitted values of `training.dev_score`. The main metric comes first.
 
         Word and character error rate are omitted if there are no transcripts, as in speech translation.
         """

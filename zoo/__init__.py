@@ -194,7 +194,7 @@ def register_sublayer(sublayer: type[Sublayer], lower: Callable[[Any, Any, Any],
     """Register a new kind of sub-layer, so that specs can use it in encoder and decoder layers in this process.
 
     Args:
-        sublayer: Subclass of `specs.Sublayer` that defines the options of the sub-layer. Its `kind` field is a
+        sublayer: Subclass of `specs.Sublayer` that defines the options for the sub-layer. Its `kind` field is a
             `Literal` with the name of the kind.
         lower: Function `lower(x, sublayer, context)` that returns the output of the sub-layer, with the shape of `x`.
             `x` is a `compiler.builder.Value`, and `context` a `compiler.lowering.context.LayerContext`.

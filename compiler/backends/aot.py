@@ -38,7 +38,7 @@ def _compile(request: BuildRequest, folder: Path) -> None:
     from torch._inductor import aoti_compile_and_package
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecation warnings of torch's own code
+        warnings.simplefilter("ignore")  # deprecation warnings from torch's own code
         for purpose, program in export_programs(request).items():
             file = str(folder / f"{purpose}.pt2")
             aoti_compile_and_package(program, package_path=file, inductor_configs=INDUCTOR_CONFIG)

@@ -28,7 +28,7 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
 
     Args:
         program: The compiled model to check. If it can be trained, it is set to evaluation mode.
-        seed: The seed of the random tokens.
+        seed: The seed for the random tokens.
         weights: The tensors of the weights file. Required if the compiled model has rounded weights (bfloat16 or int8).
 
     Returns:

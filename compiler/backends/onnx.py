@@ -22,17 +22,17 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 _EXPORT_LOCK = Lock()
-"""Lets only one thread export at a time, because an export changes process-wide settings of warnings and logging."""
+"""Lets only one thread export at a time, because an export changes process-wide settings for warnings and logging."""
 
 
 def write_models(request: BuildRequest, folder: Path) -> None:
     """Write the ONNX models `encode.onnx` and `decode_step.onnx`, with weights, into a folder.
 
     All symbolic sizes, such as batch and source, are dynamic. The inputs of a model have the names of the graph's
-    inputs. Warnings of the exporter are suppressed.
+    inputs. Warnings from the exporter are suppressed.
     """
     with _EXPORT_LOCK, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecation warnings of torch's own code
+        warnings.simplefilter("ignore")  # deprecation warnings from torch's own code
         disabled = logging.root.manager.disable
         logging.disable(max(logging.WARNING, disabled))
         try:

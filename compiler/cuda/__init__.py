@@ -1,4 +1,4 @@
-"""Triton kernels for GPUs, and the functions that run them in training updates and steps of the beam search.
+"""Triton kernels for GPUs, and the functions that run them in training updates and beam search steps.
 
 `tests/compiler/kernels_in_pytorch.py` implements most of these functions in plain PyTorch. Each module is imported when
 one of its names is first used, because Triton is optional.

@@ -82,7 +82,7 @@ def normalised(x: Value, norm: Norm, name: str = "norm") -> Value:
 
     Args:
         x: Input: [..., d].
-        norm: Options of the norm.
+        norm: Options for the norm.
         name: Prefix of the names of the norm's parameters in the current sub-layer.
     """
     if norm.kind == "none":

@@ -226,16 +226,16 @@ class PositionBias(Operation):
     """Base class for attention score biases that depend on the distance between query and key.
 
     For whole sequences, the input is the input of the layer stack [batch, n, ...], and the result is [1, heads, n, n].
-    Only the shape of the input is used. In a decoder step, the inputs are the positions [rows, new] and the key cache
-    [rows, kv_heads, n, d], and the result is [rows, heads, new, entries]. `UnwrittenMask` explains the cache entries.
-    Parameters are tables [..., heads].
+    Only the shape of the input is used. In a decoder step, the inputs are the positions of the queries [rows, new] and
+    the key cache [rows, kv_heads, n, d], and the result is [rows, heads, new, entries]. If the cache is preallocated
+    (`planned`), entries = n. Otherwise, entries = n + new. Parameters are tables [..., heads].
     """
 
     heads: int
     causal: bool
     in_step: bool
     planned: bool = False
-    """Whether the cache has a fixed capacity, as in `UnwrittenMask`."""
+    """Whether the key cache is preallocated (see `UnwrittenMask`)."""
 
     shares_buffer = True
 

@@ -118,7 +118,7 @@ class ResidualNorm(KernelOperation, LayerNorm):
 
 
 class SeededDropout(Dropout):
-    """Dropout whose mask depends only on the random seed of the training step (section 5.4). Inputs: x, the seed."""
+    """Dropout whose mask depends only on the random seed for the training step (section 5.4). Inputs: x, the seed."""
 
     site: int = 0
 

@@ -1,4 +1,4 @@
-"""Operations that change shapes: slices, attention heads, concatenation, caches, and the hypotheses of a sentence."""
+"""Operations that change shapes: slices, attention heads, concatenation, caches, and the hypotheses for a sentence."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -135,7 +135,7 @@ class BeamsToRows(View):
 
 
 class RowsToQueries(View):
-    """View that merges the hypotheses of each sentence into one row, so that they read the encoder output together.
+    """View that merges the hypotheses for each sentence into one row, so that they read the encoder output together.
 
     Inputs: x [batch·beams, new, w], and another value [batch, beams, new, ...], of which only the shape is used.
     Result: [batch, beams·new, w].

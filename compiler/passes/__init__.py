@@ -83,7 +83,7 @@ def graphs(
     """Lower a spec to graphs, and run all passes on these graphs.
 
     Args:
-        spec: The spec of the model.
+        spec: The model's spec.
         purposes: The purposes of the graphs. ENCODE is omitted if the spec has no encoder, and DECODE_STEP if it has no
             decoder.
         device: The device that the graphs will run on.

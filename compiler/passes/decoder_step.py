@@ -1,7 +1,7 @@
 """Passes for the decoder step, which runs once per token of a translation.
 
 All decoder steps need the same keys and values of the encoder output, so the encoder can compute them once. All
-hypotheses of a sentence attend to the same encoder output, so they can be the queries of one operation. A cache that
+hypotheses for a sentence attend to the same encoder output, so they can be the queries of one operation. A cache that
 grows by one position per step is copied in each step. A cache with spare capacity is written in place.
 """
 
@@ -50,7 +50,7 @@ def beams_as_queries(graph: Graph) -> Graph:
 
 
 def _one_memory_per_sentence(graph: Graph) -> Graph:
-    """Add a beam axis to the inputs of a decoder step, so that all hypotheses of a sentence share an encoder output.
+    """Add a beam axis to the inputs of a decoder step, so that all hypotheses for a sentence share an encoder output.
 
     Nodes that read both the encoder output and hypotheses get one row per sentence. Other nodes get one row per
     hypothesis.
@@ -100,7 +100,7 @@ def _nodes_per_sentence(graph: Graph) -> set[str]:
     """Return the names of the nodes with one row per sentence instead of one row per hypothesis.
 
     These are the nodes that combine the encoder output with hypotheses (cross-attention), and the neighbouring nodes
-    that split or merge heads. The hypotheses of a sentence become a dimension of its row.
+    that split or merge heads. The hypotheses for a sentence become a dimension of its row.
 
     Raises:
         GraphError: One of these nodes needs a value that cannot have one row per sentence.

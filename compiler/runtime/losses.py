@@ -112,7 +112,7 @@ def chunked_loss(
 
 
 class _Smoothing(NamedTuple):
-    """Options of label smoothing: the probability to spread, and whether to spread it over the wrong classes only."""
+    """Options for label smoothing: the probability to spread, and whether to spread it over the wrong classes only."""
 
     probability: float
     wrong_classes: bool

@@ -268,7 +268,7 @@ def _spans(own: Texts, languages: Sequence[str], generator: random.Random) -> It
 
 
 def _phrases(own: Texts, languages: Sequence[str]) -> Iterator[Pair]:
-    """Yield pairs of short texts: phrases from the tables, short labels of LibreOffice in capitals, and words."""
+    """Yield pairs of short texts: phrases from the tables, short labels from LibreOffice in capitals, and words."""
     for pair in _columns(read_tables("phrases"), languages):
         yield pair
         if pair[0][-1].isalpha():

@@ -35,7 +35,7 @@ def _read_words() -> dict[str, list[str]]:
 WORDS = _read_words()
 _ONSETS, _VOWELS = WORDS["onsets"], WORDS["vowels"]
 _NAMES = [(WORDS[kind], WORDS[f"other {kind}"]) for kind in ("men", "women", "places")]
-"""The most frequent names and places of Tatoeba, and names that replace them."""
+"""The most frequent names and places in Tatoeba, and names that replace them."""
 _CODAS = ["", "", "", "n", "r", "l", "ck", "m", "rt", "nd", "tt"]
 _LANGUAGES = ("en", "de", "fr", "es")
 _NUMBER = re.compile(r"\d+")

@@ -1,4 +1,4 @@
-"""Collect the spoken lines of the game Fish Fillets, for `specs/speech/fillets-cs.yaml`.
+"""Collect the spoken lines from the game Fish Fillets, for `specs/speech/fillets-cs.yaml`.
 
     python -m tests.benchmarks.fillets LANGUAGE OUT [GAME]
 
@@ -23,7 +23,7 @@ from tests.benchmarks.sentences import write_lists
 
 GAME = Path("/usr/share/games/fillets-ng")
 TIMES = 6
-"""Number of espeak-ng voices that speak each line of the training set."""
+"""Number of espeak-ng voices that speak each line in the training set."""
 _STRING = r'"((?:[^"\\]|\\.)*)"'
 _LINE = re.compile(rf"dialogId\({_STRING},\s*{_STRING},\s*{_STRING}\)\s*dialogStr\({_STRING}\)")
 _SPLITS = {3: "dev", 8: "test"}

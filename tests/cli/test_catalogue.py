@@ -33,7 +33,7 @@ def test_pull_asks_first(archive: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr("sys.stdin", terminal)
     assert run(["pull", "wmt99"]) == 2
     question = "download it from https://example.org/models/a.tar.bz2 (5.0 MB, licence: MIT)? [y/N]"
-    assert not missing(capsys.readouterr().err, question, "`zoo pull wmt99 --yes` downloads")
+    assert not missing(capsys.readouterr().err, question, "run `zoo pull wmt99 --yes` to download")
     assert local_store.names() == []
     assert run(["pull", "wmt99"]) == 0
     assert capsys.readouterr().out == f"{local_store.StoredModel.current('wmt99').folder}\n"
@@ -41,7 +41,7 @@ def test_pull_asks_first(archive: Path, monkeypatch: pytest.MonkeyPatch, capsys:
 
 def test_without_a_terminal_the_error_has_the_command(zoo: Zoo, archive: Path) -> None:
     decode = "decode", "--model", "wmt99", "--backend", "eager"
-    problem, hint = "`wmt99` was not downloaded, because stdin is not a terminal", "`zoo pull wmt99 --yes` downloads it"
+    problem, hint = "`wmt99` was not downloaded, because stdin is not a terminal", "run `zoo pull wmt99 --yes` to"
     assert not missing(zoo(*decode, stdin="a b\n").refusal, problem, hint)
     assert zoo("pull", "wmt99", "--yes").status == 0
     assert zoo(*decode, stdin="a b\n").printed.count("\n") == 1

@@ -27,7 +27,7 @@ ERRORS = [
     ("show", "`zoo show` needs SPEC", "run `zoo show --help`"),
     ("serve tiny", "`zoo serve`: got unexpected extra argument", "select a model with `--model`"),
     ("decode --spec tiny decoding.beam=2", "the fields of a trained model cannot be changed", "omit KEY=VALUE"),
-    ("prepare .", "no spec is named `.`", "this path exists, but is not a spec; `zoo list`"),
+    ("prepare .", "no spec is named `.`", "this path exists, but is not a spec; run `zoo list`"),
     ("sweep tiny --table", "no run in this sweep has finished yet", "omit `--table`"),
     ("sweep tiny --list --json", "`--list` cannot be combined with `--json`", "omit one of them"),
     ("compare a b --references r --device cuda:9", "`--device` applies to models only", "omit `--device`"),

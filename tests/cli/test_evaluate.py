@@ -133,7 +133,7 @@ def test_two_models_need_the_same_test_set(zoo: Zoo, trained: Trained) -> None:
     trained("runs/one")
     trained("runs/my other", **{"training.seed": 7})
     result = zoo("compare", "one", "my other", "--device", "cpu", "--json")
-    assert not missing(result.err, "A is `one`, B is `my other`; ", " sentences of the test set\n", "the specs ")
+    assert not missing(result.err, "A is `one`, B is `my other`; ", " sentences in the test set\n", "the specs ")
     assert [each["metric"] for each in json.loads(result.out)] == ["bleu", "paper_bleu", "chrf", "ter"]
     trained("runs/third", **{"corpus.test": [{"grammar": 4}]})
     assert not missing(zoo("compare", "one", "third").refusal, "`runs/one`", "`runs/third`")
@@ -146,5 +146,5 @@ def test_a_set_that_is_missing_is_that_of_the_other_model(zoo: Zoo, trained: Tra
     explained = "`[{source: gone.en, target: gone.de}]`", "`runs/gone` is not on this machine: the corpus file `gone.en"
     for names, messages in ((("one", "gone"), explained), (("gone", "one"), explained), (("none", "one"), ())):
         result = zoo("compare", *names, "--device", "cpu")
-        assert (result.status, missing(result.err, "4 sentences of the test set", *messages)) == (0, [])
+        assert (result.status, missing(result.err, "4 sentences in the test set", *messages)) == (0, [])
     assert "error: the corpus file `gone.en` does not exist" in zoo("compare", "gone", "gone").refusal

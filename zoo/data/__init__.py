@@ -1,1 +1,1 @@
-"""Preparation of parallel corpora: cleaning of the text, storage as token IDs, and batches for training."""
+"""Prepare parallel corpora: clean the text, store it as token IDs, and form training batches."""

@@ -230,7 +230,7 @@ def epoch_batches(
     Args:
         store: Store of the training set.
         budgets: Maximum number of tokens in each stream per batch.
-        seed: Seed of the training run.
+        seed: Seed for the training run.
         epoch: Index of the epoch, from 0.
         weights: How often an epoch contains the examples of each corpus part. For a fraction such as 0.5, each
             epoch samples that fraction of the examples. Empty: 1 for all parts.

@@ -52,7 +52,7 @@ def examples(
     Args:
         split: The set: `train`, `dev` or `test`.
         count: Number of examples.
-        streams: Modality of each stream. If one stream contains trees, text streams contain the words of the trees.
+        streams: Modality of each stream. If one stream contains trees, text streams contain the words in the trees.
         languages: Language of each stream: `en` or `de`.
     """
     for english, german, tree in sentences(split, count):

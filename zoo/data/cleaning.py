@@ -1,4 +1,4 @@
-"""Cleaning of the training text: select the pairs to train on, and count the dropped pairs for each reason."""
+"""Clean the training text: select the pairs to train on, and count the dropped pairs for each reason."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ REASONS: dict[str, str] = {
     "long": "too long",
     "ratio": "with very different lengths",
 }
-"""Description of each reason for which pairs are dropped. The reasons are also fields of `CleaningCounts`."""
+"""Description of each reason why pairs are dropped. The reasons are also fields of `CleaningCounts`."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def reasons_to_drop(values: Rows, section: Corpus, *, features: bool = False) ->
 
     Args:
         values: Token IDs or features of the examples, by stream.
-        section: Settings of the corpus, such as `corpus.max_length` and `corpus.max_ratio`.
+        section: Settings for the corpus, such as `corpus.max_length` and `corpus.max_ratio`.
         features: Whether the first stream consists of features. If so, an example without frames is dropped, because
             its file is unusable.
     """

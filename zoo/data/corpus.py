@@ -131,7 +131,7 @@ class PartReader(ABC, Generic[_Part]):
         self.tag: str | None = getattr(part, "tag", None)  # only parts with languages of their own have this field
 
     def check(self) -> None:
-        """Raise ZooError if the settings of the corpus part are inconsistent, or request more examples than exist.
+        """Raise ZooError if the settings for the corpus part are inconsistent, or request more examples than exist.
 
         No files are read.
         """
@@ -152,7 +152,7 @@ class PartReader(ABC, Generic[_Part]):
         return iter(())
 
     def paths(self) -> Sequence[Path]:
-        """Return the local files of the corpus part: one for each stream, a table, or the files of a treebank."""
+        """Return the local files of the corpus part: one for each stream, a table, or the files in a treebank."""
         return [existing_file(self.corpus, name) for name in self.part.local_paths]
 
     def listed_paths(self) -> Iterator[str]:
@@ -224,7 +224,7 @@ class _HeldOutReader(PartReader[HeldOut]):
 
 
 class _SyntheticReader(PartReader[Synthetic]):
-    """Reader of a part whose text does not exist yet, because models generate it by translation before training.
+    """Reader for a part whose text does not exist yet, because models generate it by translation before training.
 
     `zoo.training.synthetic` generates the text, and replaces the part with files.
     """
@@ -239,7 +239,7 @@ class _SyntheticReader(PartReader[Synthetic]):
 
 class _TreebankReader(PartReader[Treebank]):
     def paths(self) -> Sequence[Path]:
-        """Return the files of the treebank, sorted by name."""
+        """Return the files in the treebank, sorted by name."""
         folder = corpus_path(self.corpus, self.part.trees)
         if not os.path.isdir(folder):  # Path.is_dir raises an error for invalid file names
             return super().paths()
@@ -276,7 +276,7 @@ class _ParallelReader(PartReader[_Part]):
 
 
 class _FilesReader(_ParallelReader[_Part]):
-    """Reader of parallel files: line n of each file belongs to example n."""
+    """Reader for parallel files: line n of each file belongs to example n."""
 
     def check_suffixes(self) -> None:
         for (side, own), other in zip(self.languages.items(), reversed(self.direction), strict=True):
@@ -331,7 +331,7 @@ class _TableReader(_ParallelReader[Table]):
         Missing cells in a training line become empty cells, so that the line is dropped during cleaning.
 
         Raises:
-            ZooError: The first line, or any line of the dev or test set, has too few columns, or any line has more
+            ZooError: The first line, or any line in the dev or test set, has too few columns, or any line has more
                 columns than the first line.
         """
         (path,), columns = self.paths(), self.sides()
@@ -378,7 +378,7 @@ def parallel_lines(paths: Sequence[Path], streams: Sequence[Iterator[str]]) -> I
 
     Args:
         paths: Paths of the files, for error messages.
-        streams: Lines of each file.
+        streams: Lines in each file.
 
     Raises:
         ZooError: The files are empty, or have different numbers of lines.

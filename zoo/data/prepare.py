@@ -356,7 +356,7 @@ class _Preparation:
 
         Args:
             examples: The examples.
-            unusable: Function that receives the error message of each file that cannot be used. None: raise the error.
+            unusable: Function that receives the error message for each file that cannot be used. None: raise the error.
         """
         size = min(each.chunk_examples for each in self.modalities.values())
         with closing(prefetch(_chunks(examples, size))) as chunks:

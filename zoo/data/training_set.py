@@ -38,7 +38,7 @@ A larger pool would need less padding.
 
 
 class SubwordSampler:
-    """Sampler of random tokenisations of the same sentences (subword regularisation), based on SentencePiece.
+    """Sampler for random tokenisations of the same sentences (subword regularisation), based on SentencePiece.
 
     With a BPE vocabulary, merges are skipped at random (BPE-dropout). With a unigram vocabulary, tokenisations are
     sampled according to their probabilities.
@@ -85,7 +85,7 @@ _Batches = Generator[tuple[Examples, Position], None, None]
 
 
 class TrainingSet:
-    """Batches of a training run. Their content depends only on the data, the spec and the position in the data.
+    """Batches for a training run. Their content depends only on the data, the spec and the position in the data.
 
     Subword regularisation changes the lengths of sentences, so batches planned for the stored lengths could become too
     large. Therefore the examples for POOL_BATCHES batches (a pool) are tokenised again before they are put in batches.
@@ -108,7 +108,7 @@ class TrainingSet:
 
     @classmethod
     def from_prepared(cls, spec: Spec, prepared: PreparedCorpus, *, packed: bool = False) -> Self:
-        """Return the training set of a prepared corpus, with subword regularisation if the spec enables it."""
+        """Create the training set from a prepared corpus, with subword regularisation if the spec enables it."""
         alpha = spec.training.subword_regularization
         sampler = None if alpha is None else SubwordSampler(prepared.vocabulary, alpha, spec.corpus.max_length)
         return cls(spec, prepared.store("train"), sampler, packed=packed)

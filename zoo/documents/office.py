@@ -196,7 +196,7 @@ class ParagraphReader(ABC):
         """Yield the fragments of paragraphs, and the rest of the file as boundaries.
 
         Args:
-            tokens: The tokens of the file.
+            tokens: The tokens in the file.
             level: Nesting level: 1 for ordinary paragraphs, 2 for paragraphs inside these, as in notes, and so on.
         """
         index, copied, depth, ends = 0, 0, 0, element_ends(tokens)

@@ -1,4 +1,4 @@
-"""Placement of markup: put the markup of a segment around the words of its translation."""
+"""Place markup: put the markup of a segment around the words in its translation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
 
 
 class _SourceOrder:
-    """Words of a translation that are aligned to the source, sorted by source position.
+    """Words in a translation that are aligned to the source, sorted by source position.
 
     Attributes:
         pairs: Source position and index of each aligned word. The first pair stands for the start of the translation.
@@ -131,7 +131,7 @@ def _replace_words(segment: Segment, words: list[Word]) -> list[Unit]:
 
 
 def _choose_words(source: str, texts: list[str], aligned: list[list[int]], words: list[Word]) -> list[int | None]:
-    """Choose a word of the translation to replace with each unit, and return the indices of these words.
+    """Choose a word in the translation to replace with each unit, and return the indices of these words.
 
     The word has the same text as the unit, which is given in `texts`. If there is no such word, the index is None. If
     possible, the word is aligned to the unit. A word that corresponds to the same word in ordinary source text is

@@ -123,7 +123,7 @@ class Segment:
 
     @cached_property
     def is_copied(self) -> bytearray:
-        """Mask of the text: 1 for each character of copied content and for the end, 0 for all other characters."""
+        """Mask over the text: 1 for each character of copied content and for the end, 0 for all other characters."""
         mask = bytearray(len(self.text)) + b"\1"
         for unit in self.units:
             mask[unit.start : unit.end] = b"\1" * (unit.end - unit.start)

@@ -12,7 +12,7 @@ _GAP = re.compile(r"([\r\n\v\f\x85\u2028\u2029]+|\t+|[ \u00a0]{2,})")
 _RULES = re.compile(
     DIVIDERS + r"|^([-=*~#+])\3{2,}|(?<![\w*~#+=-])([-=*~#+])\4{2,}\s*$|([-=])\5{2,}\s*$|(?<!\S)\.{4,}(?!\S)"
 )
-"""Text that is copied within a line, including rules of repeated signs at the edges, and leader dots between spaces.
+"""Text that is copied within a line, including rules such as `-----` at the edges, and leader dots between spaces.
 
 Stars after a letter may replace letters. A rule of underscores may be a blank in a sentence, so it is not included.
 """
@@ -24,7 +24,7 @@ _HEAD = re.compile(
 """The number of a subtitle, which is optional, and its times."""
 _EXACT = r"-?\d+:\d\d[:,.]\d[\d:,.]*+"
 _DAMAGED = re.compile(rf"(?:(?<![^\r\n])[ \t]*+{_EXACT}[ \t]*+(?:-->|-+>[ \t]*+{_EXACT})|-->[ \t]*+{_EXACT})")
-"""A line with only one time of a subtitle, or with a different arrow. Other arrows may be part of the text."""
+"""A line with only one of a subtitle's two times, or with a different arrow. Other arrows may be part of the text."""
 _MARKUP = re.compile(
     r"<(?P<close>/?)(?P<name>[a-zA-Z]++)[^<>\r\n]*>|(?P<code>\{[^{}\r\n]*\})"
     rf"|(?P<blank>{_LINE}(?:[ \t]*+{_LINE})+)|(?P<line>{_LINE}|\\[Nn])"

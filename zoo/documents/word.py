@@ -200,7 +200,7 @@ _MIN_COPY = 100
 """Number of characters that each split adds to this total, so that the number of splits is limited too."""
 _ICON_FONTS = ("Webdings", "Wingdings")
 _GAP = re.compile("([ \u00a0]{3,}|\u00a0{2,})")
-"""Wide gap, such as the blank between two entries of a form."""
+"""Wide gap, such as the blank between two entries in a form."""
 
 
 class _Reader(ParagraphReader):

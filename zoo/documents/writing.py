@@ -1,4 +1,4 @@
-"""Writing of translated segments: words, copied content and marks, with the tags of the inline elements around them."""
+"""Write translated segments: words, copied content and marks, with the tags of the inline elements around them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_GAP = 10
 
 @dataclass
 class Word:
-    """Word of a translation, and the markup to write around it.
+    """Word in a translation, and the markup to write around it.
 
     Attributes:
         start: Start position in the translation.

@@ -1,4 +1,4 @@
-"""Comparison of systems by bootstrap resampling of a test set (Koehn 2004).
+"""Compare systems by bootstrap resampling of a test set (Koehn 2004).
 
 The bootstrap shows how much a score depends on the choice of sentences. Each bootstrap sample has as many sentences as
 the original set, drawn with replacement. All systems are scored on the same samples, so that their scores can be

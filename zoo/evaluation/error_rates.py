@@ -13,7 +13,7 @@ from specs import ZooError, install_hint
 
 
 class ErrorRate(Metric):
-    """Number of edits per 100 words or characters of the references.
+    """Number of edits per 100 words or characters in the references.
 
     The edits are the substitutions, deletions and insertions that turn the reference into the output. White space
     between words counts as one character. If all references are empty, the rate is 100, as in sacreBLEU's TER, or 0 if

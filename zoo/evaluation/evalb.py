@@ -1,7 +1,7 @@
 """Bracket scores of parse trees, computed as EVALB does (Sekine and Collins 1997).
 
 The scores follow the standard parameters for English, COLLINS.prm (Collins 1997): labelled brackets without root,
-traces and punctuation. Unlike EVALB with this file, this module allows any number of sentences in error, because a
+traces and punctuation. Unlike EVALB with this file, this module allows any number of sentences with errors, because a
 parser makes many errors early in training.
 """
 
@@ -45,7 +45,7 @@ class Bracket(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bracketing:
-    """The words of a sentence, a tag for each word, and the constituents in the order in which they open.
+    """The words in a sentence, a tag for each word, and the constituents in the order in which they open.
 
     `is_tree` is false if the brackets are unbalanced or a word has no tag. Then `words` ends before the first error.
     """
@@ -107,8 +107,8 @@ class SentenceScore:
         matched: Number of brackets that are in both the parser's tree and the reference.
         gold: Number of brackets in the reference.
         test: Number of brackets in the parser's tree.
-        crossing: Number of brackets in the parser's tree that cross a bracket of the reference.
-        tags: Number of correct tags. None if the tags of the reference were used.
+        crossing: Number of brackets in the parser's tree that cross a bracket in the reference.
+        tags: Number of correct tags. None if the tags from the reference were used.
         problem: Reason why the status is not VALID. Empty if it is VALID.
     """
 
@@ -210,8 +210,8 @@ class BracketScores:
         crossing: Mean number of crossing brackets per sentence, not in percent.
         no_crossing: Percentage of sentences without crossing brackets.
         two_or_less: Percentage of sentences with at most two crossing brackets.
-        tagging: Percentage of words with the correct tag. None if the tags of the references were used.
-        signature: Settings of the evaluation: the EVALB parameters, and whether the tags are from the `test` trees or
+        tagging: Percentage of words with the correct tag. None if the tags from the references were used.
+        signature: Evaluation settings: the EVALB parameters, and whether the tags are from the `test` trees or
             from the `reference` trees.
         rows: Scores of each sentence, in order.
     """
@@ -232,7 +232,7 @@ class BracketScores:
 
     @property
     def excluded(self) -> list[tuple[int, SentenceScore]]:
-        """The number (from 1) and the scores of each sentence that EVALB excludes: errors and empty sentences."""
+        """The sentences with errors and the empty sentences, which are not scored, as pairs (number from 1, scores)."""
         return [(number, row) for number, row in enumerate(self.rows, start=1) if row.status != VALID]
 
 
@@ -246,7 +246,8 @@ def score_brackets(
     from the references.
 
     Args:
-        outputs: The trees to score. A tree without words is skipped. An output that is not a tree counts as an error.
+        outputs: The trees to score. Trees without words are skipped. Outputs that are not trees count as sentences
+            with errors.
         references: The reference of each tree.
         own_tags: Whether to use the tags in the outputs, if there are any. If false, each word gets its tag from the
             reference. Then wrong punctuation tags are not errors, and tagging accuracy is not computed.

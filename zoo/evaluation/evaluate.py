@@ -1,4 +1,4 @@
-"""Evaluation of models and ensembles on the dev or test set of their corpus, and of outputs in files."""
+"""Evaluate models and ensembles on the dev or test set of their corpus, and outputs in files."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Metric:
     """Titles of additional numbers that are shown with the score, keyed by their names in `scores.json`."""
 
     def score(self, outputs: ModelOutputs) -> float:
-        """Return the score of a model's outputs."""
+        """Return the score for a model's outputs."""
         return float(self.compute(outputs)[self.name])
 
     def is_better(self, score: float, than: float | None) -> bool:
@@ -95,7 +95,7 @@ _F1_DETAILS = {"recall": "recall", "precision": "precision", "complete_match": "
 def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
     """Return the F1 of labelled brackets and related scores, in points, as entries of `scores.json`.
 
-    Each word of an output gets its part-of-speech tag from the reference. EVALB deletes words with punctuation tags,
+    Each word in an output gets its part-of-speech tag from the reference. EVALB deletes words with punctuation tags,
     and then excludes a sentence if the output and the reference have different words. If EVALB used the parser's tags,
     it would therefore exclude sentences with wrong punctuation tags, and score the parser only on easy sentences.
 

@@ -113,7 +113,7 @@ class ModelOutputs:
 
     @cached_property
     def reference_scores(self) -> list[TokenScores]:
-        """The log-probabilities of the tokens of each reference."""
+        """The log-probabilities of the tokens in each reference."""
         score = partial(self._translator.score_tokens, max_batch_tokens=self._options.get("max_batch_tokens"))
         return self._in_each_direction(score, self.evaluation_set.streams.values())
 
@@ -167,7 +167,7 @@ def load_outputs(file: Path) -> Sequence[SavedOutput]:
     try:
         return [SavedOutput(**json.loads(line)) for line in read_bytes(file, _MAX_FILE_BYTES).splitlines()]
     except (ValueError, TypeError):
-        hint = "remove the file: `zoo evaluate --model RUN --set SET` writes it again"
+        hint = "remove the file, and run `zoo evaluate --model RUN --set SET` to write it again"
         raise ZooError(f"`{file}` is damaged: a line is not a valid output", hint=hint, exit_code=1) from None
 
 

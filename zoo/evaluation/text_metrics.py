@@ -52,7 +52,7 @@ class TextMetric:
     tokenization: str = "tok:none"
 
     def score(self, outputs: Sequence[str], references: Sequence[str]) -> float:
-        """Return the corpus score of the outputs, given one reference per output."""
+        """Return the corpus score for the outputs, given one reference per output."""
         return float(self.metric.corpus_score(*self._arguments(outputs, references)).score)
 
     def statistics(self, outputs: Sequence[str], references: Sequence[str]) -> FloatArray:

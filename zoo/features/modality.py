@@ -38,7 +38,7 @@ class FeatureModality(ABC):
     Prepared corpora store frames as float16. Each frame takes one position in a batch. Padding frames are zero.
 
     Attributes:
-        options: Options of the modality in the spec.
+        options: Options for the modality in the spec.
         dtype: Data type of a frame on disk. Because it is not an integer, batches do not add BOS and EOS.
     """
 
@@ -63,7 +63,7 @@ class FeatureModality(ABC):
 
     @staticmethod
     def raw_data(file: Path, line: int, text: str) -> str:
-        """Convert a line of a file, or a cell of a table, to the raw data of an example: by default, an absolute path.
+        """Convert a line in a file, or a cell in a table, to the raw data of an example: by default, an absolute path.
 
         Args:
             file: Text file or table that contains `text`.
@@ -92,7 +92,7 @@ class FeatureModality(ABC):
 
         Args:
             raw: Paths of the files.
-            unusable: Function that is called with the error message of each file that is damaged or not supported. The
+            unusable: Function that is called with the error message for each file that is damaged or not supported. The
                 result for such a file has no frames. If None, the error is raised.
         """
 
@@ -109,7 +109,7 @@ class FeatureModality(ABC):
             return list(pool.map(encode, raw))
 
     def augment(self, frames: Frames, random: np.random.Generator) -> Frames:
-        """Change the frames of a training example at random. By default, return them unchanged."""
+        """Change the frames in a training example at random. By default, return them unchanged."""
         return frames
 
     def picture(self, frames: Frames) -> npt.NDArray[np.uint8]:

@@ -50,7 +50,7 @@ VOICES = {"train": (*_MEN, *_WOMEN * 4), "dev": _DEV_VOICES, "test": _TEST_VOICE
 _FLUENT = {"train": 0.6, "dev": 0.4, "test": 0.4}
 """Fraction of the strings that are spoken in one go. These strings are harder to learn than words spoken one by one."""
 _REPEATED = 0.15
-"""Probability that a digit of a training string is set to the digit before it."""
+"""Probability that a digit in a training string is set to the digit before it."""
 _RATE, _PITCH, _RANGE, _WORD_GAP = 1, 3, 4, 7
 """IDs of espeak-ng's parameters."""
 _SYNCHRONOUS, _UTF8 = 2, 1
@@ -100,7 +100,7 @@ def seeded_random(split: str, number: int) -> np.random.Generator:
 
 
 def _digits(split: str, random: np.random.Generator) -> list[int]:
-    """Choose the digits of a string at random."""
+    """Choose the digits in a string at random."""
     # Without `p`, the distribution would be the same, but all strings would change.
     length = 1 + random.choice(MAX_DIGITS, p=np.full(MAX_DIGITS, 1 / MAX_DIGITS))
     digits = random.integers(10, size=length)

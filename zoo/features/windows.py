@@ -91,7 +91,7 @@ def read_windows(
 
     Args:
         content: Content of the audio file.
-        options: Options of the model's `audio` modality.
+        options: Options for the model's `audio` modality.
         max_seconds: Maximum length of a window, in seconds.
         limit_seconds: Maximum length of the recording, in seconds.
     """

@@ -288,7 +288,7 @@ def convert_disk_errors(path: Path, partial: Path | None = None) -> Iterator[Non
     except ZooError:
         raise
     except Exception as error:
-        # Some libraries raise their own exceptions with the message of the operating system.
+        # Some libraries raise their own exceptions with the message from the operating system.
         for code, reason in _DISK_ERRORS.items():
             if (isinstance(error, OSError) and error.errno == code) or os.strerror(code) in str(error):
                 hint = "raise the limit with `ulimit -f unlimited`" if code == errno.EFBIG else free_space_hint(path)

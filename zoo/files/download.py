@@ -172,7 +172,7 @@ def _download(path: Path, source: str, url: str, expected: str | None, report: R
     try:
         transfer(source, partial, report)
     except (UnreachableError, NotFoundError) as error:
-        hint = f"{error.hint}; if you save the file as `{path}`, {command} uses it"
+        hint = f"{error.hint}; alternatively, save the file as `{path}` and run {command} again"
         raise ZooError(error.problem, hint=hint, exit_code=1) from None
     flush_to_disk(partial)  # before it is recorded, because later only its size is checked
     try:

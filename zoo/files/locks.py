@@ -46,7 +46,7 @@ def exclusive(path: Path, report: Report = SILENT) -> Iterator[None]:
 
 
 def existing_lock_file(path: Path) -> Path | None:
-    """Return the lock file of a path. None if the path was never locked."""
+    """Return the lock file for a path. None if the path was never locked."""
     lock = _lock_file(path)
     return lock if lock.exists() else None
 

@@ -38,7 +38,7 @@ class ManifestEntry:
 
 
 ENTRY = TypeAdapter(ManifestEntry)
-"""Parser of the entries in JSON files. It raises `ValueError` if an entry is not valid."""
+"""Parser for the entries in JSON files. It raises `ValueError` if an entry is not valid."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _parse_entry(file: Path, name: str, value: object) -> ManifestEntry:
 
 
 def write(folder: Path) -> None:
-    """Write the manifest of all files that are in the folder now."""
+    """Write a manifest of all files that are in the folder now."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / NAME)
     entries = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files
@@ -126,7 +126,7 @@ def write(folder: Path) -> None:
 
 
 def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int | None = None) -> bool:
-    """Check files of a folder against its manifest.
+    """Check files in a folder against its manifest.
 
     Args:
         folder: Folder that contains the files and their manifest.

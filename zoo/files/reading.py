@@ -109,7 +109,7 @@ def file_exists(path: Path) -> bool:
 def is_present(path: Path) -> bool:
     """Return whether there is anything at this path, even a folder, a FIFO or a dangling link.
 
-    Importers use this function for optional files of a model. If a file is present but unreadable, importers then
+    Importers use this function for optional model files. If a file is present but unreadable, importers then
     report an error instead of ignoring the file.
     """
     return os.path.lexists(path)

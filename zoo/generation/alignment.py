@@ -1,4 +1,4 @@
-"""Word alignment: links from the tokens of a translation to source tokens, based on the decoder's attention."""
+"""Word alignment: links from the tokens in a translation to source tokens, based on the decoder's attention."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HEAD = re.compile(r"(\d+)\.(\d+)\.(reads|predicts)")
 
 
 class AlignedToken(NamedTuple):
-    """Token of a translation, and the source token that it attends to most. Both are given as character offsets."""
+    """Token in a translation, and the source token that it attends to most. Both are given as character offsets."""
 
     target: Span
     """Start and end of the token in the translation."""
@@ -191,7 +191,7 @@ def attention_batches(
 
 
 def _spans(tokenizer: Tokenizer, sentence: Replaced, sentence_start: int) -> list[Span]:
-    """Return the start and end of each token of a sentence, as character offsets in the original text."""
+    """Return the start and end of each token in a sentence, as character offsets in the original text."""
     positions = [sentence_start + position for position in sentence.original_positions()]
     return [(positions[start], positions[end]) for start, end in tokenizer.spans(sentence.text)]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compiler import EmittedProgram
 
 BEGIN, END = "<s>", "</s>"
-"""Strings that represent BOS and EOS in lists of tokens. No token of a text is equal to one of these strings."""
+"""Strings that represent BOS and EOS in lists of tokens. No token in a text is equal to one of these strings."""
 _SELF_ATTENTION = ("self_attention", "restricted_attention")
 CROSS_ATTENTION = ("cross_attention",)
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
@@ -46,11 +46,11 @@ class Attention:
     log_probability: float
     """Natural log-probability of the translation given the text, including EOS."""
     source: tuple[str, ...]
-    """Tokens of the text, then `</s>`."""
+    """Tokens in the text, then `</s>`."""
     target_input: tuple[str, ...]
-    """The token that the decoder reads at each position: `<s>`, then the tokens of the translation."""
+    """The token that the decoder reads at each position: `<s>`, then the tokens in the translation."""
     target: tuple[str, ...]
-    """The token that the decoder predicts at each position: the tokens of the translation, then `</s>`."""
+    """The token that the decoder predicts at each position: the tokens in the translation, then `</s>`."""
     encoder: Float[Tensor, "layers h source source"]
     """Self-attention of the encoder. Rows and columns correspond to `source`."""
     decoder: Float[Tensor, "layers h target target"]
@@ -176,7 +176,7 @@ def _words(tokens: Sequence[str], single: int) -> Iterator[slice]:
 
 
 def _join_tokens(tokens: Sequence[str]) -> str:
-    """Join the tokens of a word, including tokens for single bytes, into a string."""
+    """Join the tokens in a word, including tokens for single bytes, into a string."""
     word = b"".join(
         bytes([int(match[1], 16)]) if (match := _BYTE.fullmatch(token)) else token.replace(SPACE, " ").encode()
         for token in tokens

@@ -103,7 +103,7 @@ class BeamSearch:
         return SearchHistory(source, self)
 
     def step(self, batch: Batch[State], allowed: Bool[Tensor, "#rows V"] | None, rows: int) -> tuple[Selection, State]:
-        """Run one decoding step. Return the selected candidates of each sentence, and the new decoder state.
+        """Run one decoding step. Return the selected candidates for each sentence, and the new decoder state.
 
         A candidate is a row (a hypothesis) with one more token. A sentence's result is independent of the other
         sentences. Candidates with equal log-probabilities are ordered by row, then by the probability of the new token,
@@ -149,7 +149,7 @@ class BeamSearch:
 
 
 class _Limits(NamedTuple):
-    """Limits on the candidates of each sentence, for batches whose sentences differ in beam size or stopping rule."""
+    """Limits on the candidates for each sentence, for batches whose sentences differ in beam size or stopping rule."""
 
     sizes: Int[Tensor, "sentences 1"]
     """Beam size. A smaller beam does not use all rows of the batch. Unused rows have the total -inf."""
@@ -160,7 +160,7 @@ class _Limits(NamedTuple):
 
     @classmethod
     def of(cls, beams: Sequence[BeamSearch], device: torch.device) -> Self:
-        """Return the limits on the candidates in a batch, given the beam search of each sentence."""
+        """Return the limits on the candidates in a batch, given the beam search for each sentence."""
         values = []
         for beam in beams:
             max_ending = beam.size if beam.stopping_rule == "full" else beam.candidates

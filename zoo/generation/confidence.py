@@ -61,7 +61,7 @@ class Calibration:
         """Fit a calibration on translations of the dev set.
 
         Args:
-            translations: Source, translation and log-probability of each sentence of the dev set.
+            translations: Source, translation and log-probability of each sentence in the dev set.
             good: For each sentence, whether its translation is good (chrF of at least `GOOD_CHRF`).
 
         Returns:

@@ -1,4 +1,4 @@
-"""Options of a search: a caller's generation options, completed with the defaults in the model's spec."""
+"""Search options: a caller's generation options, completed with the defaults in the model's spec."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
     """Options for `Translator.translate`: languages, sentence splitting, decoding, protection of numbers and links."""
 
     split: bool
-    """Whether to translate each sentence of a text separately. Default: true.
+    """Whether to translate each sentence in a text separately. Default: true.
 
     This only applies if the model was trained on single sentences and the text has no prefix. The white space between
     the sentences is kept. If false, only a text that is too long for the model is split.
@@ -79,7 +79,7 @@ class GenerationConfig(Decoding):
     """All options for decoding: the values in the spec's `decoding` section, overridden by the caller's options.
 
     Attributes:
-        seed: Random seed of sampling.
+        seed: Random seed for sampling.
         max_batch_tokens: Maximum number of source tokens in a batch, including EOS and padding.
         n_best: Number of hypotheses per sentence.
         vocabulary_size: Size of the target vocabulary.

@@ -133,7 +133,7 @@ def min_tree_tokens(words: int) -> int:
 
 
 class BracketConstraint:
-    """Constraint that makes every output a well-formed bracketed tree over exactly the words of its sentence.
+    """Constraint that makes every output a well-formed bracketed tree over exactly the words in its sentence.
 
     The tree is one constituent or, for a single word, the word itself. A bracket may open if words are left and all
     brackets can still be closed within the maximum length. A closing bracket must match the constituent that was opened
@@ -150,7 +150,7 @@ class BracketConstraint:
         vocabulary_size: int,
         max_consecutive: int | None = None,
     ) -> None:
-        """Build the tables of the constraint.
+        """Build the constraint's lookup tables.
 
         Args:
             opening: Token IDs of the opening brackets, one for each label.

@@ -1,4 +1,4 @@
-"""Decoding engine: worker threads that decode the sentences of all callers in continuously refilled batches.
+"""Decoding engine: worker threads that decode the sentences from all callers in continuously refilled batches.
 
 An `Engine` belongs to one compiled model and lives as long as this model. Callers add sentences to its `RequestQueue`,
 and its workers take them from there. Each worker has one running batch for each batch key (see `BeamSearch.batch_key`),
@@ -81,7 +81,7 @@ class Engine(AbstractContextManager["Engine"]):
             thread.join()
 
     def submit(self, sources: Sequence[SearchInput], strategy: SearchStrategy) -> Future[list[list[Hypothesis]]]:
-        """Start a search for hypotheses of the given sentences.
+        """Start decoding sentences, and immediately return a future with their hypotheses.
 
         Cancelling the future removes its sentences from the queue immediately, and from batches within a few steps.
 
@@ -90,7 +90,7 @@ class Engine(AbstractContextManager["Engine"]):
             strategy: Beam search or sampling.
 
         Returns:
-            A future with the hypotheses of each sentence. A sentence has fewer hypotheses than requested if the search
+            A future with the hypotheses for each sentence. A sentence has fewer hypotheses than requested if the search
             finds no more. The future raises a ZooError if a sentence does not fit into memory even in a batch of its
             own, or if the model's log-probabilities are NaN or infinite.
         """
@@ -119,7 +119,7 @@ class Engine(AbstractContextManager["Engine"]):
     def search(
         self, chunks: Iterable[Sequence[SearchInput]], strategy: SearchStrategy
     ) -> Generator[SearchResult, None, None]:
-        """Search for hypotheses of every sentence. Yield each sentence with its hypotheses as soon as they are found.
+        """Decode sentences. Yield each sentence with its hypotheses as soon as its search has ended.
 
         Chunks are read in the caller's thread, whenever half of the last chunk's sentences have left the queue.
         Errors in worker threads are raised by this method. Closing the returned Python generator ends the search.

@@ -1,4 +1,4 @@
-"""Scores of hypotheses, the search history of a sentence, and the interface of search strategies."""
+"""Scores of hypotheses, the search history for a sentence, and the interface of search strategies."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class SearchHistory:
     """
 
     def __init__(self, source: SearchInput, strategy: SearchStrategy, random_streams: tuple[Random, ...] = ()) -> None:
-        """Start the history of a sentence.
+        """Start the search history for a sentence.
 
         Args:
             source: The sentence.
@@ -132,7 +132,7 @@ class SearchHistory:
         """Record a decoding step.
 
         Args:
-            record: The candidates of the step for all sentences of the batch.
+            record: The candidates of the step for all sentences in the batch.
             sentence: Index of this sentence in `record`.
             best_live: The highest log-probability of an unfinished hypothesis after the step.
             has_ended: Whether a candidate of this sentence has ended with EOS.

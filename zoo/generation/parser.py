@@ -53,7 +53,7 @@ class ParserPreprocessor(Preprocessor):
         return EncodedText(index, text, (part,) if length else (), length)
 
     def source_tokens(self, source: Replaced) -> list[str]:
-        """Return the tokens of a sentence as strings, without EOS, and with brackets instead of `-LRB-` and `-RRB-`."""
+        """Return the tokens in a sentence as strings, without EOS, and with brackets instead of `-LRB-` and `-RRB-`."""
         return super().source_tokens(Replaced(_unescape_words(source.text)))
 
     def _encode(self, text: str, side: Side) -> list[int]:
@@ -63,7 +63,7 @@ class ParserPreprocessor(Preprocessor):
 class Parser(Translator):
     """Translator that converts sentences to bracketed trees, such as `(TOP (S (NP (XX the) (XX dog)) ...))`.
 
-    A tree contains exactly the words of its sentence, because the search produces only such trees. If
+    A tree contains exactly the words in its sentence, because the search produces only such trees. If
     `task.constrained` is false, the search is not restricted, and invalid outputs are repaired. If the model was
     trained without part-of-speech tags, the tag of each word is `XX`. Round brackets in a sentence are written as
     `-LRB-` and `-RRB-` in the tree, as in treebanks.
@@ -144,7 +144,7 @@ class Parser(Translator):
     def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
         """Check sentences and their trees before scoring. Return the list of sentences and the list of trees.
 
-        Trees are simplified as in the training data. A sentence whose words differ from the words of its tree is
+        Trees are simplified as in the training data. A sentence whose words differ from the words in its tree is
         tokenised.
 
         Args:
@@ -152,7 +152,7 @@ class Parser(Translator):
             first: Number of the first pair in error messages.
 
         Raises:
-            ZooError: A target is not a tree with the words of its sentence.
+            ZooError: A target is not a tree with the words in its sentence.
         """
         sentences, trees = super().check_examples(*texts, first=first)
         for index, bracketed in enumerate(trees):
@@ -162,7 +162,7 @@ class Parser(Translator):
                 sentences[index] = text = self.tokenize(text)
             if words != split_words(text):
                 raise ZooError(
-                    f"the words of the tree {excerpt(bracketed)} differ from the words of the sentence {excerpt(text)}",
+                    f"the words in the tree {excerpt(bracketed)} differ from the words in the sentence {excerpt(text)}",
                     hint="pass the trees in the same order as the sentences, one tree per sentence",
                 )
             trees[index] = str(tree)
@@ -171,7 +171,7 @@ class Parser(Translator):
     def to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
-        """Convert the hypotheses of a sentence to trees in bracketed notation."""
+        """Convert the hypotheses for a sentence to trees in bracketed notation."""
         words = list(map(escape_brackets, split_words(source.text)))
         return [each.with_text(str(self.symbols.to_tree(each.tokens, words))) for each in hypotheses]
 

@@ -75,7 +75,7 @@ class Preprocessor:
         positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
         longest_in_training: Number of tokens in the longest source in the training data. None if it is not known.
         languages: Source and target language of the texts.
-        splits_sentences: Whether each sentence of a text is translated separately. Texts with a prefix are not split.
+        splits_sentences: Whether each sentence in a text is translated separately. Texts with a prefix are not split.
         protects: Whether translations must keep numbers, links and the like. If true, texts without letters stay as
             they are.
     """
@@ -283,7 +283,7 @@ class Preprocessor:
         return len(tokens) - len(self.vocabulary.source_suffix)
 
     def source_tokens(self, source: Replaced) -> list[str]:
-        """Return the tokens of a source as strings, without EOS. Replace copy symbols with the original spans."""
+        """Return the tokens in a source as strings, without EOS. Replace copy symbols with the original spans."""
         tokens = self.vocabulary.source.tokenize(source.text)
         return [source.spans[token].text if token in source.spans else token for token in tokens]
 

@@ -1,4 +1,4 @@
-"""Protection of amounts, dates, links, placeholders and the like: check translations and, if needed, repair them."""
+"""Protect amounts, dates, links, placeholders and the like: check translations and, if needed, repair them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Damage(NamedTuple):
     text: str
     """The text of the sentence, without language tokens."""
     spans: Sequence[Span]
-    """The spans of the text, except numbers that the translation may contain as words."""
+    """The spans in the text, except numbers that the translation may contain as words."""
     differences: Differences
     lacks_only_names: bool
     """Whether the translation has lost only months and weekdays."""
@@ -81,7 +81,7 @@ class _Plan(NamedTuple):
 
 
 class Protection:
-    """Protection of amounts, links and similar spans: translations that do not keep them are found and repaired.
+    """Protection for amounts, links and similar spans: translations that do not keep them are found and repaired.
 
     To repair a translation, its sentence is decoded again under a `SpanConstraint`, in up to three ways:
 
@@ -103,7 +103,7 @@ class Protection:
         Args:
             translator: The model.
             preprocessor: Preprocessor of the sentences.
-            config: Options of the search.
+            config: Search options.
         """
         self._translator, self._preprocessor, self._config = translator, preprocessor, config
         self._convert = partial(translator.to_translations, preprocessor)
@@ -111,7 +111,7 @@ class Protection:
         self._can_repair = config.search == "beam" and config.n_best == 1 and translator.constraint is None
 
     def translations(self, found: Sequence[tuple[SearchInput, Sequence[Hypothesis]]]) -> Steps[list[list[Translation]]]:
-        """Convert the hypotheses of sentences to translations, and repair the translations of damaged sentences.
+        """Convert the hypotheses for sentences to translations, and repair the translations of damaged sentences.
 
         Each search covers all sentences that still need a repair. Translations with a prefix are never repaired.
 
@@ -146,7 +146,7 @@ class Protection:
         return results
 
     def _check(self, source: SearchInput, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        """Convert the hypotheses of a sentence to translations. List lost spans and added numbers in `unkept`."""
+        """Convert the hypotheses for a sentence to translations. List lost spans and added numbers in `unkept`."""
         translations = self._convert(source, hypotheses)
         protects = self._preprocessor.protects
         if not (protects and (source.replaced.spans or find_spans(_text(source), source.language, self._target))):

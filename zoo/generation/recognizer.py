@@ -60,7 +60,12 @@ class FilePreprocessor(Preprocessor):
         return longest if positions is None else min(longest, positions * self.spec.architecture.source_stride)
 
     def encode(self, text: str, prefix: str, index: int) -> EncodedText:
-        """Read a file for the search.
+        """Read an audio or image file, and convert it to an input for the search.
+
+        Args:
+            text: Path of the file. If it is empty, the result has no input.
+            prefix: The prefix that the output must start with, or an empty string.
+            index: Index of the file in the request.
 
         Raises:
             ZooError: The file is missing, damaged or too long, or the prefix cannot be generated.

@@ -1,4 +1,4 @@
-"""Queue in which the sentences of all callers wait for a free row in a batch."""
+"""Queue in which the sentences from all callers wait for a free row in a batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECENT_SECONDS = 4.0
 
 @dataclass(eq=False)
 class Request:
-    """Sentences of one caller, which are decoded with one search strategy.
+    """Sentences from one caller, which are decoded with one search strategy.
 
     Attributes:
         strategy: Beam search or sampling.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """Natural log-probabilities that a model assigns to the tokens of a given translation. The last token is EOS."""
+    """Natural log-probabilities that a model assigns to the tokens in a given translation. The last token is EOS."""
 
     token_log_probabilities: tuple[float, ...]
 

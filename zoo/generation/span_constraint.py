@@ -39,7 +39,7 @@ class SpanConstraint:
     """
 
     def __init__(self, vocabulary: Vocabulary, free: Sequence[int] = ()) -> None:
-        """Build the tables of the constraint.
+        """Build the constraint's lookup tables.
 
         Args:
             vocabulary: Vocabulary of the model.

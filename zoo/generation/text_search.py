@@ -196,7 +196,7 @@ class TextSearch:
     def _prepare(
         self, texts: Iterable[str], n_best: int | None, prefixes: Prefixes, options: TranslationOptions
     ) -> tuple[list[TextWithPrefix], GenerationConfig, TextStream]:
-        """Check the arguments. Return the texts with their prefixes, the options of the search, and a text stream."""
+        """Check the arguments. Return the texts with their prefixes, the search options, and a text stream."""
         config, preprocessor = self.configure(n_best, **options)
         checked = checked_texts(texts, label=preprocessor.terms.text)  # before the work starts
         return list(zip_prefixes(checked, prefixes)), config, TextStream(preprocessor, self.report)
@@ -211,7 +211,7 @@ class TextSearch:
         protect: bool = True,
         **options: Unpack[GenerationOptions],
     ) -> tuple[GenerationConfig, Preprocessor]:
-        """Return the options of the search, completed with values from the spec, and a preprocessor for the texts.
+        """Return the search options, completed with values from the spec, and a preprocessor for the texts.
 
         Args:
             n_best: Number of translations per text (see `translate`).
@@ -290,7 +290,7 @@ class TextSearch:
 
         Args:
             chunks: Texts with their prefixes.
-            config: Options of the search.
+            config: Search options.
             stream: The stream that encodes the texts.
         """
         engine, strategy = self._engine_for(config), config.strategy(self.constraint, self.shortlist)
@@ -333,7 +333,7 @@ class TextSearch:
     def to_translations(
         self, preprocessor: Preprocessor, source: SearchInput, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
-        """Convert the hypotheses of a sentence to translations. `preprocessor` must have encoded the sentence."""
+        """Convert the hypotheses for a sentence to translations. `preprocessor` must have encoded the sentence."""
         languages = preprocessor.languages
         translations: list[Translation] = []
         for each in hypotheses:

@@ -20,7 +20,7 @@ _MAX_UNKNOWN = 8  # characters or words in a warning
 
 
 class TextStream:
-    """Texts of one request, which are encoded for the search. The translations of split texts are joined again.
+    """Texts in one request, which are encoded for the search. The translations of split texts are joined again.
 
     Attributes:
         preprocessor: The preprocessor that encodes the texts.

@@ -66,7 +66,7 @@ class SearchInput:
 
 
 class Hypothesis(NamedTuple):
-    """Result of a search: the tokens of an output, with their scores."""
+    """Result of a search: the tokens in an output, with their scores."""
 
     tokens: tuple[int, ...]
     """Token IDs without BOS and EOS."""
@@ -91,8 +91,8 @@ class Translation:
             length.
         tokens: Token IDs without BOS and EOS.
         parts: If the text was translated in parts, each part and its translation. Otherwise empty.
-        unkept: Amounts, links and similar spans of the text that the translation lacks, and numbers that it has added.
-        uncertain: Sentences of the text whose translations have a low confidence or, if the model has no calibration, a
+        unkept: Amounts, links and similar spans in the text that the translation lacks, and numbers that it has added.
+        uncertain: Sentences in the text whose translations have a low confidence or, if the model has no calibration, a
             low probability.
         confidence: Probability that the translation is good (see `zoo.generation.confidence`). For a text of several
             sentences, it is the lowest confidence. None if the model has no calibration, or if the text was copied

@@ -32,7 +32,7 @@ class Translator(TextSearch):
     """Translator of raw text. It can also score given translations.
 
     Results are in the order of the texts. The translation of an empty text is "". A model that was trained on single
-    sentences translates each sentence of a text separately.
+    sentences translates each sentence in a text separately.
 
     Several threads can use a translator at the same time. The sentences of their calls share batches. A translator that
     was opened from a folder can be pickled, and unpickling opens the folder again. A forked child process can use its
@@ -194,7 +194,7 @@ class Translator(TextSearch):
         report: Report | None = None,
         first: int = 1,
     ) -> list[TokenScores]:
-        """Return the log-probability of each token of the given translations.
+        """Return the log-probability of each token in the given translations.
 
         Args:
             *texts: Two arguments: the sources and their translations. For a language model, one argument: the texts.
@@ -260,7 +260,7 @@ class Translator(TextSearch):
             first: Number of the first pair in error messages.
 
         Returns:
-            The aligned tokens of each translation, in order. Positions are character offsets in the given strings.
+            The aligned tokens in each translation, in order. Positions are character offsets in the given strings.
 
         Raises:
             ZooError: The same errors as `score`, or the model is a parser or an ensemble, or its decoder has no

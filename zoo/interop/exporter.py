@@ -117,7 +117,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportChec
             raise ZooError(
                 f"the exported model of `{path.name}` computes different results: {check.engine} differs by "
                 f"{check.difference:.2g} from {check.reference}, but at most {_TOLERANCE:g} is allowed",
-                hint="please report this with the command and the spec of the model",
+                hint="please report this with the command and the model's spec",
                 exit_code=1,
             )
     for note in notes:

@@ -56,7 +56,7 @@ _CODES = ("subword_nmt", "fastbpe")
 """Values of fairseq's `bpe` option for methods that use BPE codes."""
 _OVERWRITE = " #fairseq:overwrite"
 _DECODING = {**search_fields(beam=5, extra_length=200), "min_length": 1}
-"""Default search options of the `fairseq-generate` command. A checkpoint contains no search options."""
+"""Default search options for the `fairseq-generate` command. A checkpoint contains no search options."""
 
 
 class FairseqImport(ImportFormat):
@@ -123,7 +123,7 @@ def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
     if isinstance(source, str) and isinstance(target, str) and source and target:
         return source, target
     problem = f"the checkpoint in `{folder}` does not specify its languages (`source_lang`, `target_lang`)"
-    raise ZooError(problem, hint="import a checkpoint of fairseq's `translation` task, which stores the languages")
+    raise ZooError(problem, hint="import a checkpoint from fairseq's `translation` task, which stores the languages")
 
 
 def _text(options: Settings, request: ImportRequest) -> ModelText:

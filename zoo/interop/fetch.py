@@ -74,7 +74,7 @@ def _ask(card: ModelCard, report: Report) -> None:
     if card.licence and card.licence != card.short_licence:
         report.info(f"licence: {card.licence}")
     about = f"{bytes}, licence: {card.short_licence or 'not documented'}"
-    refused, hint = f"`{card.name}` was not downloaded", f"`{command}` downloads it ({about})"
+    refused, hint = f"`{card.name}` was not downloaded", f"run `{command}` to download it ({about})"
     if report.ask and not report.ask(f"download it from {card.source} ({about})?", refused, hint):
         raise ZooError(refused, hint=hint)
     report.info(f"fetching {card.source} ({about})")
@@ -96,7 +96,7 @@ def _obtain(card: ModelCard, work: Path, report: Report) -> Path:
                 archive.extract_all(fetched.path, work)
         except archive.DamagedArchiveError as error:  # such as an error page in place of the file
             download.discard_damaged(url, fetched)
-            raise ZooError(error.problem, hint=f"{again} downloads it again from {url}", exit_code=1) from None
+            raise ZooError(error.problem, hint=f"run {again} to download it again from {url}", exit_code=1) from None
     return work
 
 
@@ -146,7 +146,11 @@ def _import(card: ModelCard, missing: Collection[str], source: Path, report: Rep
 
 
 def _model_path(card: ModelCard, number: int, source: Path) -> Path:
-    """Return the path to import: the checkpoint `card.files[number]`, or the folder that contains all files."""
+    """Return the path to import for member `number` (from 0) of a model or ensemble.
+
+    If the card lists checkpoints in an archive, this is the checkpoint `card.files[number]`. Otherwise, it is the
+    folder with the model's files. `source` is the folder that `_obtain` returned.
+    """
     inside = [path for path in source.iterdir() if not path.name.startswith(".")]  # macOS adds `._NAME` for each file
     folder = inside[0] if len(inside) == 1 and inside[0].is_dir() else source
     if not card.files or card.is_folder:

@@ -52,11 +52,11 @@ class ImportRequest:
     """Codes of the source and target languages. If None, use the codes in the model's files. If the files contain no
     codes, use `UNKNOWN_LANGUAGES`."""
     positions: PositionConvention | None = None
-    """Formula for the sinusoidal positional encodings. If None, use the default of the format."""
+    """Formula for the sinusoidal positional encodings. If None, use the format's default."""
     origin_name: str | None = None
     """Original name of the model, for example on the Hugging Face Hub. If None, use the name of its file or folder."""
     text: TextOptions = field(default_factory=TextOptions)
-    """User options for the tokenisation of the model's text."""
+    """User options for tokenising the model's text."""
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
     if not path.exists():
         hint = "use the path of a file or folder, or `hf:ORG/NAME`"
         if catalogue.find(str(path)) is not None:
-            hint = f"`zoo pull {path}` downloads and imports the public model with this name"
+            hint = f"run `zoo pull {path}` to download and import the public model with this name"
         raise ZooError(f"`{path}` does not exist", hint=hint)
     if name is not None:
         return cast(ImportFormat, format_named(name, "import"))

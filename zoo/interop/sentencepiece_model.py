@@ -43,7 +43,7 @@ class TokenType(IntEnum):
 
 
 class TokenEntry(NamedTuple):
-    """Token of a SentencePiece model, with its score and type."""
+    """Token in a SentencePiece model, with its score and type."""
 
     name: str
     score: float

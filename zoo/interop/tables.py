@@ -144,7 +144,7 @@ def _equal(first: Any, second: Any) -> bool:
 
 
 class Setting(NamedTuple):
-    """Setting of another toolkit, and the corresponding field of `architecture`."""
+    """Setting in another toolkit, and the corresponding field of `architecture`."""
 
     key: str
     """Key in the other toolkit's file."""
@@ -241,7 +241,7 @@ def written_settings(a: Any, *sections: str) -> dict[str, Any]:
 
 
 class TensorRow(NamedTuple):
-    """Tensor of another toolkit, and the corresponding tensor in zoo."""
+    """Tensor in another toolkit, and the corresponding tensor in zoo."""
 
     foreign: str
     """Name in the other toolkit."""

@@ -29,7 +29,7 @@ _POSITION_TOLERANCE = 1e-3  # allowed error of sinusoids, because toolkits compu
 
 @dataclass(frozen=True)
 class Token:
-    """A token of a converted vocabulary."""
+    """A token in a converted vocabulary."""
 
     name: str
     row: int | None = None
@@ -76,7 +76,7 @@ class TokenList:
 
 @dataclass(frozen=True)
 class Numbering:
-    """Tokens of a converted vocabulary, in the order of their IDs in zoo."""
+    """Tokens in a converted vocabulary, in the order of their IDs in zoo."""
 
     tokens: tuple[Token, ...]
 

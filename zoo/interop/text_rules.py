@@ -116,7 +116,12 @@ def find_rules(
 
 
 def refuse_options(options: TextOptions, reason: str) -> None:
-    """Raise ZooError if the user gave options for tokenisation, although the model does not need them."""
+    """Raise ZooError if the user passed `--tokenizer` or `--bpe` for a model that comes with its own tokenizer.
+
+    Args:
+        options: The user's options.
+        reason: Why the options do not apply, for the error message, such as "its SentencePiece model splits raw text".
+    """
     if options != TextOptions():
         problem = f"`--tokenizer` and `--bpe` do not apply to this model: {reason}"
         raise ZooError(problem, hint="omit these options")

@@ -36,9 +36,9 @@ from zoo.report import WARNINGS, Report
 
 _YAML = (".yaml", ".yml")
 _CREATE_HINTS = {
-    "model": "`zoo train SPEC` trains a model",
-    "run": "`zoo train SPEC` starts a run",
-    "published model": "`zoo publish RUN` publishes a model",
+    "model": "to train a model, run `zoo train SPEC`",
+    "run": "to start training, run `zoo train SPEC`",
+    "published model": "to publish a model, run `zoo publish RUN`",
 }
 
 
@@ -65,7 +65,7 @@ def all_from_options(spec: str | None, model_names: Sequence[str] | None, report
     if spec is None and model_names:
         return [folder for name in model_names for folder in models(name, report)]
     problem = "no model is given" if spec is None else "`--spec` and `--model` are both given"
-    raise ZooError(problem, hint="use either `--spec SPEC` or `--model NAME|RUN`; `zoo list` lists what is available")
+    raise ZooError(problem, hint="use either `--spec SPEC` or `--model NAME|RUN`; run `zoo list` to list them")
 
 
 def of_spec(reference: str, report: Report = WARNINGS) -> Path:
@@ -138,7 +138,7 @@ def _describe_alternative(spec: Spec) -> str:
     source, target = spec.corpus.source, spec.corpus.target
     card = catalogue.find(spec.name)
     if card is None or card.languages.direction(source, target) is None:
-        return f". `zoo list --available {source}-{target}` lists public models for these languages"
+        return f". Run `zoo list --available {source}-{target}` to list public models for these languages"
     return f". The public model `{card.name}` has a different spec: use it with `--model {card.name}`"
 
 
@@ -316,8 +316,8 @@ def pull_model(reference: str, report: Report) -> list[Path]:
     if registries == Registries([included_registry()], []):
         guess = suggest(reference, [*local_store.names(), *catalogue.names()])
         hint = (
-            f"{guess}`zoo list --available` prints the catalogue; to pull from a registry, set ZOO_REGISTRIES to its "
-            f"address (a folder, https://, s3:// or hf://), or write the address into `{storage.registries()}`"
+            f"{guess}run `zoo list --available` to list the catalogue; to pull from a registry, set ZOO_REGISTRIES to "
+            f"its address (a folder, https://, s3:// or hf://), or write the address into `{storage.registries()}`"
         )
         problem = f"`{reference}` cannot be pulled: it is not in the catalogue, and no registry is configured"
         raise ZooError(problem, hint=hint)
@@ -333,7 +333,8 @@ def not_published_error(reference: str | os.PathLike[str], *, in_registries: boo
     """
     name = os.fspath(reference)
     if catalogue.find(name) is not None:
-        return ZooError(f"the public model `{name}` is not on this machine", hint=f"`zoo pull {name}` downloads it")
+        hint = f"run `zoo pull {name}` to download it"
+        return ZooError(f"the public model `{name}` is not on this machine", hint=hint)
     parsed = Reference.parse(name)
     searched = [Path(name), *([] if parsed is None else [storage.models() / str(parsed)])]
     known = [*local_store.names(), *(catalogue.names() if in_registries else ())]
@@ -351,7 +352,7 @@ def run(reference: str | os.PathLike[str]) -> Path:
     name, possible = os.fspath(reference), _possible_runs(reference)
     for model in possible:
         if model.published:
-            hint = "`zoo list` lists the runs, and `zoo train SPEC` starts a run"
+            hint = "run `zoo list` to list the runs, or `zoo train SPEC` to start a run"
             raise ZooError(f"there is no run `{name}`: `{model.folder}` is a published model", hint=hint)
         if model.folder.is_dir():
             model.require_spec()
@@ -409,6 +410,6 @@ def _not_found_error(
     list_command = f"zoo list{' --published' * (kind == 'published model')}"
     return ZooError(
         f"there is no {kind} `{name}` in any of these places: {paths}{further}",
-        hint=f"{guess}`{list_command}` lists what is on this machine, and `zoo list --available` lists public models; "
-        f"{_CREATE_HINTS[kind]}",
+        hint=f"{guess}run `{list_command}` to list what is on this machine, or `zoo list --available` to list public "
+        f"models; {_CREATE_HINTS[kind]}",
     )

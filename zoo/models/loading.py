@@ -25,7 +25,7 @@ from zoo.version import __version__
 
 Content = TypeVar("Content")
 _MAX_ATTEMPTS = 20
-_RESTORE_HINT = "restore the folder from the source of the model"
+_RESTORE_HINT = "restore the folder from the model's source"
 
 
 @dataclass(frozen=True)

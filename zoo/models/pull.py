@@ -57,7 +57,7 @@ class _Pull:
 
     @property
     def downloads(self) -> Path:
-        """Folder of the files that have been downloaded so far."""
+        """Folder with the files that have been downloaded so far."""
         return storage.pulls() / f"{self.revision.name}@{self.revision.digest}"
 
     def run(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAME = "shortlist.safetensors"
 """Name of the file in the folder of a run or bundle."""
 MAX_BYTES = 1 << 30
-_RESTORE_HINT = "restore the file from the source of the model, or create it again with `zoo shortlist RUN`"
+_RESTORE_HINT = "restore the file from the model's source, or create it again with `zoo shortlist RUN`"
 
 
 class Shortlist:

@@ -28,8 +28,8 @@ else:
 MAX_HEADER_BYTES = 10_000_000
 """Maximum size of the header of a safetensors file. Headers that zoo writes have about a hundred bytes per tensor."""
 RESTORE_HINT = (
-    "restore the file from its source (a pulled model: `zoo pull NAME`; an imported model: `zoo import --replace`; a "
-    "run: `zoo average RUN` writes the weights again)"
+    "restore the file from its source: for a pulled model, use `zoo pull NAME`; for an imported model, use `zoo import "
+    "--replace`; for a run, use `zoo average RUN`"
 )
 _DIGEST, _VOCABULARY, _BRACKETS = "sha256", "vocabulary", "brackets"
 _METADATA = "zoo"
@@ -42,7 +42,7 @@ class Weights:
     """Named tensors and their metadata. Each weight matrix in the paper is one tensor. Tied matrices share a tensor.
 
     Examples of metadata are `steps` (the training steps of the averaged checkpoints, separated by commas),
-    `longest_source` (the number of tokens in the longest source sentence of the training text), and `alignment_head`
+    `longest_source` (the number of tokens in the longest source sentence in the training text), and `alignment_head`
     (the attention head that aligns best, see `zoo.generation.alignment.AlignmentHead`).
     """
 
@@ -53,7 +53,7 @@ class Weights:
 
     @property
     def longest_source(self) -> int | None:
-        """Number of tokens in the longest source sentence of the training data, without EOS.
+        """Number of tokens in the longest source sentence in the training data, without EOS.
 
         None if the file does not record it.
         """
@@ -157,7 +157,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
                 raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
     if _VOCABULARY in metadata and not same_vocabulary(metadata, _vocabulary_metadata(file.parent)):
         problem = f"the vocabulary in `{file.parent}` is damaged, or is not the one that `{file.name}` was trained with"
-        raise ZooError(problem, hint="restore the vocabulary and the weights from the source of the model", exit_code=1)
+        raise ZooError(problem, hint="restore the vocabulary and the weights from the model's source", exit_code=1)
     return Weights(tensors, metadata, int8_dimensions)
 
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 class Printed:
     """Number that the paper reports, as text, such as "65" or "3.3e18".
 
-    If the paper reports different numbers for the same quantity, `where` is the place that reports this number.
+    If the paper reports different numbers for the same quantity, `where` names the part of the paper that reports this
+    number, such as "abstract".
     """
 
     text: str

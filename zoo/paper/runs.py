@@ -214,6 +214,6 @@ def _comparable_runs(
 def _reason_for_no_score(spec: str, measurements: Measurements, runs: Sequence[RunResults], split: str) -> str:
     if runs:
         folders, first = ", ".join(run.folder for run in runs[:3]), runs[0].folder
-        return f"not scored on the {split} set: {folders}; `zoo evaluate --model {first} --set {split}` scores it"
+        return f"not scored on the {split} set: {folders}; run `zoo evaluate --model {first} --set {split}`"
     missing = CorpusReader(specs.load(spec), Report()).missing_part()
     return f"no run of {spec} in `{measurements.root}`" + (f"; {missing}" if missing else "")

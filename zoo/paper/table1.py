@@ -94,7 +94,7 @@ LAYERS: Mapping[str, LayerType] = {
 }
 """Types of layers in Table 1, keyed by the names of their rows in `claims.yaml`."""
 _N, _D = 27, 512
-"""Typical length of an English sentence of newstest2014 in tokens, and d_model of `base`."""
+"""Typical length of an English sentence in newstest2014, in tokens, and d_model of `base`."""
 
 
 def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:

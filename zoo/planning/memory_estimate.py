@@ -27,7 +27,7 @@ STATE_COPIES = 4
 _PROCESS_BYTES = 260_000_000
 """Memory that a process needs for training in addition to weights, moments and activations: libraries, buffers,
 products prepared by oneDNN, and gaps between tensors of varying sizes. Measured on specs from tiny to base."""
-_SMALLER_MODEL = "make the network or the vocabulary smaller: `zoo plan SPEC` prints the size of each layer"
+_SMALLER_MODEL = "make the network or the vocabulary smaller; to see the size of each layer, run `zoo plan SPEC`"
 _SHARDING = "or start several processes with torchrun, which share weights, gradients and moments"
 _LOGIT_BYTES = 16
 """Memory per hypothesis and vocabulary entry, in bytes: logits, log-probabilities, and search for the best tokens."""

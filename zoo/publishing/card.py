@@ -49,7 +49,7 @@ def card(
     try:
         score_table, confidence = _scores(scores, spec), _confidence(scores)
     except (KeyError, TypeError, ValueError):
-        hint = "remove the file; `zoo evaluate --model RUN` writes it again"
+        hint = "remove the file, and run `zoo evaluate --model RUN` to write it again"
         problem = f"the run's `{SCORES}` is damaged: some values are missing"
         raise specs.ZooError(problem, hint=hint, exit_code=1) from None
     target, modality = next((target for _, target in _directions(spec)), None), modality_of(spec.task)
@@ -74,7 +74,7 @@ def card(
 
 
 def escape(text: str) -> str:
-    """Join the lines of a text and escape all Markdown characters, because the text may come from an imported model."""
+    """Join the lines in a text and escape all Markdown characters, because the text may come from an imported model."""
     line = " ".join(text.split())
     return "".join(f"\\{sign}" if sign in r"\`*_[]<>|#~&!" else sign for sign in line)
 

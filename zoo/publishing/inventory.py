@@ -298,7 +298,7 @@ def summarize(bundle: ModelFolder) -> Summary:
         )
     except ValidationError as error:
         field = error.errors()[0]["loc"][0]
-        hint = "restore the folder from the source of the model"
+        hint = "restore the folder from the model's source"
         raise ZooError(f"`{field}` of the model in `{bundle.folder}` is not valid", hint=hint, exit_code=1) from None
 
 

@@ -34,7 +34,7 @@ from zoo.training.run import Run
 REQUIRED_FILES = (SPEC, WEIGHTS, reference_results.NAME, SCORES, CARD)
 """Files of every bundle, besides its vocabulary and its manifest."""
 EXACT: BackendOptions = {"device": "cpu", "precision": "float32", "backend": "eager"}
-"""Options of the reference implementation, which runs on every machine."""
+"""Options that select the reference implementation, which runs on every machine."""
 
 
 def publish(
@@ -76,7 +76,7 @@ def publish(
         raise ZooError(f"the spec of `{source.folder}` {problem}", hint=hint)
     folder, stored = quote(str(source.folder)), StoredModel.current(spec.name)
     if not source.trained:
-        hint = f"`zoo train {folder}/spec.yaml` continues training; `zoo average {folder}` averages checkpoints"
+        hint = f"run `zoo train {folder}/spec.yaml` to continue training, or `zoo average {folder}` to write an average"
         raise ZooError(f"`{source.folder}` has no weights yet", hint=hint)
 
     scores = source.known_scores
@@ -85,7 +85,7 @@ def publish(
         require_space(stored.folder, 2 * source.weights.stat().st_size, "the bundle")
         dataclasses.replace(model, spec=spec).write(bundle)
         if spec.corpus.test and "test" not in scores:
-            report.info(f"the model card has no test scores: `zoo evaluate --model {folder}` computes them")
+            report.info(f"the model card has no test scores; run `zoo evaluate --model {folder}` to compute them")
         provenance = provenance_of_run(spec, source, model.weights)
         del model  # free its memory, because the next line loads the bundle
         complete(bundle, provenance, report, scores, notes)
@@ -116,7 +116,7 @@ def new_bundle(name: str, *, replace: bool) -> Iterator[ModelFolder]:
 
 def _require_unused(model: StoredModel) -> None:
     if model.published:
-        hint = f"use `--replace` or `--name NAME`; `zoo publish {model.name} --to REGISTRY` uploads the published model"
+        hint = f"use `--replace` or `--name NAME`; to upload the model, run `zoo publish {model.name} --to REGISTRY`"
         raise ZooError(f"a published model `{model.name}` already exists: `{model.folder}`", hint=hint)
 
 
@@ -252,6 +252,6 @@ def _snapshot(folder: Path) -> Iterator[Path]:
                 hint = "rename the file: use letters, digits, `-` and `_`, then an extension such as `.txt`"
                 raise ZooError(problem, hint=hint)
             if not file_exists(folder / name):
-                raise ZooError(f"`{folder / name}` is missing", hint="publish the run of this model again", exit_code=1)
+                raise ZooError(f"`{folder / name}` is missing", hint="publish this model's run again", exit_code=1)
             link_or_copy(folder / name, snapshot / name)
         yield snapshot

@@ -37,7 +37,7 @@ _MAX_CHARACTERS = 10_000
 _POSITIONS = 16
 """Number of positions in the random features that the encoder reads in place of text."""
 _SAMPLE_SENTENCES = ("The old dog sees a small house.", "Today we read two books.", "1984, 2017!", "x y z")
-_RESTORE_HINT = "restore the file from the source of the model"
+_RESTORE_HINT = "restore the file from the model's source"
 _MAX_FILE_BYTES = 64_000_000  # the file is read into memory
 _MAX_LENGTH, _MAX_ROWS, _MAX_CELLS = 10_000, 1_000, 100_000  # far more than any published file has
 

@@ -75,7 +75,7 @@ class Keys(dict[str, int | None]):
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the server.
+    """Server settings.
 
     Attributes:
         limits: Limits for requests and the queue.
@@ -91,7 +91,7 @@ class Settings:
 
 
 class Metrics:
-    """Prometheus metrics of the server, such as the number of requests. Each instance has its own metrics registry."""
+    """Prometheus metrics for the server, such as the number of requests. Each instance has its own metrics registry."""
 
     def __init__(self) -> None:
         self._registry = own = CollectorRegistry()
@@ -238,7 +238,7 @@ class Admission:
         return hashed
 
     def check_texts(self, call: Call, texts: Sequence[str]) -> None:
-        """Check the options and texts of a request.
+        """Check the options and texts in a request.
 
         Raises:
             ServingError: A limit is exceeded, or a text or an option is not valid.
@@ -329,7 +329,7 @@ def new_key(file: Path, name: str) -> str:
     """Create an API key, append its SHA-256 and its name to a file, and return the key. The key itself is not stored.
 
     Raises:
-        ZooError: The name is invalid, the file already has a key with this name, or a line of the file is invalid.
+        ZooError: The name is invalid, the file already has a key with this name, or a line in the file is invalid.
     """
     if not _NAME.fullmatch(name):
         hint = "use letters, digits, spaces and the characters `-`, `_`, `.` and `@`; do not begin with `-`"

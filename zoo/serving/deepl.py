@@ -51,7 +51,7 @@ class DeepL(Endpoint):
 
 
 class _Upload(DeepL):
-    """Endpoint for document uploads. Clients send the API key in the header."""
+    """Endpoint of DeepL's API to which clients upload a document. Clients send the API key in the header."""
 
     requires_header = accepts_file = is_downloaded = True
 

@@ -71,7 +71,7 @@ class _Job:
 
 
 class Documents:
-    """Translator of markup and documents for the clients of all APIs.
+    """Service that translates markup and documents, and recognises recordings and images, for the clients of all APIs.
 
     Attributes:
         downloads: Translated documents that clients can download.

@@ -82,7 +82,8 @@ def differ_in_region(one: str, other: str) -> bool:
 def public_codes(codes: Iterable[str]) -> dict[str, str]:
     """Map each of a model's language codes to the code that clients see.
 
-    Clients see the base code or, if several codes have the same base, the standard code.
+    Clients see the base code, such as `zh`. If several of the model's codes have the same base, such as `zh-Hans` and
+    `zh-Hant`, clients see the full code in its usual form (see `standard_code`).
     """
     bases = {code: base_code(code) for code in codes}
     counts = Counter(bases.values())

@@ -23,7 +23,7 @@ from zoo.text.language_codes import rank_languages
 
 
 class _Upload(Endpoint):
-    """Endpoint for document uploads."""
+    """Endpoint of LibreTranslate's API to which clients upload a document."""
 
     accepts_file = is_downloaded = True
 

@@ -67,7 +67,7 @@ class TranslateBody(_SearchBody):
     stream: bool = False
     """Send each text's result as a server-sent event when it is done."""
     sentences: bool = False
-    """Return the sentences of each translation, together with the source sentences."""
+    """Return the sentences in each translation, together with the source sentences."""
 
 
 class ScoreBody(_Body):
@@ -91,7 +91,7 @@ class ParseBody(_SearchBody):
 
 
 class AttentionBody(_Body):
-    """Request for the attention weights between the words of a translation and the words of its source text."""
+    """Request for the attention weights between the words in a translation and the words in its source text."""
 
     text: str
     """The text, a single line."""
@@ -159,10 +159,10 @@ class ScoreResult(BaseModel):
 
 
 class AttentionResult(BaseModel):
-    """Attention weights, one row for each word of the translation and one column for each word of the text.
+    """Attention weights, one row for each word in the translation and one column for each word in the text.
 
     A row can sum to less than 1: the rest is the attention to language tokens and to the end of the text.
-    `target_starts` are the character positions at which the words of the translation begin. `layers` and `heads` are
+    `target_starts` are the character positions at which the words in the translation begin. `layers` and `heads` are
     the numbers of layers and heads.
     """
 
@@ -221,7 +221,7 @@ class Native(Endpoint):
 
 
 class Upload(Native):
-    """Endpoint for file uploads."""
+    """Endpoint of zoo's own API to which clients upload a file."""
 
     accepts_file = True
 
@@ -270,7 +270,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.post("/v1/attention")
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
-        """Return the attention weights between the words of a translation and the words of its source text."""
+        """Return the attention weights between the words in a translation and the words in its source text."""
         call = Call(authorize(service, request), body.source, body.target, model=body.model)
         pair = body.text, body.translation
         found, layer, head, name = await service.attention(call, pair, body.layer, body.head)
@@ -309,7 +309,7 @@ def monitoring(service: Service) -> APIRouter:
     routes = APIRouter(route_class=_Monitoring)
 
     async def models() -> ModelList:
-        """List the models of this server."""
+        """List the models on this server."""
         models = [
             ModelInfo(
                 id=model.name,

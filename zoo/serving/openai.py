@@ -31,7 +31,7 @@ class OpenAI(Native):
 
 
 class _Upload(OpenAI, Upload):
-    """Endpoint for uploads of recordings."""
+    """Endpoint of OpenAI's API to which clients upload a recording."""
 
 
 def router(service: Service, documents: Documents) -> APIRouter:

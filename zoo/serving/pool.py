@@ -204,7 +204,7 @@ class Route:
 
 
 class ModelPool:
-    """Models of a server. Call all methods from the event loop's thread.
+    """Models on a server. Call all methods from the event loop's thread.
 
     Attributes:
         models: The models by name.

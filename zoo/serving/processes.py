@@ -48,7 +48,7 @@ class Processes:
         Args:
             seconds: Time limit, not counting the wait for a free process.
             function: A module-level function.
-            *arguments: Arguments of the function.
+            *arguments: Arguments for the function.
 
         Raises:
             ZooError: The function raised a ZooError.

@@ -58,7 +58,7 @@ class Endpoint(APIRoute):
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of a request. Its methods raise ServingError if a parameter has an invalid value.
+    """Request parameters. Its methods raise ServingError if a parameter has an invalid value.
 
     `values` contains the parameters by name. If a parameter occurs several times in a form or query string, its
     value is a list.

@@ -1,4 +1,4 @@
-"""Operations of the server, such as translation and scoring, which all APIs share."""
+"""Server operations, such as translation and scoring, which all APIs share."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Service:
     """Service that translates, scores and parses for the clients of all APIs, within the configured limits.
 
     Attributes:
-        settings: Settings of the server.
+        settings: Server settings.
         pool: Models that the server serves.
         metrics: Metrics for monitoring.
         admission: Checks requests against the limits.
@@ -157,7 +157,7 @@ class Service:
     async def attention(
         self, call: Call, pair: tuple[str, str], layer: int | None, head: int | None
     ) -> tuple[Attention, int, int | None, str]:
-        """Return the attention weights between the words of a text and its translation.
+        """Return the attention weights between the words in a text and its translation.
 
         Args:
             call: The client's request, with the source and target language.

@@ -105,7 +105,7 @@ def replace_spans(
     text = text.translate(_DASHES)
     if capitals := in_capitals(text) and not _DOTTED & {base_language(source), base_language(target)}:
         text = sentence_case(text, found, source)
-    # In a text in capitals, only the first word of a sentence has a capital now, so names cannot be found.
+    # In a text in capitals, only the first word in a sentence has a capital now, so names cannot be found.
     chosen = _copied("" if capitals else text, found, source, target, is_rare)[: len(symbols)]
     copied = sorted(chosen, key=lambda span: span.start)
     return _replace(text, dict(zip(symbols, copied, strict=False)), capitals)
@@ -204,7 +204,7 @@ def has_symbol(text: str) -> bool:
 def _copied(
     text: str, spans: Sequence[Span], source: str, target: str, is_rare: Callable[[str], bool] = never
 ) -> list[Span]:
-    """Return the spans of a text that copy symbols may replace: first numbers, links and the like, then names.
+    """Return the spans in a text that copy symbols may replace: first numbers, links and the like, then names.
 
     Months, weekdays, and small numbers are omitted, because a translation may spell them as words.
     """

@@ -119,7 +119,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
                 raise ZooError(f"`{spec.name}` {verb} the language `{code}`, not `{given}`", hint=hint)
             problem = f"`{spec.name}` translates from `{own[0]}` to `{own[1]}` only, not {name} `{given}`"
             command = f"`zoo list --available {source or own[0]}-{target or own[1]}`"
-            hint = f"omit the languages, or use a model for these languages: {command} lists public models"
+            hint = f"omit the languages, or use a model for these languages; run {command} to list public models"
             raise ZooError(problem, hint=hint)
         return own
     source = source and (best_match(source, languages.codes) or source)

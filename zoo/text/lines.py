@@ -73,7 +73,7 @@ def read_lines(path: Path | str) -> list[str]:
 
 
 def read_sentences(path: Path) -> Iterator[str]:
-    """Yield the sentences of a file: its lines or, for SGML, its segments. `.gz` files are decompressed.
+    """Yield the sentences in a file: its lines or, for SGML, its segments. `.gz` files are decompressed.
 
     Raises:
         ZooError: The file is missing, damaged, or implausibly large after decompression, or a line is not UTF-8 or
@@ -109,7 +109,7 @@ def file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        hint = "download it again, or remove `.gz` from its name if it is not compressed; `gzip -t` checks the file"
+        hint = "download it again, or remove `.gz` from its name if it is not compressed; to check it, run `gzip -t`"
         raise ZooError(f"`{path}` is truncated or damaged: {error}", hint=hint) from error
     except OSError as error:
         raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from error
@@ -181,9 +181,7 @@ def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
 
 
 _CONVERT = "convert the text first, for instance with `iconv -f {} -t utf-8`"
-_MIXED = (
-    "correct this line; `iconv -c -f utf-8 -t utf-8` removes all bytes that are not UTF-8 (earlier lines are UTF-8)"
-)
+_MIXED = "correct this line, or remove all non-UTF-8 bytes with `iconv -c -f utf-8 -t utf-8` (earlier lines are UTF-8)"
 _MIN_CHARACTERS_PER_NUL = 4  # in UTF-16, about every second character of Western text is NUL
 _NEEDS_RECOGNITION = (
     "it is audio or an image: use a model with the `recognition` task. In a corpus, write a list of file names"

@@ -1,4 +1,4 @@
-"""Base class for modalities of tokens. They read the raw data of a stream, and convert it to token IDs and back.
+"""Base class for token modalities. They read the raw data of a stream, and convert it to token IDs and back.
 
 Each modality has its own file: `zoo/text/tokenizer.py` contains `text`, and `zoo/text/trees/tokenizer.py` contains
 `trees`. The table `MODALITIES` in `zoo/text/vocabulary.py` lists the modalities. Each task in `specs/sections.py`
@@ -17,7 +17,7 @@ import numpy as np
 from specs import Vocabulary
 
 Options = Mapping[str, Any]
-"""Options of a task that determine how examples are encoded (see `BaseTask.encoding`)."""
+"""Task options that determine how examples are encoded (see `BaseTask.encoding`)."""
 
 
 class Modality(ABC):
@@ -67,11 +67,11 @@ class Modality(ABC):
 
         Args:
             lines: Raw data of the examples.
-            section: Settings of the vocabulary, including its sizes.
+            section: Settings for the vocabulary, including its sizes.
             stream: Name of the stream, such as `source`. It determines which size in `section` applies.
             language_tokens: Tokens to add for languages. Text is never encoded as these tokens, even if it contains
                 their names.
-            options: Options of the task that determine how examples are encoded.
+            options: Task options that determine how examples are encoded.
         """
 
     @classmethod

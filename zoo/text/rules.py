@@ -150,7 +150,7 @@ class TextRules(BaseModel, frozen=True, strict=True, extra="forbid"):
 
 
 class AddedTokens:
-    """Added tokens of a vocabulary, with their IDs.
+    """Added tokens in a vocabulary, with their IDs.
 
     Attributes:
         ids: The ID of each token, keyed by the token. The ID is None for tokens that texts must not contain, because
@@ -221,7 +221,7 @@ def _marked(subwords: Sequence[str]) -> list[str]:
 
 
 def _sentence_starts(words: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """Yield each word, and whether the word may be the first word of a sentence."""
+    """Yield each word, and whether the word may be the first word in a sentence."""
     first = True
     for word in words:
         yield word, first

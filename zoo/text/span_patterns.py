@@ -1,4 +1,4 @@
-"""Regular expressions that find the spans of a text: numbers, dates, links, names after titles and the like."""
+"""Regular expressions that find the spans in a text: numbers, dates, links, names after titles and the like."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Differences(NamedTuple):
     """Numbers, links and the like that differ between a text and its translation."""
 
     missing: list[Span]
-    """Spans of the text that are missing from the translation."""
+    """Spans in the text that are missing from the translation."""
     added: list[Span]
     """Numbers that the translation has added or repeated."""
     as_words: list[Span]
@@ -47,7 +47,7 @@ class Differences(NamedTuple):
 
 
 def find_spans(text: str, source: str, target: str = "") -> list[Span]:
-    """Return the spans of a text that a translation must keep, such as numbers and links, in order.
+    """Return the spans in a text that a translation must keep, such as numbers and links, in order.
 
     Args:
         text: Text in which to find spans.
@@ -139,7 +139,7 @@ def compare(source: str, target: str, source_language: str, target_language: str
 
 
 class _SpanReader:
-    """Reader for the spans of a text. Each kind of span has its own method `_read_KIND`, such as `_read_date`.
+    """Reader for the spans in a text. Each kind of span has its own method `_read_KIND`, such as `_read_date`.
 
     Attributes:
         matches: Regular expression matches for the parts of the text that may be spans.
@@ -350,7 +350,7 @@ class _SpanReader:
         return f" {target.in_number(forms, value)}"
 
     def _is_word(self, match: re.Match[str], unit: str) -> bool:
-        """Return whether the unit of a number is a word of the source language, such as "metres", not a symbol."""
+        """Return whether the unit of a number is a word in the source language, such as "metres", not a symbol."""
         return _symbol(match).casefold() in map(str.casefold, self._source.units.get(unit, ()))
 
     def _is_named(self, match: re.Match[str]) -> bool:

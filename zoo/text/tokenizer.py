@@ -223,7 +223,7 @@ class Tokenizer(Modality):
         return without_control(self.rules.join(text.split()) if self.rules else text)
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the tokens of a line as strings, in the order of `encode`. Unknown tokens keep their original text."""
+        """Return the tokens in a line as strings, in the order of `encode`. Unknown tokens keep their original text."""
         if self.is_word_level:
             return self._words(clean(text))
         parts = [clean(text)] if self.added is None else self.added.split(clean(text))

@@ -22,7 +22,7 @@ SIDES: tuple[Side, Side] = ("source", "target")
 Loaded = TypeVar("Loaded", bound=Modality)
 ExampleSource = Callable[[], Iterable[Mapping[str, str]]]
 MODALITIES: Mapping[str, type[Modality]] = {"text": Tokenizer, "trees": TreeTokenizer}
-"""The class of each modality of tokens. All other modalities consist of features (see `BaseTask.features`)."""
+"""The class of each token modality. All other modalities consist of features (see `BaseTask.features`)."""
 
 MAX_EXAMPLES = 1_000_000
 """Maximum number of examples to learn a vocabulary from. SentencePiece holds all of them in memory."""
@@ -178,7 +178,7 @@ class Vocabulary:
         Args:
             examples: Function that returns an iterator over the examples. It is called once for a shared vocabulary,
                 and otherwise once for the source and once for the target.
-            section: Settings of the vocabulary.
+            section: Settings for the vocabulary.
             count: Number of examples, if known. If there are more than MAX_EXAMPLES, only every n-th example is used
                 (see `learning_examples`). The brackets of trees are always collected from all examples.
             task: Task of the model, which determines the modality of each stream. Default: translation.

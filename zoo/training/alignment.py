@@ -84,7 +84,7 @@ class LexicalModel:
         return *np.divmod(self._keys[kept], self._targets), self._counts[kept]
 
     def link_probabilities(self, source: Tokens, target: Tokens) -> Float64[np.ndarray, "target source"]:
-        """Return the probability that each target token of a sentence pair is aligned to each source token.
+        """Return the probability that each target token in a sentence pair is aligned to each source token.
 
         The row of a target token contains only zeros if no training pair contains the token together with one of the
         source tokens.
@@ -144,7 +144,7 @@ class BatchAligner:
 
 
 def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str, Tensor]) -> AlignmentHead | None:
-    """Return the attention head whose word alignments of the dev set agree best with IBM model 1.
+    """Return the attention head whose word alignments on the dev set agree best with IBM model 1.
 
     The alignment of a target token can come from the decoder position that predicts the token, or from the position
     that reads it. For each head, both positions are tried. With `training.guided_alignment`, return the head that was

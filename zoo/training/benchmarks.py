@@ -211,7 +211,7 @@ def translations(
         length: The length of each translation in tokens, including EOS.
 
     Returns:
-        The hypotheses of each source, in the order of the sources.
+        The hypotheses for each source, in the order of the sources.
 
     Raises:
         ZooError: A translation has a different length, because the vocabulary is too small for the beam.

@@ -50,7 +50,7 @@ class TrainingProgress:
     skipped: int = 0
     """Number of steps that changed nothing because loss or gradients were not finite."""
     due: bool = True
-    """Whether this checkpoint is on the spec's schedule. False if it was written because training stopped."""
+    """Whether the spec's schedule requires this checkpoint. False if it was written because training stopped."""
     best: float | None = None
     """Best score on the dev set so far."""
     best_step: int = 0
@@ -112,7 +112,10 @@ class Checkpoint:
 
     @property
     def due(self) -> bool:
-        """Whether the checkpoint was written on schedule. False if its `state.json` cannot be read."""
+        """Whether the spec's schedule requires this checkpoint. False if it was written because training stopped.
+
+        Also False if its `state.json` cannot be read.
+        """
         with suppress(ZooError):
             return self.progress.due
         return False
@@ -129,7 +132,7 @@ def list_checkpoints(run: Run) -> list[Checkpoint]:
 
 
 def scheduled_checkpoints(run: Run) -> list[Checkpoint]:
-    """Return the checkpoints that were written on schedule, and the newest checkpoint.
+    """Return the checkpoints that the spec's schedule requires, and the newest checkpoint.
 
     Only these checkpoints are averaged. Checkpoints that were written because training was stopped are excluded, so
     that stopping a run does not change the average. Checkpoints with a damaged `state.json` are also excluded.
@@ -210,7 +213,7 @@ def resume(
                 remove_folder(later.folder)
         return progress
     if list_checkpoints(run):
-        hint = "start over with `--fresh`, which removes the run's checkpoints"
+        hint = "use `--fresh` to remove the run's checkpoints and start over"
         raise ZooError(f"training cannot resume from any checkpoint in `{run.checkpoints}`", hint=hint, exit_code=1)
     return TrainingProgress()
 

@@ -40,7 +40,7 @@ class DevSet:
         """Some outputs from the last call to `score`, as text. Empty if the metric needs no outputs."""
 
     def score(self, weights: Mapping[str, torch.Tensor]) -> float:
-        """Return the score of a model on the dev set. `weights` has the names and shapes of a weights file."""
+        """Return a model's score on the dev set. `weights` has the names and shapes of a weights file."""
         self.samples = ""
         outputs = self._outputs(weights)
         score = self.metric.score(outputs)
@@ -74,7 +74,7 @@ def continue_without_score(report: Report, when: str = "") -> Iterator[None]:
 
 
 def require_scorable_dev_set(spec: Spec, vocabulary: Vocabulary) -> None:
-    """Raise ZooError if a sentence of the dev set is longer than the model's table of learned position embeddings."""
+    """Raise ZooError if a sentence in the dev set is longer than the model's table of learned position embeddings."""
     positions = spec.architecture.max_positions
     if not spec.corpus.dev or positions is None:
         return

@@ -38,7 +38,7 @@ _PORT_KEY, _CONNECT_SECONDS, _ATTEMPT = "zoo/port", 300, timedelta(seconds=3)
 _USABLE_SHARE = 0.9
 """Maximum fraction of a device's memory that training may use without sharding."""
 _DISCONNECTED = re.compile("connection (closed by peer|reset|refused)|broken pipe|socket|timed out", re.IGNORECASE)
-"""Messages of torch's errors about a lost connection to another process."""
+"""Messages in torch's errors about a lost connection to another process."""
 
 
 class Processes:
@@ -125,7 +125,7 @@ def join_processes(device: str) -> Iterator[Processes]:
         if not isinstance(error, dist.DistError) and not _DISCONNECTED.search(str(error)):
             raise
         problem = "another process of this training run has ended"
-        hint = "read the output of that process; `torchrun --max-restarts N` resumes automatically"
+        hint = "read the output of that process; to resume automatically, use `torchrun --max-restarts N`"
         raise ZooError(problem, hint=hint, exit_code=1) from error
     finally:
         if dist.is_initialized():

@@ -174,7 +174,7 @@ class Run(ModelFolder):
             raise ZooError(
                 f"the run in `{self.folder}` was started with the `{current.backend}` backend, but now uses "
                 f"`{identity.backend}`, which rounds differently and generates different dropout masks",
-                hint=f"use `--fresh`, which removes the run and starts over with `{identity.backend}`",
+                hint=f"use `--fresh` to remove the run and start over with `{identity.backend}`",
             )
         if current.software != identity.software:
             report.info(f"now using {identity.software} instead of {current.software}: later steps may differ")

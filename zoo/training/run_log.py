@@ -51,7 +51,7 @@ def summary(line: Mapping[str, Any], *, best: bool) -> str:
 
 
 class RunLog:
-    """Writer of `log.jsonl` and, if tensorboardX is installed, of TensorBoard event files.
+    """Writer for `log.jsonl` and, if tensorboardX is installed, for TensorBoard event files.
 
     Each line of the log summarises the metrics of several steps.
     """
@@ -62,7 +62,7 @@ class RunLog:
         Args:
             run: The run, with the path of `log.jsonl` and the folder for TensorBoard event files. TensorBoard ignores
                 any metrics that are already logged for steps after `start`.
-            spec: The spec of the model. Its metrics determine whether the log contains perplexity.
+            spec: The model's spec. Its metrics determine whether the log contains perplexity.
             start: The progress at which training starts or resumes.
             peak: The FLOPs per second of a large matrix product, from which the utilisation is computed.
             device: The device whose memory is logged.
@@ -144,7 +144,7 @@ class RunLog:
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """Totals of a run, computed from its log."""
+    """Totals for a run, computed from its log."""
 
     steps: int
     seconds: float
@@ -176,7 +176,7 @@ def with_seconds(lines: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, 
 
 
 def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
-    """Compute the totals of a run from its log.
+    """Compute the totals for a run from its log.
 
     Returns:
         The totals. None if the run has no log, or the log has no complete line.

@@ -88,7 +88,7 @@ def run_curves(run: Run) -> RunCurves:
 
 
 def _describe(run: Run, entries: Sequence[Mapping[str, Any]], *, is_training: bool) -> str:
-    """Describe whether a run is being trained, has ended or was stopped, and at which step."""
+    """Describe the state of a run in one phrase, such as "training was stopped at step 600 of 1,000 (60%)"."""
     training, step = run.spec.training, int(entries[-1]["step"]) if entries else 0
     tokens = sum(entry["target_tokens_per_second"] * seconds for entry, seconds in with_seconds(entries))
     fraction = min(1.0, TrainingProgress(step, tokens=round(tokens)).finished_fraction(training)[0])

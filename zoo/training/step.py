@@ -55,7 +55,7 @@ class Update(ABC):
         Args:
             batch: This process's share of the batch.
             rate: The learning rate.
-            seed: Seed of the dropout masks.
+            seed: Seed for the dropout masks.
         """
 
     def _apply_adam(self, rate: float | Tensor, taken: Tensor) -> None:
@@ -147,7 +147,7 @@ class AutogradUpdate(Update):
     sharded: bool
     """Whether the weights are sharded across the processes."""
     aligner: BatchAligner | None
-    """Aligner of the batches, for guided alignment."""
+    """Aligner for the batches, for guided alignment."""
 
     def __post_init__(self) -> None:
         self._width = getattr(self.spec.architecture.source, "width", None)

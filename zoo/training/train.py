@@ -202,7 +202,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
             raise
     if ended:
         return 0
-    report.info(f"stopped at step {trainer.progress.step:,}; `zoo train {quote(str(run.spec_file))}` resumes")
+    report.info(f"stopped at step {trainer.progress.step:,}; run `zoo train {quote(str(run.spec_file))}` to resume")
     return processes.maximum(received())[0]
 
 
@@ -293,7 +293,7 @@ def _average(run: Run, device: str, report: Report) -> None:
             report.warn(
                 f"the average of the last {len(averaged)} checkpoints has a worse dev {title} ({scores[0]}) than the "
                 f"last checkpoint ({scores[1]}), which is used instead; "
-                f"`zoo average {quote(str(run.folder))} --last {len(averaged)}` writes the average"
+                f"run `zoo average {quote(str(run.folder))} --last {len(averaged)}` to use the average"
             )
 
 
@@ -333,7 +333,7 @@ def stop_requested(on_stop: Callable[[], object]) -> Iterator[Callable[[], int]]
 
 
 def batches(spec: Spec | str | os.PathLike[str]) -> Iterator[Batch]:
-    """Yield the training batches of a spec endlessly, epoch after epoch, in the same order as `zoo train`.
+    """Yield the training batches for a spec endlessly, epoch after epoch, in the same order as `zoo train`.
 
     If the corpus is not prepared yet, it is prepared first.
 

@@ -71,7 +71,7 @@ ATTENTIONS: Mapping[str, AttentionKind] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """Figure in the paper that shows the attention weights of some heads for one word of a sentence.
+    """Figure in the paper that shows the attention weights of some heads for one word in a sentence.
 
     `heads` is empty if the paper does not number the heads. `word` is None if the figure shows all words. `shows`
     describes the figure in words.

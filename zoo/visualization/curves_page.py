@@ -1,4 +1,4 @@
-"""HTML page of learning curves: each metric of one or several runs by step and by training time."""
+"""HTML page with learning curves: each metric of one or more runs by step and by training time."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ printed."""
 
 
 def series_colour(number: int, *, dark: bool = False) -> str:
-    """Return the colour of a series (an attention head or a line of a plot) as a hex code, such as "#1f5fa8".
+    """Return the colour of a series (an attention head or a line in a plot) as a hex code, such as "#1f5fa8".
 
     Args:
         number: The number of the series, counted from 0.

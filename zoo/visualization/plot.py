@@ -63,7 +63,7 @@ class Plot:
 
 
 def plot_figures(plots: Iterable[Plot], *, captions: bool = False) -> str:
-    """Return the HTML of a grid of plots with legends, for a page whose style sheet defines the colours.
+    """Return the HTML for a grid of plots with legends, for a page whose style sheet defines the colours.
 
     Series have different marker shapes as well as different colours. If `captions` is true, the title of each plot is
     its caption.

@@ -126,13 +126,13 @@ def test_attention_over_words_and_brackets(parser: MakeParser) -> None:
     assert own.log_probability == pytest.approx(one.score("( dog sleeps", own.translation), abs=1e-4)
     assert given.source == ("(", "dog", "sleeps", "</s>")
     assert given.target == ("(S", "(NP", "XX", "XX", ")NP", "(VP", "XX", ")VP", ")S", "</s>")
-    refused("differ from the words of the sentence", one.attention, "the dog", tree)
+    refused("differ from the words in the sentence", one.attention, "the dog", tree)
 
 
 def test_trees_of_other_sentences_cannot_be_scored(one: Parser) -> None:
     for tree, message in (
-        ("(TOP (NP (DT the) (NN cat)))", "differ from the words of the sentence"),
-        ("(TOP (NP (DT the)))", "differ from the words of the sentence"),
+        ("(TOP (NP (DT the) (NN cat)))", "differ from the words in the sentence"),
+        ("(TOP (NP (DT the)))", "differ from the words in the sentence"),
         ("(TOP (NP (DT the) (NN dog))", "not a single bracketed tree"),
     ):
         refused(message, one.score, "the dog", tree)

@@ -85,7 +85,7 @@ def test_a_page_in_place_of_an_archive_is_not_kept(archive, web, report):
     content = archive.read_bytes()
     archive.write_bytes(b"<html>log in first</html>")
     raised = refused("or it is damaged", find.model, "wmt99", report)
-    assert raised.hint == f"`zoo pull wmt99` downloads it again from {web.url}"
+    assert raised.hint == f"run `zoo pull wmt99` to download it again from {web.url}"
     archive.write_bytes(content)
     assert find.model("wmt99", report) == StoredModel.current("wmt99").folder
 
@@ -110,7 +110,7 @@ def test_a_full_disk_loses_nothing(archive, web, report, monkeypatch):
 def test_the_error_says_where_to_put_a_file_that_cannot_be_downloaded(archive, web, report, monkeypatch):
     path, content, url = download.path_of(web.url), archive.read_bytes(), "http://127.0.0.1:9/a.tar.bz2"
     archive.unlink()
-    refused(rf"404.*\s+hint: .*save the file as `{path}`, `zoo pull wmt99` uses it", find.model, "wmt99", report)
+    refused(rf"404.*\s+hint: .*save the file as `{path}` and run `zoo pull wmt99`", find.model, "wmt99", report)
     add_card("elsewhere", url)
     message = rf"could not be downloaded.*\s+hint: .*{download.path_of(url)}.*`zoo pull elsewhere`"
     refused(message, find.model, "elsewhere", report)
@@ -191,7 +191,7 @@ def test_two_calls_at_the_same_time_download_a_model_once(archive, web):
 
 def test_removing_models_similar_names_and_specs_download_nothing(archive, web, report):
     raised = refused("the public model `wmt99` is not on this machine", plan_model_removal, ["wmt99"])
-    assert raised.hint == "`zoo pull wmt99` downloads it"
+    assert raised.hint == "run `zoo pull wmt99` to download it"
     refused(r"wmt98.*\s+hint: .*did you mean `wmt99`\?", find.model, "wmt98", report)
     refused(r"there is no trained model for `tiny`.*\s+hint: .*--model", find.of_spec, "tiny", report)
     assert not web.asked

@@ -56,7 +56,7 @@ def test_user_errors_have_hints(zoo: Zoo, model: Path) -> None:
     Path("other/text").write_text("x")
     for arguments, message in (
         (["nothing"], "error: `nothing` does not exist\n\nhint: "),
-        (["opus-mt-de-fr"], "error: `opus-mt-de-fr` does not exist\n\nhint: `zoo pull opus-mt-de-fr` downloads"),
+        (["opus-mt-de-fr"], "error: `opus-mt-de-fr` does not exist\n\nhint: run `zoo pull opus-mt-de-fr` to download"),
         (["other/text"], "error: `other/text` is not in a known model format\n\nhint: supported formats: "),
         (["vocab.spm"], "error: `vocab.spm` is only part of a model\n\nhint: use the model's folder, `.`"),
         (["model.npz", "--format", "maria"], "error: `maria` is not an import format\n\nhint: did you mean `marian`? "),

@@ -105,7 +105,7 @@ def test_a_model_of_one_direction_takes_its_own_languages_only(report):
     unknown = specs.load("tiny", ["corpus={source: und, target: und, train: [], dev: [], test: []}"])
     assert choose_direction(unknown, "en", "de", report) == ("und", "und")
     error = refused("from `en` to `de` only, not to `fr`", choose_direction, spec, "en", "fr", report)
-    assert "`zoo list --available en-fr` lists public models" in error.hint
+    assert "run `zoo list --available en-fr` to list public models" in error.hint
 
 
 def test_a_direction_without_training_text_gives_a_warning(report):

@@ -79,7 +79,7 @@ def test_stopped_run_resumes_to_identical_weights(world: World, finished_run: Ru
         run, stop_signal, _ = run_training(world(), run="stopped", fresh=False, device="auto", report=words)
         assert (list_checkpoints(run)[-1].step, stop_signal) == (at, number)
         assert not run.trained
-        assert words.said[-1] == f"stopped at step {at}; `zoo train stopped/spec.yaml` resumes"
+        assert words.said[-1] == f"stopped at step {at}; run `zoo train stopped/spec.yaml` to resume"
     run = train(world(), run="stopped")
     assert_same_weights(finished_run, run)
     steps = [json.loads(line)["step"] for line in run.log.read_text().splitlines()]
@@ -143,7 +143,7 @@ def test_average_that_is_worse_than_the_last_checkpoint_is_replaced(
     train(world(), report=words)
     assert read_metadata(finished_run.weights)["steps"] == steps
     worse = "has a worse dev perplexity (183.000) than the last checkpoint (92.000), which is used instead; "
-    warning = f"the average of the last 3 checkpoints {worse}`zoo average runs/tiny --last 3` writes the average"
+    warning = f"the average of the last 3 checkpoints {worse}run `zoo average runs/tiny --last 3` to use the average"
     assert words.said.count(warning) == (mean > last)
     train(world(), report=words)
     assert words.said[-1].startswith("nothing is left to train")

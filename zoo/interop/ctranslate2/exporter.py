@@ -173,7 +173,7 @@ def require_supported(a: Architecture) -> None:
 
 
 def _options(a: Architecture, side: str) -> dict[str, Any]:
-    """Return the constructor arguments of CTranslate2's encoder or decoder class."""
+    """Return the constructor arguments for CTranslate2's encoder or decoder class."""
     activations = import_module("ctranslate2.specs.common_spec").Activation
     attention, *_, feed_forward = getattr(a, side)
     h, d_k = a.option(attention, "h"), a.option(attention, "d_k")
@@ -228,10 +228,11 @@ def _set_scalars_and_positions(a: Architecture, side: str, stack: Any, tensors: 
 
 
 def _encodings(a: Architecture, side: str, tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """Return the positional encodings, [positions, d_model], that are added to the encoder's or decoder's embeddings.
+    """Return the table of encodings, [positions, d_model], that CTranslate2 adds to the encoder or decoder embeddings.
 
-    If a model file has no positional encodings, CTranslate2 adds its own sinusoids, which differ from zoo's. A model
-    without positional encodings therefore gets a table of zeros. Return None if positions only affect self-attention.
+    Sinusoids are also stored as a table, because CTranslate2's own sinusoids differ from zoo's. For a model that uses
+    no positions, the table contains zeros, because CTranslate2 would add its own sinusoids if there were no table.
+    Return None if positions only affect self-attention, as relative positions do.
     """
     if isinstance(a.positions, Sinusoidal):
         rows, halves = torch.empty(1, POSITIONS, a.d_model), a.positions.kind == "sinusoidal_halves"
@@ -274,7 +275,7 @@ def _language_notes(model: Model, names: list[list[str]]) -> Iterator[str]:
     if languages.source_tokens:
         tokens = " ".join(names[0][id] for id in languages.source_tokens)
         code = languages.source if model.spec.languages.source_token == "source" else languages.target
-        yield f"Put the language tokens before the tokens of each source sentence: for `{code}`, `{tokens}`."
+        yield f"Put the language tokens before the tokens in each source sentence: for `{code}`, `{tokens}`."
     if languages.target_tokens:
         tokens = " ".join(names[1][id] for id in languages.target_tokens)
         yield f"Pass the language tokens of the target as `target_prefix`: for `{languages.target}`, `{tokens}`."

@@ -1,4 +1,4 @@
-"""Import of CTranslate2 models."""
+"""Import CTranslate2 models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FLAGS = ("with_source_bos", "with_source_eos", "with_target_bos", "user_decoder
 _TOKENS = ("unk_token", "bos_token", "eos_token")
 _BOS, _EOS = "<s>", "</s>"  # CTranslate2's defaults
 _DECODING = {**search_fields(beam=2, extra_length=256), "min_length": 1}
-"""Default search options of CTranslate2. A CTranslate2 model contains no search options.
+"""CTranslate2's default search options. A CTranslate2 model contains no search options.
 
 Two details differ from zoo. CTranslate2 truncates a translation at the maximum length, and zoo ends it with EOS. Below
 `min_length`, CTranslate2 excludes EOS from the softmax, and zoo does not.
@@ -123,7 +123,7 @@ def _read_token_lists(folder: Path, settings: Settings, *, starts_from_zeros: bo
 
     Args:
         folder: The folder of the model.
-        settings: The settings of the model.
+        settings: The model's settings.
         starts_from_zeros: Whether decoding starts with a zero embedding instead of a token.
 
     Raises:
@@ -151,7 +151,7 @@ def _token_list(folder: Path, names: list[str], tokens: dict[str, str]) -> Token
 
     Args:
         folder: The folder of the model, for error messages.
-        names: The tokens of the vocabulary, in the order of their IDs.
+        names: The tokens in the vocabulary, in the order of their IDs.
         tokens: The special tokens, keyed by field of `TokenList`, such as `unknown`.
     """
     if missing := next((name for name in tokens.values() if name not in names), None):

@@ -64,9 +64,9 @@ class ModelFiles:
     path: Path
     """The folder of the model."""
     config: Settings
-    """The settings of the network."""
+    """The network's settings."""
     search: Settings
-    """The settings of the search. In older folders, they are part of `config.json`, and `search` is `config`."""
+    """The search settings. In older folders, they are part of `config.json`, and `search` is `config`."""
 
     @classmethod
     def open(cls, path: Path, model_types: Collection[str]) -> Self:

@@ -60,10 +60,10 @@ class Family(ImportFormat, ExportFormat):
         return model_type(path) in self.model_types
 
     def open(self, path: Path, request: ImportRequest) -> ModelFiles:
-        """Read the settings of a model.
+        """Read a model's settings.
 
         Raises:
-            ZooError: The path is not a folder, a file is damaged, or the user gave options for tokenisation.
+            ZooError: The path is not a folder, a file is damaged, or the user passed tokenisation options.
         """
         refuse_options(request.text, "transformers' models come with their tokenizers")
         require_folder(path, self.name)
@@ -138,7 +138,7 @@ class Family(ImportFormat, ExportFormat):
 
         Args:
             a: The architecture of the exported model.
-            spec: The spec of the model.
+            spec: The model's spec.
             tensors: The tensors of the model, keyed by zoo's names.
             ids: The token IDs of the exported model.
         """

@@ -167,7 +167,7 @@ class HuggingFaceMarian(Family):
         yield from written_bart_tables(a, tensors, ids.select, common=common, biased=True)
 
     def write_vocabulary(self, model: Model, folder: Path, ids: WrittenIds) -> None:
-        """Write the source and target SentencePiece models, the token IDs and the settings of the tokenizer."""
+        """Write the source and target SentencePiece models, the token IDs and the tokenizer's settings."""
         corpus, (one_list, _) = model.spec.corpus, TIES[model.spec.architecture.tied_embeddings]
         for side, list_name, file_name in (
             (model.vocabulary.source, _SOURCE, "source.spm"),

@@ -1,4 +1,4 @@
-"""Import of M2M-100, NLLB-200 and mBART-50 from transformers (Fan et al. 2020; NLLB team 2022; Tang et al. 2020)."""
+"""Import M2M-100, NLLB-200 and mBART-50 from transformers (Fan et al. 2020; NLLB team 2022; Tang et al. 2020)."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class TokenizerClass:
         """Return the language codes, in the order of the language tokens.
 
         Args:
-            settings: The settings of the tokenizer.
+            settings: The tokenizer's settings.
             others: Names of added tokens that are not special tokens.
 
         Raises:
@@ -113,13 +113,13 @@ class TokenizerClass:
         return text
 
     def write_tokens(self, folder: Path, names: Sequence[str], languages: Languages, *, has_mask: bool) -> None:
-        """Write the settings of the tokenizer.
+        """Write the tokenizer's settings.
 
         Args:
             folder: The folder of the exported model.
             names: Names of all tokens before the language tokens, in ID order.
             languages: Languages of the model.
-            has_mask: Whether `<mask>` is a token of the model.
+            has_mask: Whether `<mask>` is a token in the model.
         """
         tokens = [languages.token_of(code) for code in languages.codes]
         added = enumerate([*tokens, *([MASK] if has_mask else [])], start=len(names))

@@ -62,7 +62,7 @@ _SENTINELS = 100
 _END, _UNKNOWN = 1, 2
 """transformers' IDs of EOS and UNK in every exported model. T5Tokenizer supports no other ID for UNK."""
 _LANGUAGE_TOKEN = "<2{}>"
-"""Token of a target language in MADLAD-400, with `{}` in place of the language code."""
+"""Token for a target language in MADLAD-400, with `{}` in place of the language code."""
 _LANGUAGE = re.compile(r"<2([a-z]{2,4}(_[A-Z][a-z]{3})?(_[A-Z]{2})?)>")
 """Pattern for language tokens. It excludes tasks (`<2translate>`), scripts (`<2Latn>`) and regions (`<2CA>`)."""
 

@@ -36,7 +36,7 @@ def open_weights(folder: Path) -> ForeignTensors:
     if file is None:
         files = ", ".join(sorted(path.name for path in folder.iterdir())) or "no files"
         problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}`; it contains {files}"
-        raise ZooError(problem, hint="add the weights of the model to this folder")
+        raise ZooError(problem, hint="add the model's weights to this folder")
     return ForeignTensors(_read_shards(file) if file.suffix == ".json" else load_tensors(file, "transformers"), file)
 
 

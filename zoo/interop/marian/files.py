@@ -33,7 +33,7 @@ from zoo.interop.vocabulary import find_sentencepiece_files
 SUFFIX = "decoder.yml"
 _DEFAULT_BEAM, _DEFAULT_LENGTH_FACTOR = 12, 3.0
 _FIREFOX = {"beam-size": 1, "normalize": 1.0, "max-length-factor": 2.0}
-"""Search settings of Firefox, whose models are .bin files without a `decoder.yml`."""
+"""Firefox's search settings. Firefox models are .bin files without a `decoder.yml`."""
 _APPROXIMATIONS = ("shortlist", "output-approx-knn")
 OPTIONS = "special:model.yml"
 _MAX_OPTIONS = 100_000  # bytes

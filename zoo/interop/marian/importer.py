@@ -1,4 +1,4 @@
-"""Import of Marian models: options become the `architecture` of a spec, and matrices get zoo's names.
+"""Import Marian models: options become the `architecture` of a spec, and matrices get zoo's names.
 
 The layout is the same in Marian and zoo: x @ W, with one matrix for each matrix of the paper.
 """

@@ -1,4 +1,4 @@
-"""Storage of a registry's files: the interface, and its implementation for local folders."""
+"""Storage for a registry's files: the interface, and its implementation for local folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REVISION_PATH = re.compile(r"([^/]*)/(\d{1,9})\.json\Z")
 
 
 class FileStore(Protocol):
-    """Read access to the files of a registry.
+    """Read access to the files in a registry.
 
     Paths are relative to the registry and use slashes. All methods raise ZooError if the registry is unreachable.
     """
@@ -50,7 +50,7 @@ class FileStore(Protocol):
 
 @runtime_checkable
 class WritableFileStore(FileStore, Protocol):
-    """Read and write access to the files of a registry. Writing is atomic: a file is complete or does not exist."""
+    """Read and write access to the files in a registry. Writing is atomic: a file is complete or does not exist."""
 
     def has(self, path: str, size: int) -> bool:
         """Return whether the file exists and has `size` bytes."""
@@ -67,7 +67,7 @@ class WritableFileStore(FileStore, Protocol):
 
 @dataclass(frozen=True)
 class FolderStore:
-    """Files of a registry in a local or shared folder. The folder does not have to exist yet."""
+    """Registry files in a local or shared folder. The folder does not have to exist yet."""
 
     folder: Path
 

@@ -138,7 +138,7 @@ class Reference:
         if not is_name(name):
             return None
         if at and not re.fullmatch(r"[1-9][0-9]{0,8}", number):
-            hint = f"write a number, such as `{name}@2`; `zoo list --published` shows the numbers"
+            hint = f"write a number, such as `{name}@2`; to see the numbers, run `zoo list --published`"
             raise ZooError(f"`{number}` in `{text}` is not a revision number", hint=hint)
         return cls(name, int(number) if at else None)
 

@@ -101,7 +101,7 @@ class TreeTokenizer(Modality):
 
     @staticmethod
     def read(path: Path) -> Iterator[str]:
-        """Yield the simplified trees of a treebank file, in bracketed notation."""
+        """Yield the simplified trees in a treebank file, in bracketed notation."""
         # Clean lines before parsing, so that a control character in a word is an error with a line number.
         return map(str, read_treebank(map(without_control, read_sentences(path)), str(path)))
 
@@ -165,7 +165,7 @@ class TreeTokenizer(Modality):
                 yield (self._closing_ids if closes else self._opening_ids).get(visited.label, UNK)
 
     def word_ids(self, words: Iterable[str]) -> tuple[int, ...]:
-        """Return the ID of the token that must represent each word of a sentence in its linearised tree.
+        """Return the ID of the token that must represent each word in a sentence in its linearised tree.
 
         Returns:
             One ID per word. The ID is UNK if the word may have any token, because its initial is unknown or the
@@ -183,7 +183,7 @@ class TreeTokenizer(Modality):
         return [f"▁{self._names.get(id, _UNKNOWN)}" for id in ids]
 
     def to_tree(self, ids: Iterable[int], words: Sequence[str]) -> Tree:
-        """Build a tree from token IDs and the words of the sentence. Accept invalid token sequences.
+        """Build a tree from token IDs and the words in the sentence. Accept invalid token sequences.
 
         A closing bracket of an outer constituent also closes the constituents inside it. Closing brackets without an
         opening bracket, and empty constituents, are dropped. Remaining words are added to the constituent that is open
@@ -191,7 +191,7 @@ class TreeTokenizer(Modality):
 
         Args:
             ids: The token IDs. They need not form a valid tree.
-            words: The words of the sentence. There must be at least one word.
+            words: The words in the sentence. There must be at least one word.
         """
         children: list[list[Tree]] = [[]]
         labels: list[int] = []

@@ -104,7 +104,7 @@ _WORD = re.compile(r" ([^()]+)\)")
 
 
 def words(bracketed: str) -> list[str]:
-    """Return the words of a tree in bracketed notation, from left to right. Brackets in words stay escaped."""
+    """Return the words in a bracketed tree, from left to right. Brackets in words stay escaped."""
     return _WORD.findall(bracketed)
 
 
@@ -117,7 +117,7 @@ def detokenise(words: Iterable[str]) -> str:
 
 
 def tokenize_words(text: str, language: str) -> str:
-    """Separate the words of a sentence with spaces, as in the Penn Treebank: `can't` becomes `ca n't`.
+    """Separate the words in a sentence with spaces, as in the Penn Treebank: `can't` becomes `ca n't`.
 
     Args:
         text: Sentence to tokenise.
@@ -162,10 +162,10 @@ def read_tree(text: str) -> Tree:
 
 
 def read_treebank(lines: Iterable[str], name: str) -> Iterator[Tree]:
-    """Yield the trees of a file, each simplified by `simplify`. A tree may span several lines.
+    """Yield the trees in a file, each simplified by `simplify`. A tree may span several lines.
 
     Args:
-        lines: Lines of the file.
+        lines: Lines in the file.
         name: Name of the file in error messages.
 
     Raises:
@@ -227,7 +227,7 @@ def _read_trees(text: str) -> Iterator[Tree]:
 
 
 def simplify(tree: Tree) -> Tree:
-    r"""Simplify a tree of a treebank for training and evaluation.
+    r"""Simplify a treebank tree for training and evaluation.
 
     Remove traces (empty elements), constituents that only contain traces, and function tags (`NP-SBJ-1` becomes
     `NP`). Replace old escapes in words (`1\/2` becomes `1/2`), and add a root with the label `TOP`.

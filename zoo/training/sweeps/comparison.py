@@ -55,7 +55,7 @@ class ScoreSample:
     """Scores of one spec of a sweep on one metric: one score for each seed, and one for each bootstrap sample."""
 
     seeds: tuple[float, ...]
-    """Score of each seed."""
+    """Score for each seed."""
     resampled: FloatArray
     """For each bootstrap sample of sentences, the mean score over the seeds."""
 

@@ -1,4 +1,4 @@
-"""Rows and trials of a sweep. A row is a spec with overrides. A trial is a training run of a row with one seed.
+"""Rows and trials in a sweep. A row is a spec with overrides. A trial is a training run of a row with one seed.
 
 Each trial is trained in its own `zoo train` process.
 """
@@ -34,7 +34,7 @@ _OTHER_SWEEP_HINT = "use another folder with `--folder DIR`, or set the fields t
 
 @dataclass(frozen=True)
 class SweepRow:
-    """Row of a sweep: one spec, which is trained with one or more seeds."""
+    """Row in a sweep: one spec, which is trained with one or more seeds."""
 
     name: str
     """Name of the row. The names of its runs begin with this name."""
@@ -138,7 +138,7 @@ def _natural_order(name: str) -> list[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class Trial:
-    """One training run of a sweep, with one spec and one seed. A `zoo train` command trains it in a separate folder."""
+    """One training run in a sweep, with one spec and one seed. A `zoo train` command trains it in a separate folder."""
 
     row: SweepRow
     seed: int
@@ -291,7 +291,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
             time.sleep(_POLL_SECONDS)
     if failed:
         problems = "".join(f"\n  {process.trial.name}: {process.problem.result()}" for process in failed)
-        hint = "repeat the command to train the failed runs again; `--list` prints the command line of each run"
+        hint = "repeat the command to train the failed runs again; add `--list` to print the command line of each run"
         raise ZooError(f"{len(failed)} of {len(trials)} runs failed:{problems}", hint=hint, exit_code=1)
     return stopped()
 
