@@ -99,7 +99,7 @@ class Conversation:
         """Yield the output lines for a typed line.
 
         Raises:
-            ZooError: The line is an unknown command or has a wrong argument, or its text cannot be translated.
+            ZooError: The command is unknown, a command's argument is wrong, or the text cannot be translated.
         """
         text = line.strip()
         if text and (files := self._files(Path(text))):

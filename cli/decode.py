@@ -310,7 +310,11 @@ def _open_input(translator: Translator, path: Path | None) -> Iterator[tuple[Ite
 
 
 def _format_texts(number: int, results: list[Translation], n_best: int | None) -> list[str]:
-    """Return the output lines for an input line: the best result or, with `--n-best`, the number and all results."""
+    """Return the output lines for the input line with this number.
+
+    By default, this is the text of the best result. With `--n-best`, there is one line for each result: the number of
+    the input line, the score and the text, separated by tabs.
+    """
     if n_best is None:
         return [results[0].text]
     return [f"{number}\t{result.score:.6f}\t{result.text}" for result in results]

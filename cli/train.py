@@ -138,7 +138,7 @@ def average(
     The scores of the earlier weights are removed. `zoo evaluate` computes new scores.
 
     Options:
-        last N: Average this many checkpoints, counted from the last. [default: the spec's training.average]
+        last N: Number of most recent checkpoints to average. [default: the spec's training.average]
         int8: Round embeddings and linear maps to int8, so that the weights take about a quarter of the space.
 
     Examples:

@@ -40,8 +40,7 @@ class Artefact:
         """Determine the path of the artefact's folder. Nothing is read or written yet.
 
         Args:
-            root: The folder that contains all artefacts. None: a temporary folder, which is deleted when the process
-                ends.
+            root: The folder that contains all artefacts. If None, use a temporary folder, which is deleted at exit.
             name: The start of the folder's name, such as the name of the backend.
             key: Everything that the files depend on. Its hash completes the folder's name.
         """

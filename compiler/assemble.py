@@ -27,11 +27,11 @@ class BuildOptions(BackendOptions, total=False):
     """Keyword arguments of `build`. `device` defaults to "cpu", and all other arguments default to None."""
 
     weights: Mapping[str, Tensor] | None
-    """The tensors of a weights file, keyed by name. None: random initial weights, as before training."""
+    """The tensors of a weights file, keyed by name. If None, use random initial weights, as before training."""
     folder: Path | None
-    """The folder in which compiled files are cached. None: a temporary folder, deleted when the process ends."""
+    """The folder in which compiled files are cached. If None, use a temporary folder, which is deleted at exit."""
     packed: PackedModel | None
-    """Weights that the `native` backend has already packed. None: the backend packs `weights`."""
+    """Weights that the `native` backend has already packed. If None, the backend packs `weights`."""
 
 
 def build(spec: Spec, purposes: Iterable[Purpose] = TRANSLATE, **options: Unpack[BuildOptions]) -> Program:

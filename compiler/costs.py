@@ -46,7 +46,7 @@ def cost(graph: Graph, layer: str | None = None) -> Cost:
 
     Args:
         graph: The graph to measure.
-        layer: Count only this layer, such as "encoder.0", or "" for everything outside layers. None: count all.
+        layer: Count only this layer, such as "encoder.0", or "" for everything outside layers. If None, count all.
     """
     types = graph.types
     flops, activations, cache, names = Size(), Size(), Size(), set[str]()

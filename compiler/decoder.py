@@ -175,7 +175,7 @@ def top_k(
     Args:
         log_probabilities: The log-probabilities of all tokens, in nats.
         count: How many tokens to return for each row. If the vocabulary has fewer tokens, all of them are returned.
-        allowed: True for the tokens that may be returned. None: all tokens may be returned.
+        allowed: True for the tokens that may be returned. If None, all tokens may be returned.
     """
     if allowed is not None:
         log_probabilities = torch.where(allowed, log_probabilities, -torch.inf)

@@ -82,8 +82,8 @@ class EmittedProgram(DecoderStates, nn.Module):
             parameters: The parameters of the graphs, keyed by name.
             backend: The name of the backend.
             precision: The type of the weights: float32, bfloat16 or int8.
-            max_new_tokens: The largest number of tokens that one run of a decoder step can read. None: any number.
-            make_searcher: Function that returns the program's beam search on a GPU. None: each step runs separately.
+            max_new_tokens: The largest number of tokens that one run of a decoder step can read. None for no limit.
+            make_searcher: Function that returns the program's beam search on a GPU. If None, each step runs separately.
         """
         super().__init__()
         use_one_thread_after_fork()

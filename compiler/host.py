@@ -80,7 +80,7 @@ def fast_float32(library: str | None = None) -> Iterator[None]:
     and the last block to end restores it.
 
     Args:
-        library: One of `matrix_libraries()`. None: `matrix_library()`.
+        library: One of `matrix_libraries()`. If None, use `matrix_library()`.
 
     Raises:
         ValueError: The library is not one of `matrix_libraries()`.

@@ -20,9 +20,9 @@ class BackendOptions(TypedDict, total=False):
     device: str
     """auto (the default, except in `compiler.build`), cpu, cuda or cuda:N."""
     precision: str | None
-    """float32, bfloat16 or int8. Missing or None: the spec's `compilation.precision`."""
+    """float32, bfloat16 or int8. If missing or None, use the spec's `compilation.precision`."""
     backend: str | None
-    """auto, or a backend that `zoo doctor` lists. Missing or None: the spec's `compilation.backend`."""
+    """auto, or a backend that `zoo doctor` lists. If missing or None, use the spec's `compilation.backend`."""
 
 
 def choose_precision(spec: Spec, purposes: Iterable[Purpose], precision: str | None = None) -> str:
@@ -33,7 +33,7 @@ def choose_precision(spec: Spec, purposes: Iterable[Purpose], precision: str | N
     Args:
         spec: The spec. Its `compilation.precision` is ignored for training, because weights are trained in float32.
         purposes: Purposes of the graphs.
-        precision: The precision to use. None: the spec's precision or, for training, float32.
+        precision: The precision to use. If None, use the spec's precision or, for training, float32.
 
     Raises:
         ZooError: The precision is unknown, or is not float32 although the purposes include training.

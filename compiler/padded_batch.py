@@ -48,7 +48,7 @@ class PaddedBatch(NamedTuple):
         return {"source": self.values, "source_length": self.lengths}
 
     def to(self, device: torch.device | str | None) -> PaddedBatch:
-        """Move the batch to a device asynchronously, and return it. None: keep the current device."""
+        """Move the batch to a device asynchronously, and return it. If `device` is None, keep the current device."""
         return PaddedBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
     def rows(self, start: int, end: int) -> PaddedBatch:

@@ -68,7 +68,7 @@ class StepwiseDecoder(Protocol[State]):
             tokens: The tokens to read. The first token that a row reads is BOS.
             count: How many tokens to return after each token.
             allowed: A mask that is True for the tokens that may be returned. It has one row for all tokens that are
-                read, or one row for each of these tokens. None: all tokens may be returned.
+                read, or one row for each of these tokens. If None, all tokens may be returned.
 
         Returns:
             The most probable tokens, in k rows for each row of the state, and the next state.
@@ -179,7 +179,7 @@ class SearchingDecoder(Protocol[State]):
         Args:
             requests: The sentences. All prefixes have the same length.
             shortlists: For each sentence, the tokens that its output may contain (see `ShortlistDecoder.restrict`).
-                None: all tokens.
+                If None, an output may contain all tokens.
             rules: Rules that restrict the search to well-formed parse trees. The prefixes must be valid.
         """
 

@@ -71,7 +71,7 @@ class Searcher:
             program: The compiled model, which contains the weights.
             graphs: The graphs that `search_graphs` returned.
             functions: The implementation of each graph.
-            record: Function that records steps. None: record CUDA graphs on a GPU, and run steps directly elsewhere.
+            record: Function that records steps. If None, record CUDA graphs on a GPU, and run steps directly elsewhere.
         """
         self._program, self._functions = program, functions
         step, encode = graphs[Purpose.DECODE_STEP], graphs[Purpose.ENCODE]

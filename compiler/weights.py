@@ -275,4 +275,4 @@ def check_weights(file: Mapping[str, Tensor], expected: Mapping[str, StoredTenso
         if name not in expected:
             near = nearest(name, list(expected))
             problem = f"the weights contain the tensor `{name}`, but the spec has no such tensor"
-            raise ZooError(problem + (f" (the spec's most similar tensor is `{near}`)" if near else ""), hint=hint)
+            raise ZooError(problem + (f" (the most similar name in the spec is `{near}`)" if near else ""), hint=hint)

@@ -201,7 +201,7 @@ def _flat(overrides: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
 
 
 def _plain(value: Any) -> Any:
-    """Convert numpy and torch values, and sections in lists, to plain Python values."""
+    """Convert NumPy and torch values to plain Python values, and spec sections in lists to dictionaries."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

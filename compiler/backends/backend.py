@@ -33,9 +33,9 @@ class BuildRequest:
     device: str = "cpu"
     precision: str = "float32"
     folder: Path | None = None
-    """The folder in which compiled files are cached. None: a temporary folder, deleted when the process ends."""
+    """The folder in which compiled files are cached. If None, use a temporary folder, which is deleted at exit."""
     packed: PackedModel | None = None
-    """Weights that the `native` backend has already packed. None: the backend packs `weights`."""
+    """Weights that the `native` backend has already packed. If None, the backend packs `weights`."""
 
     @cached_property
     def parameters(self) -> Mapping[str, nn.Parameter]:
@@ -78,7 +78,7 @@ class Backend:
     """Function that returns why the backend cannot run on this machine, and what to install, or None if it can run."""
     build: Callable[[BuildRequest], Program]
     device: str | None = None
-    """The only kind of device that the backend supports: cpu or cuda. None: the backend supports both."""
+    """The only kind of device that the backend supports: cpu or cuda. If None, it supports both."""
     precisions: tuple[str, ...] = PRECISIONS
     can_train: bool = False
     """Whether the backend builds modules that can be trained. Otherwise its programs can only translate."""

@@ -249,7 +249,7 @@ class KernelProgram:
             k: Number of tokens in each row.
             count: Number of next tokens to return for each token.
             allowed: Address of the mask of allowed tokens, or None, and the stride of the mask's rows.
-            log_probabilities: Array that receives all log-probabilities. None: they are not stored.
+            log_probabilities: Array that receives all log-probabilities. If None, they are not stored.
 
         Returns:
             The log-probabilities and IDs of the best tokens [tokens, count], and the log-probability of EOS [tokens].

@@ -82,8 +82,8 @@ class MultiHeadAttention:
 
         Args:
             x: The input of the sub-layer.
-            memory: The output of the encoder. None: self-attention, in which keys and values are projected from x. If
-                the spec selects rotary position embeddings, self-attention queries and keys are also rotated.
+            memory: The output of the encoder. None for self-attention, in which keys and values are projected from x.
+                If the spec selects rotary position embeddings, self-attention queries and keys are also rotated.
         """
         read = x if memory is None else memory
         projections = (
@@ -133,7 +133,7 @@ class MultiHeadAttention:
         Args:
             key: The new keys.
             value: The new values.
-            count: Number of earlier positions that the caches hold. PAST: all positions.
+            count: Number of earlier positions that the caches contain, or PAST for all earlier positions.
 
         Returns:
             The keys of the earlier positions, the keys of the earlier and new positions, and the values of the earlier

@@ -62,7 +62,7 @@ class LayerContext:
         Args:
             name: Name of the state.
             new: The value at the new positions. Positions are the second-to-last axis.
-            count: Number of positions that the state holds. PAST: all positions.
+            count: Number of positions that the state contains, or PAST for all earlier positions.
 
         Returns:
             The value at the last `count` positions before the step, and the same value with the new positions appended.

@@ -86,9 +86,9 @@ class ReceptiveField:
     """Input positions that an operation reads to compute one position of the result."""
 
     before: int | None
-    """Number of positions that the operation reads before the position of the result. None: all earlier positions."""
+    """Number of earlier positions that the operation reads to compute a position of the result. None for all."""
     after: int | None
-    """Number of positions that the operation reads after the position of the result. None: all later positions."""
+    """Number of later positions that the operation reads to compute a position of the result. None for all."""
     inputs: tuple[int, ...] = (0,)
     """Indices of the inputs with this receptive field. The operation reads other inputs at the same position only."""
     spacing: int = 1

@@ -34,9 +34,9 @@ class Pass:
     purposes: Collection[Purpose] = tuple(Purpose)
     """Purposes of the graphs to rewrite."""
     device: str | None = None
-    """Kind of device that needs the pass: cpu or cuda. None: all devices."""
+    """Kind of device that needs the pass: cpu or cuda. If None, all devices need it."""
     precision: str | None = None
-    """Precision that needs the pass. None: all precisions."""
+    """Precision that needs the pass. If None, all precisions need it."""
     exact: bool = True
     """Whether results change only by rounding errors."""
 
@@ -87,7 +87,7 @@ def graphs(
         purposes: The purposes of the graphs. ENCODE is omitted if the spec has no encoder, and DECODE_STEP if it has no
             decoder.
         device: The device that the graphs will run on.
-        precision: The precision to use. None: the spec's precision or, for training, float32.
+        precision: The precision to use. If None, use the spec's precision or, for training, float32.
 
     Raises:
         ZooError: The precision or the name of a disabled pass is invalid.

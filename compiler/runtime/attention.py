@@ -137,7 +137,7 @@ def rotate(
 
     Args:
         x: Queries or keys.
-        position: The positions of x. None: 0, 1, ...
+        position: The positions of x. If None, they are 0, 1, 2, and so on.
         theta: Base of the angles.
     """
     if position is None:
@@ -200,7 +200,7 @@ def fused_attention(
         query: Queries [batch, h, n, d_k].
         key: Keys [batch, h, m, d_k], or with fewer heads if `grouped`.
         value: Values [batch, h, m, d_v], or with fewer heads if `grouped`.
-        hidden: True at keys that a query must not see. None: a query sees all keys.
+        hidden: True at keys that a query must not see. If None, a query sees all keys.
         scale: Factor by which Q Kᵀ is multiplied.
         bias: A bias that is added to the scores.
         grouped: Whether several query heads share one key-value head.
@@ -237,7 +237,7 @@ def restricted_attention(
         block: The number of queries in a block.
         scale: Factor by which the scores of dot-product attention are multiplied.
         hidden: True at padding.
-        vector: The vectors of additive attention, one per head. None: dot-product attention.
+        vector: The vectors of additive attention, one per head. If None, use dot-product attention.
         dropped: The probability that an attention weight is dropped.
     """
     length = query.shape[2]

@@ -29,7 +29,7 @@ def sinusoids(
 
     Args:
         x: The embeddings. The encodings have the same length, d_model, type and device.
-        position: The positions. None: 0, 1, ...
+        position: The positions. If None, they are 0, 1, 2, and so on.
         halves: Whether to use the layout of tensor2tensor, the code of the paper's authors: all sines, then all
             cosines, with PE(pos, i) = sin(pos / 10000^(i/(d_model/2 - 1))).
         first: A number that is added to all positions.

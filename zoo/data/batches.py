@@ -98,12 +98,12 @@ class Batch:
 
     @property
     def source(self) -> PaddedBatch:
-        """The stream that the encoder reads."""
+        """The input stream: the padded sequences that the encoder reads."""
         return self.streams["source"]
 
     @property
     def target(self) -> PaddedBatch:
-        """The stream that the decoder predicts."""
+        """The output stream: the padded sequences that the decoder predicts."""
         return self.streams[OUTPUT]
 
     def __len__(self) -> int:

@@ -67,7 +67,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     Args:
         spec: Spec with the `corpus`, `vocabulary` and `task` sections.
         report: Receives progress and warnings.
-        vocabulary: Vocabulary of the model in `training.start_from`, if any. None: learn a vocabulary.
+        vocabulary: Vocabulary of the model in `training.start_from`, if any. If None, learn a vocabulary.
 
     Raises:
         ZooError: The corpus or the vocabulary size is not suitable, a download fails, or the disk is full.
@@ -356,7 +356,7 @@ class _Preparation:
 
         Args:
             examples: The examples.
-            unusable: Function that receives the error message for each file that cannot be used. None: raise the error.
+            unusable: Function that receives the error message for each unusable file. If None, raise the error.
         """
         size = min(each.chunk_examples for each in self.modalities.values())
         with closing(prefetch(_chunks(examples, size))) as chunks:

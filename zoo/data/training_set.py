@@ -97,7 +97,7 @@ class TrainingSet:
         Args:
             spec: Spec with the `training` and `corpus` sections.
             store: Token IDs or features of the training set.
-            sampler: Sampler for subword regularisation. None: no subword regularisation.
+            sampler: Sampler for subword regularisation. If None, there is no subword regularisation.
             packed: Whether the training step concatenates the examples of a batch instead of padding them. If true,
                 padding does not count towards the batch size.
         """

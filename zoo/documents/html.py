@@ -462,7 +462,8 @@ def _text_view(roles: ElementRoles, parser: type[Parser]) -> View:
 def _html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
     """Return a format for HTML. `parser` reads the HTML, and `roles` are the roles of its elements.
 
-    Attributes are translated before text, because the translated text may repeat tags.
+    Attributes are translated before text. If a translated text then repeats a tag, the attributes in each copy are
+    already translated.
     """
 
     def find_tags(text: str) -> Iterator[StartTag]:

@@ -37,7 +37,10 @@ _ATTRIBUTES, _PARSE_HTML = html.FORMAT[0], html.FORMAT[1].parse
 def parse(text: str, attributes: Callable[[str], list[Fragment]] | None = None) -> list[Fragment]:
     """Return the fragments of a Markdown document.
 
-    If `attributes` is given, it splits the content of each HTML block into fragments. Everything else is copied.
+    Args:
+        text: The document.
+        attributes: Function that splits an HTML block into fragments, in which the attribute values are the text. If it
+            is given, everything outside HTML blocks is copied. If None, all text except attribute values is translated.
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     removed = [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]

@@ -45,12 +45,12 @@ class Word:
 
     @property
     def first_stack(self) -> Stack:
-        """The elements around the start of the word or of the content that replaces it."""
+        """The markup elements around the first character of the word, or around the content that replaces the word."""
         return self.parts[0][1] if self.parts else self.unit.stack if self.unit else ()
 
     @property
     def last_stack(self) -> Stack:
-        """The elements around the end of the word or of the content that replaces it."""
+        """The markup elements around the last character of the word, or around the content that replaces the word."""
         return self.parts[-1][1] if self.parts else self.first_stack
 
 

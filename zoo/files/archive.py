@@ -167,8 +167,8 @@ def _require_plausible(path: Path, packed: int, unpacked: int) -> None:
     """Raise ZooError if an archive or compressed file unpacks to an implausible size."""
     if unpacked > (limit := max(MIN_LIMIT, MAX_RATIO * packed)):
         raise ZooError(
-            f"`{path}` is {size(packed)} but unpacks to more than {size(limit)}, which is not plausible",
-            hint="download the file again from its authors; if its content really is that large, unpack it yourself",
+            f"`{path}` is {size(packed)} but unpacks to more than {size(limit)}, which is more than zoo allows",
+            hint="download the file again from its source; if its content really is that large, unpack it yourself",
         )
 
 

@@ -188,7 +188,7 @@ class _PendingStep:
         return self.asynchronous or parents.numpy().tolist() != [list(range(parents.shape[1]))] * parents.shape[0]
 
     def report(self) -> list[SearchHistory]:
-        """Wait until this decoding step is copied to the host, and record it in the search histories.
+        """Wait until the selected tokens are copied to the host, and record this step in the search histories.
 
         Return the histories of the sentences that are now done.
         """

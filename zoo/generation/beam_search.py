@@ -112,7 +112,7 @@ class BeamSearch:
         Args:
             batch: The batch. Do not use its decoder state afterwards. The strategies of the sentences may differ, but
                 must have the same batch key.
-            allowed: Mask of the tokens that the constraint allows. None: all tokens.
+            allowed: Mask of the tokens that the constraint allows. If None, allow all tokens.
             rows: Number of rows per sentence after the step, at least the largest `rows` of the strategies.
         """
         beams, totals = [cast(Self, history.strategy) for history in batch.histories], batch.totals

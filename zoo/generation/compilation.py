@@ -146,7 +146,7 @@ def read_or_build(stored: Artefact | None, build: Build) -> Program:
     model are removed from the cache.
 
     Args:
-        stored: Cache entry of the packed model. None: the model is not packed.
+        stored: Cache entry of the packed model. None if the model is not packed.
         build: Function that builds the complete compiled model.
     """
     if stored is not None and stored.use():

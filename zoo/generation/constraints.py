@@ -157,7 +157,7 @@ class BracketConstraint:
             closing: Token IDs of the closing brackets, in the same order.
             words: Token IDs of all words.
             vocabulary_size: Size of the target vocabulary.
-            max_consecutive: Maximum number of consecutive opening brackets. None: no limit.
+            max_consecutive: Maximum number of consecutive opening brackets. If None, there is no limit.
         """
         opening, closing, words = list(opening), list(closing), list(words)
         self._kinds = np.zeros(vocabulary_size, np.int32)

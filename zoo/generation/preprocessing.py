@@ -58,7 +58,7 @@ class InputTerms:
     treatment: str = "translated"
     """Past participle for what the model does with an input."""
     unknown_effect: str | None = "omitted, or translated as something else"
-    """Effect of characters or words that the model does not know. None: unknown characters cause no warning."""
+    """Effect of characters or words that the model does not know. None if such text causes no warning."""
     advice: str = ""
     """Advice about long inputs, at the end of a warning."""
 
@@ -72,7 +72,7 @@ class Preprocessor:
     Attributes:
         vocabulary: The source and target vocabularies.
         spec: The model's spec.
-        positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
+        positions: Number of learned position embeddings, which limits the length of sentences. None for no limit.
         longest_in_training: Number of tokens in the longest source in the training data. None if it is not known.
         languages: Source and target language of the texts.
         splits_sentences: Whether each sentence in a text is translated separately. Texts with a prefix are not split.

@@ -133,7 +133,7 @@ class Recognizer(Translator):
 
         Args:
             file: The path of an audio file.
-            target: Language code of the output. None: the language of the spec's corpus.
+            target: Language code of the output. If None, use the language of the spec's corpus.
             report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
 
@@ -165,7 +165,7 @@ class Recognizer(Translator):
 
         Args:
             inputs: The frames (feature vectors) of each input, `[frames, width]`.
-            target: Language code of the output. None: the language of the spec's corpus.
+            target: Language code of the output. If None, use the language of the spec's corpus.
             n_best: Number of texts per input. Default: 1.
             **options: Generation options. Defaults come from the spec.
 
@@ -205,7 +205,7 @@ class Recognizer(Translator):
 
         Args:
             text: The path of the file.
-            translation: The text of the file. None: the model generates it.
+            translation: The text of the file. If None, the model generates it.
             source: Code of the language in the file (see `LanguageOptions`).
             target: Language code of the text.
 

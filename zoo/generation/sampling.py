@@ -104,7 +104,7 @@ class Sampling:
         Args:
             log_probabilities: The model's natural log-probabilities of the next token.
             uniform: One random number from [0, 1) per row.
-            allowed: Mask of the tokens that may be drawn. None: all tokens except PAD and BOS.
+            allowed: Mask of the tokens that may be drawn. If None, allow all tokens except PAD and BOS.
         """
         if self.top_k or self.top_p < 1:
             values, tokens, _ = decoder.top_k(log_probabilities, self.top_k or log_probabilities.shape[1], allowed)

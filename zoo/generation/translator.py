@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class Translator(TextSearch):
-    """Translator of raw text. It can also score given translations.
+    """Model that translates raw text and scores given translations.
 
     Results are in the order of the texts. The translation of an empty text is "". A model that was trained on single
     sentences translates each sentence in a text separately.
 
-    Several threads can use a translator at the same time. The sentences of their calls share batches. A translator that
-    was opened from a folder can be pickled, and unpickling opens the folder again. A forked child process can use its
-    parent's translator, but torch then computes on one thread.
+    Several threads can use a translator at the same time. Sentences from different calls can then be in the same batch.
+    A translator that was opened from a folder can be pickled, and unpickling opens the folder again. A forked child
+    process can use its parent's translator, but torch then computes on one thread.
     """
 
     def __reduce__(self) -> tuple[Callable[[], Translator], tuple[()]]:

@@ -63,8 +63,8 @@ def read_model(folder: Path, *, tensors: bool = True) -> Model:
         tensors: Whether to read the tensors of the weights. If False, reading a model does not need torch.
 
     Raises:
-        ZooError: A file is missing, unreadable or damaged, or the files do not fit together. If `tensors` is False,
-            damaged tensors of a training run are not detected.
+        ZooError: A file is missing, unreadable or damaged, or does not match the spec or the vocabulary. If `tensors`
+            is False, damaged tensors of a training run are not detected.
     """
 
     def read(model: ModelFolder, listed: Manifest | None) -> Model:

@@ -50,7 +50,11 @@ def printed_difference(metric: str, pair: RowPair) -> float | None:
 
 
 def sweep_tables(comparison: SweepComparison) -> list[Table]:
-    """Return a table with the scores of a sweep and, if it has pairs of rows, a table that compares the pairs."""
+    """Return the tables of a sweep report.
+
+    The first table contains the scores of each row. If the sweep compares pairs of rows, a second table contains these
+    comparisons.
+    """
     tables = [row_table(comparison), *([pair_table(comparison)] if comparison.pairs else [])]
     return [*tables[:-1], replace(tables[-1], notes=list(sweep_notes(comparison)))]
 

@@ -50,7 +50,11 @@ def clean(line: str) -> str:
 
 
 def clean_with_positions(line: str) -> tuple[str, list[int]]:
-    """Clean a line (see `clean`). Return it, and the original position of each remaining character and of the end."""
+    """Clean a line (see `clean`), and find the position of each remaining character in the original line.
+
+    Returns:
+        The cleaned line, and the original positions of its characters, followed by the end of the last character.
+    """
     kept = [position for position, character in enumerate(line) if not INVISIBLE.match(character)]
     is_control = [_CONTROL.match(line[position]) is not None for position in kept]
     kept = [position for position, *run in zip(kept, is_control, [False, *is_control], strict=False) if not all(run)]

@@ -181,8 +181,8 @@ def needs_sharding(spec: Spec, mean: BatchSize | None, processes: Processes) -> 
 
     Args:
         spec: The spec to train.
-        mean: The mean size of a whole batch, of which each process computes a part. None if training without
-            sharding would pack several sequences into each row, because all batches then have the same size.
+        mean: Mean size of a batch over all processes. None if zoo packs several sequences into each row when it does
+            not shard the weights. All packed batches have the same size.
         processes: The processes that train together.
     """
     count = processes.count

@@ -185,7 +185,8 @@ class Network(ForeignTensors):
 
     def _require_transformer(self) -> None:
         if self.name not in _KINDS:
-            raise ZooError(f"cannot import a CTranslate2 `{self.name}`: zoo imports only encoder-decoder Transformers")
+            supported = "zoo imports only text-to-text encoder-decoder Transformers"
+            raise ZooError(f"cannot import a CTranslate2 model of the type `{self.name}`: {supported}")
         if self.revision not in _REVISIONS:
             supported = f"zoo reads revisions {_REVISIONS[0]} to {_REVISIONS[-1]}"
             problem = f"the model has revision {self.revision} of CTranslate2's Transformer, but {supported}"

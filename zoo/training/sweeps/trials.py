@@ -169,8 +169,8 @@ class Trial:
     def lock_problem(self) -> str | None:
         """Error message if another process has locked the run, otherwise None.
 
-        On a file system without locks, `Run.is_training` remains true after a process was killed, so this property also
-        tries to acquire the lock.
+        On a file system without locks, `Run.is_training` stays True if the training process is killed, so this property
+        also tries to acquire the lock.
         """
         try:
             with self.run.locked() if self.run.is_training else nullcontext():
