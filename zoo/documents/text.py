@@ -16,7 +16,7 @@ _RULES = re.compile(
 
 Stars after a letter may replace letters. A rule of underscores may be a blank in a sentence, so it is not included.
 """
-_LINE = r"(?:\r\n|\r|\n)"
+_LINE = r"(?>\r\n|\r|\n)"
 _TIME = r"-?\d+:\d\d(?::\d\d)?(?:[,.:]\d+)?"
 _HEAD = re.compile(
     rf"((?:^|(?<=[\r\n]))(?:[ \t]*\d+[ \t]*{_LINE})?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\r\n]*(?:{_LINE}|$))"

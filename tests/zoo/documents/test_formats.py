@@ -65,7 +65,7 @@ def test_a_document_stays_as_it_is_if_every_text_does(suffix: str) -> None:
     (".txt", "*** one ***\n.... one ..... 6\nthe f***", "*** ONE ***\n.... ONE ..... 6\n* * * F THE"),
     (".txt", "> one two\f→ one two\u2028•one two", "> TWO ONE\f→ TWO ONE\u2028•TWO ONE"),
     (".srt", CUE + "<i>one</i> two\n\n", CUE + "TWO <i>ONE</i>\n\n"),
-    (".srt", "00:01,000 --> 00:02,000\none two\n", "00:01,000 --> 00:02,000\nTWO ONE\n"),
+    (".srt", "00:01,000 --> 00:02,000\r\none\r\ntwo\r\n", "00:01,000 --> 00:02,000\r\nTWO\r\nONE\r\n"),
     (".srt", "0:00:01 --> -0:00:02:10\none two\n", "0:00:01 --> -0:00:02:10\nTWO ONE\n"),
     (".srt", CUE + "(sighs) one two\n‐ one two", CUE + "(sighs) TWO ONE\n‐ TWO ONE"),
     (".srt", CUE + "ANNA:\none two\n•one two", CUE + "ANNA:\nTWO ONE\n•TWO ONE"),
