@@ -98,7 +98,8 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
             elif "--input" in known:
                 hint = f"text is read from stdin or from `--input FILE`; {hint}"
             elif "--model" in known:
-                hint = f"select a model with `--model`, and put a sentence in quotation marks; {hint}"
+                sentence = ", and put a sentence in quotation marks" if any(name[0] != "-" for name in known) else ""
+                hint = f"select a model with `--model`{sentence}; {hint}"
         return ZooError(f"`{command}`: {_without_capital(error.format_message())}", hint=hint)
     name = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[-1]
     if kind == "MissingParameter":
