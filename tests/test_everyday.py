@@ -24,7 +24,7 @@ from tests.benchmarks.everyday_words import dictionary, far_lines
 from tests.conftest import missing
 from zoo.text.spans import compare
 
-MAX_BUNDLE_BYTES = 15_000_000
+MAX_BUNDLE_BYTES = 25_000_000
 WORDS = "one two three four five six seven eight nine ten".split()  # noqa: SIM905
 WORTE = "eins zwei drei vier fünf sechs sieben acht neun zehn".split()  # noqa: SIM905
 

@@ -124,7 +124,7 @@ FRENCH = "corpus: {train: [{source: a.en, target: b.fr}, {source: c.en, target: 
 @pytest.mark.parametrize(
     ("text", "problem", "hint"),
     [
-        (FRENCH, "not give the target language of the files in `corpus.train`", "add `corpus: {target: fr}`"),
+        (FRENCH, "not specify the target language of the files in `corpus.train`", "add `corpus: {target: fr}`"),
         ("corpus: {train: [{source: a, target: b}]}", "source and target", "{source: CODE, target: CODE}`, with codes"),
         ("corpus: {train: [{source: a.de, target: a.en}]}", "source and target", "{source: de, target: en}`"),
         ("corpus: {train: [{source: a.en, target: a.fr}, {source: b.en, target: b.de}]}", "target", "{target: CODE}`"),
